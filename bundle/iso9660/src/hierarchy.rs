@@ -4,7 +4,7 @@ use super::names;
 use super::names::{Name, View};
 use super::tree::{Child, Tree};
 
-/// Where a run of bytes lies.
+/// Position of a run of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     /// The first sector.
@@ -25,7 +25,7 @@ pub struct Hierarchy {
     /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
     /// places.
     pub order: Vec<usize>,
-    /// Each directory's records, by index. What they refer to beside lies in the sectors behind.
+    /// Each directory's records, by index. Content that they refer to is in the sectors after them.
     pub places: Vec<Place>,
     /// The path table with the less significant bytes first.
     pub little: Place,

@@ -18,7 +18,7 @@ const MOST_DIRECTORIES: usize = u16::MAX as usize;
 /// The number of descriptors: the primary view's, the Joliet view's, and the terminator.
 const DESCRIPTORS: u64 = 3;
 
-/// Where everything lies.
+/// Positions of all parts of an image.
 pub struct Layout {
     /// The primary view.
     pub primary: Hierarchy,

@@ -167,7 +167,7 @@ impl Found {
             return Err("a name in Rock Ridge is cut off".to_owned());
         };
         if *flags > 1 {
-            return Err("a name in Rock Ridge stands for another".to_owned());
+            return Err("a name in Rock Ridge refers to another".to_owned());
         }
         if !self.unfinished && !self.name.is_empty() {
             return Err("a directory record has two names in Rock Ridge".to_owned());

@@ -25,7 +25,7 @@ const CHUNK: usize = 1 << 20;
 /// The years that directory records (ECMA-119 9.1.5) and descriptors can represent.
 const YEARS: std::ops::RangeInclusive<i16> = 1900..=2155;
 
-/// Where a file lies in an image: in one piece, however large it is.
+/// Position of a file in an image: one piece, however large the file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// Its path in the image.

@@ -1,5 +1,6 @@
-//! Addons: switched on they work, what is taken from them comes back, switched off nothing of them
-//! is left; and nothing is removed that would take data with it.
+//! Addons: an addon that is switched on works, its damaged or deleted objects come back, and one
+//! that is switched off leaves no object behind. An addon whose removal would delete data is not
+//! removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,14 +32,15 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 
 /// Every object of the cluster before addons, for the last test.
 const BEFORE: &str = "root/before-addons.txt";
-/// The two addons have at least so many objects.
+/// Fewest objects that the two addons have.
 const OBJECTS: usize = 16;
-/// Images are pulled, and metrics-server waits for its second measurement.
+/// Limit for the addons to be ready: images are pulled, and metrics-server waits for its second
+/// measurement.
 const READY: Duration = Duration::from_secs(180);
-/// For pods to end in their own time, and volumes with them.
+/// Limit for pods to end in their own time, and their volumes to be deleted.
 const GONE: Duration = Duration::from_secs(120);
 
-/// What comes and goes by itself.
+/// Kinds of objects that come and go by themselves.
 const PASSING: &[&str] = &[
     "certificatesigningrequests.certificates.k8s.io",
     "componentstatuses",
@@ -49,7 +51,7 @@ const PASSING: &[&str] = &[
     "leases.coordination.k8s.io",
 ];
 
-/// Declares something at the top of the document, on one line; an empty value takes it out.
+/// Sets a top-level key of the cluster document, on one line; an empty value removes the key.
 pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
     let file = cluster.bootstrap.file(DOCUMENT);
     let text = fs::read_to_string(&file)?;
@@ -101,7 +103,7 @@ pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
     )
 }
 
-/// A claim of the default class, and a pod that writes into it what it finds nowhere else.
+/// A claim of the default storage class, and a pod that writes its own name into the volume.
 fn volume() -> String {
     format!(
         "apiVersion: v1
@@ -137,7 +139,8 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Nodes and pods are measured, by somebody who knows the kubelets.
+/// Checks that both nodes and their pods have metrics. metrics-server verifies the kubelets'
+/// certificates.
 pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     // Through the aggregation layer, and from the pod to the kubelet of either host.
     wait::until("both nodes to be measured", READY, || {
@@ -184,7 +187,7 @@ pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A volume is made for a claim, and holds on its host's disk what a pod writes into it.
+/// Checks that a claim gets a volume, and that the volume keeps the pod's data on its host's disk.
 pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
     fs::write(cluster.bootstrap.root().join("root/volume.yaml"), volume())?;
     cluster.kubectl(&["apply", "-f", "/root/volume.yaml"])?;
@@ -208,7 +211,8 @@ pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Versions of all objects that bear our mark, by name; there are so many at least.
+/// The versions of all objects that have Halite's label, by name; an error if there are fewer than
+/// `least`.
 fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
     let kinds = "deployments,services,serviceaccounts,configmaps,roles,rolebindings,clusterroles,clusterrolebindings,\
                  storageclasses,namespaces,apiservices";
@@ -220,7 +224,8 @@ fn versions(cluster: &Cluster, least: usize) -> Result<BTreeSet<String>> {
         "only {} objects bear the mark",
         items.len()
     );
-    // The status of a Deployment or an APIService is not ours; the generation counts what is.
+    // Other programs write the status of a Deployment or an APIService; its generation counts only
+    // changes of the spec.
     let version = |item: &Value| {
         let metadata = &item["metadata"];
         let counted = if metadata["generation"].is_null() {
@@ -273,7 +278,8 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// A highstate that changes nothing, and writes none of the objects that bear our mark.
+/// Runs a highstate that must change nothing and write none of the objects that have Halite's
+/// label.
 pub(super) fn nothing_written(cluster: &Cluster, least: usize) -> Result<()> {
     let before = versions(cluster, least)?;
     quiet(cluster)?;

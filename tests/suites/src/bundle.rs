@@ -1,5 +1,5 @@
-//! The bundle that the lab installs from: whatever is taken out of it is missed, by name and by who
-//! needs it.
+//! The bundle that the lab installs from: whatever is removed from it, the completeness check
+//! reports it by name, with the part that needs it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
     run: taken_away,
 }];
 
-/// Files of the bundle that only people read: paths, or what they begin with.
+/// Files of the bundle that only people read: paths, or prefixes of paths.
 const FOR_PEOPLE: &[&str] = &[
     "states/README.md",
     "states/custom/README.md",
@@ -28,12 +28,12 @@ const FOR_PEOPLE: &[&str] = &[
     "sbom.spdx.json",
 ];
 
-/// Images that only tests of the lab run.
+/// Images that only the lab's tests run.
 const OF_THE_LAB: &[&str] = &["agnhost"];
 
-/// Packages that no state names: the lab's recipe asks for them itself (`ipset` brings its
-/// library), `perl-base` comes because a newer one than the base's is on offer to those that do not
-/// bear the older, and our own are for operators: states bring the programs themselves.
+/// Packages that no state names. The lab's recipe requests some itself (`ipset` brings its
+/// library). `perl-base` is included for packages that conflict with the base system's older
+/// version. Halite's own packages are for operators: states install the programs directly.
 const PACKAGES_BESIDES: &[&str] = &[
     "halite-ctl",
     "halite-master",
@@ -69,7 +69,7 @@ fn taken_away((): &()) -> Result<Counts> {
     Ok(counts)
 }
 
-/// What `ctl bundle needs` of the bundle's own `ctl` says.
+/// The report of `ctl bundle needs`, printed by the bundle's own `ctl`.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
     let output = build::with_builder(&mut ctl)?
@@ -81,8 +81,8 @@ fn needs(bundle: &Path) -> Result<Value> {
         .with_context(|| format!("ctl bundle needs ended with {}: {said}", output.status))
 }
 
-/// `ctl` took each artifact away in turn, in memory: what it would not have missed is nobody's
-/// need.
+/// Checks the artifacts that no part of the bundle needs. `ctl` removed each artifact in turn, in
+/// memory; those that it did not miss must be expected here.
 fn every_part_is_missed(bundle: &Path, report: &Value) -> Result<()> {
     let ours = blobs_of_the_cluster(bundle)?;
     for artifact in report["spare"]
@@ -111,8 +111,8 @@ fn every_part_is_missed(bundle: &Path, report: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Every image, package and file was taken away in turn, and what is said of it names it and who
-/// needs it; how many those are.
+/// Checks that each removed image, package and file is reported by name, with the part that needs
+/// it. Returns their number.
 fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     let keys = |name: &str| -> BTreeSet<String> {
@@ -158,11 +158,11 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
             .filter_map(Value::as_str)
             .collect();
         if said.is_empty() {
-            // Nobody's need, which `every_part_is_missed` has looked at.
+            // Nothing needs it: `every_part_is_missed` has checked these.
             continue;
         }
         let said = said.join("\n");
-        // A blob is named by its digest, a part of the state tree also as the tree names it.
+        // A blob is named by its digest; a part of the state tree may also be named as an SLS.
         let as_tree = name.strip_prefix("states/").map(|path| {
             let path = path.strip_suffix(".sls").unwrap_or(path);
             path.strip_suffix("/init").unwrap_or(path).replace('/', ".")
@@ -170,7 +170,7 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
         let short = name.strip_prefix("images/blobs/sha256/").unwrap_or(name);
         let by_name =
             said.contains(short) || as_tree.is_some_and(|sls| said.contains(&format!("`{sls}`")));
-        // What does not compile says where: `base/x.sls:3:`.
+        // A compile error names its place: `base/x.sls:3:`.
         let by_whom =
             said.contains("needed by ") || said.contains(".sls:") || said.contains(".j2:");
         ensure!(
@@ -188,7 +188,7 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
     Ok(named)
 }
 
-/// The blobs of all images but those of the lab's own, as paths in the bundle.
+/// The blobs of all images except the lab's own, as paths in the bundle.
 fn blobs_of_the_cluster(bundle: &Path) -> Result<BTreeSet<String>> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let place = |descriptor: &Value| {
@@ -217,7 +217,7 @@ fn blobs_of_the_cluster(bundle: &Path) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// One file of each kind, to be taken away for real.
+/// One file of each kind, to be removed from a real copy.
 fn really(bundle: &Path) -> Result<Vec<String>> {
     let blob = blobs_of_the_cluster(bundle)?
         .into_iter()
@@ -244,8 +244,8 @@ fn really(bundle: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// A copy of the bundle without a file, and without its line in the manifest, must be refused with
-/// a report that names it.
+/// Checks that a copy of the bundle without a file, and without its line in the manifest, is
+/// refused with a report that names the file.
 fn without(bundle: &Path, path: &str) -> Result<()> {
     let copy: PathBuf = halite_lab::cache().join("taken-away");
     let _ = fs::remove_dir_all(&copy);
@@ -268,7 +268,7 @@ fn without(bundle: &Path, path: &str) -> Result<()> {
         .context("it is not listed")?;
     let bytes = serde_json::to_vec_pretty(&manifest)?;
     let checksum = format!("{}  manifest.json\n", halite_states::tree::sha256(&bytes));
-    // The copy shares its files with the bundle: nothing is written into one of them.
+    // The copy hard-links the bundle's files: replace files, never write into one.
     for (name, content) in [
         ("manifest.json", bytes),
         ("manifest.json.sha256", checksum.into_bytes()),
@@ -282,7 +282,7 @@ fn without(bundle: &Path, path: &str) -> Result<()> {
         .arg(&copy)
         .output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // A part of the state tree is named as the tree names it.
+    // A part of the state tree is named as an SLS.
     let named = match path.strip_suffix("/init.sls") {
         Some(sls) => format!("`{}`", sls.trim_start_matches("states/").replace('/', ".")),
         None => path.rsplit('/').next().unwrap_or(path).to_owned(),

@@ -8,7 +8,7 @@ use halite_lab::host::Host;
 
 use crate::repair::highstate;
 
-/// Runs a command that has to fail and to say certain things.
+/// Runs a command that must fail with a message that contains all of the given texts.
 pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) -> Result<()> {
     let command: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
     let output = host.output(&command)?;
@@ -24,8 +24,8 @@ pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) 
     Ok(())
 }
 
-/// A highstate that changes nothing but what nginx serves, and of a further host that serves, its
-/// copies.
+/// Runs a highstate that changes nothing but the files that nginx serves, and their copies on a
+/// further serving host.
 pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
     let node = cluster
         .bootstrap
@@ -38,7 +38,7 @@ pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
     let others: Vec<_> = changed
         .iter()
         .filter(|tag| {
-            // nginx goes on answering as before for a moment after it was told to read anew.
+            // nginx keeps answering with its old configuration for a moment after a reload.
             let of_nginx = tag.contains("nginx") || tag.contains("bundle-server-answers");
             let of_copies = tag.ends_with("[/var/lib/halite/bundles]") || tag.contains("[bundle-");
             let first = tag.starts_with(&format!("{BOOTSTRAP}: ")) && of_nginx;

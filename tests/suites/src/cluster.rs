@@ -1,4 +1,4 @@
-//! What a user expects of a finished cluster.
+//! The properties that a user expects of a finished cluster.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ pub(super) const AT_THE_END: &[Test<Cluster>] = &[Test {
     run: nothing_left,
 }];
 
-/// What the servers that stay are called, before the name of their node.
+/// Name prefix of the servers that stay for later tests; the name of their node follows.
 pub(super) const STAYING: &str = "on";
 
-/// Where servers listen.
+/// Port on which servers listen.
 const PORT: u16 = 8080;
 
-/// For one pod to reach another.
+/// Limit for one pod to reach another.
 const REACHED: Duration = Duration::from_secs(30);
 
 pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
@@ -66,7 +66,7 @@ pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// A server on each node, and a Service before it.
+/// Manifests of a server on each node, and of a Service in front of it.
 fn servers(prefix: &str) -> String {
     let of_node = |node: &str| {
         let name = format!("{prefix}-{node}");
@@ -90,19 +90,19 @@ fn servers(prefix: &str) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-/// Where the bootstrap host has them.
+/// Path of these manifests on the bootstrap host.
 fn file(prefix: &str) -> String {
     format!("/root/servers-{prefix}.json")
 }
 
-/// Makes a server on each node, unless it is there.
+/// Makes a server on each node, if it does not exist.
 pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
     std::fs::write(cluster.bootstrap.file(&file(prefix)), servers(prefix))?;
     cluster.kubectl(&["apply", "-f", &file(prefix)])?;
     cluster.wait_for_pods(Duration::from_secs(120))
 }
 
-/// Servers that a test made beside those that stay.
+/// Removes servers that a test made in addition to those that stay.
 pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
     cluster
         .kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"])
@@ -110,7 +110,7 @@ pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
 }
 
 /// Waits until the server of each node reaches the other one: by its Service's address and name,
-/// and by its own address, which the host reaches too.
+/// and by the pod's own address, which the host reaches too.
 pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
     for (host, from, to) in [
         (&cluster.worker, WORKER, BOOTSTRAP),
@@ -210,7 +210,7 @@ fn kubeadm_accepts(cluster: &Cluster) -> Result<Counts> {
         .as_str()
         .context("no server version")?
         .to_owned();
-    // The next patch need not exist: kubeadm plans from what it finds in the cluster.
+    // The next patch version need not exist: kubeadm plans from the versions in the cluster.
     let (minor, patch) = version
         .rsplit_once('.')
         .context("a version has three parts")?;

@@ -1,8 +1,7 @@
-//! A cluster with every option on at once, made so from the start: each works in the company of all
-//! the others.
+//! A cluster made with every option on, which shows that each works together with all others.
 //!
-//! The document below writes every field that a cluster document has, and what can be on is on. A
-//! test compares it with the schema, so a new option fails there, by its name, until it is on here
+//! The document below sets every field of a cluster document, with every option on. A test compares
+//! it with the schema, so a new option makes that test fail, by name, until the document sets it
 //! too.
 
 use std::fs;
@@ -21,7 +20,7 @@ use super::repair::quiet;
 use super::{addons, site_registry};
 use crate::test::{Counts, Test};
 
-/// The second half: everything at work once the worker is there.
+/// The tests that follow once the worker has joined.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "every option: metrics, volumes, both registries and the chart work together",
@@ -33,27 +32,27 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// All roles of a host beside the first one.
+/// All roles of a host in addition to the first one's.
 pub(super) const ROLES: &str = "worker,infra,frontend,registry";
 
-/// For images to be pulled and a second measurement to be made.
+/// Limit for images to be pulled and metrics-server to make its second measurement.
 const PODS: Duration = Duration::from_secs(180);
 
-/// As in the document: what hosts get beside Halite's own parameters.
+/// A kernel parameter of the document, in addition to Halite's own.
 const KEEPALIVE: (&str, &str) = ("net/ipv4/tcp_keepalive_time", "1234");
 
-/// What the operator's own states write.
+/// The file that the operator's own states write.
 const OWN_FILE: &str = "/etc/halite-every-option";
 
-/// Operator's own states, which are there before the cluster is.
+/// The operator's own states, which exist before the cluster is made.
 const OWN_STATES: &str = "/etc/halite-every-option:
   file.managed:
     - contents: '{{ pillar.custom.motd }}'
 ";
 
-/// Nobody answers at the addresses of the mirror and the proxy (RFC 5737; the host's own): whatever
-/// the site has comes from the site. Below `kubelet` stands beside it what this kernel and machine
-/// lack, as in every document of the lab.
+/// The cluster document. No host answers at the addresses of the mirror and the proxy (RFC 5737;
+/// the host's own), so every artifact comes from the site. The `kubelet` section also has the
+/// settings that every document of the lab needs on this kernel and machine.
 const DOCUMENT: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -141,7 +140,7 @@ custom:
   motd: every option is on
 "#;
 
-/// The cluster document, for the older release: the cluster of the other suites has few options on
+/// The cluster document for the older release. The cluster of the other suites has few options on
 /// when it is made.
 pub(super) fn document() -> String {
     DOCUMENT
@@ -149,7 +148,7 @@ pub(super) fn document() -> String {
         .replace("PASSWORD", site_registry::PASSWORD)
 }
 
-/// Lays the operator's own states on a bare host, whose chrony can set no clock.
+/// Puts the operator's own states on a bare host, and makes its chrony unable to set a clock.
 pub(super) fn prepare(host: &Host) -> Result<()> {
     harmless_chrony(host)?;
     let custom = host.file("/etc/halite/custom");
@@ -188,7 +187,7 @@ fn backed_up(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// The bundle's images come from either host.
+/// Checks that both hosts serve the bundle's images.
 fn served_twice(cluster: &Cluster) -> Result<()> {
     for (server, from) in [
         (&cluster.bootstrap, &cluster.worker),
@@ -212,7 +211,7 @@ fn served_twice(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What the document says of every host.
+/// Checks the settings that the document declares for every host.
 fn on_host(host: &Host) -> Result<()> {
     let name = &host.spec.name;
     let value = host.run(&["cat", &format!("/proc/sys/{}", KEEPALIVE.0)])?;
@@ -277,7 +276,7 @@ mod tests {
     use super::*;
     use crate::kubeadm::inputs::parse;
 
-    /// Fields in which nothing is written, and why.
+    /// Fields that the document leaves empty, with the reasons.
     const EMPTY: &[(&str, &str)] = &[
         (
             "host.kernelModules",

@@ -29,20 +29,20 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The document, and what hosts had, before all of it.
+/// Directory with the document, and the hosts' state, from before the tests.
 const BEFORE: &str = "/root/before-outside";
-/// What the lab adds on the host with the mirror.
+/// Directory of the lab's mirror on its host.
 const MIRROR: &str = "/root/mirror";
 const PORT: u16 = 5443;
 const PROXY: &str = "http://127.0.0.1:3128";
-/// What the proxy was asked for.
+/// Log of the proxy's requests.
 const ASKED: &str = "/root/asked-of-the-proxy";
 /// An address that is on no network (RFC 5737).
 const NOWHERE: &str = "192.0.2.9";
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const READY: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// What a host has where these things are written.
+/// The state of a host in all places where these settings are written.
 fn found(host: &Host) -> Result<String> {
     host.sh(&format!(
         "sha256sum {BUNDLE}; find /etc/ssl/certs -type l -printf '%p %l\\n' | sort; \
@@ -52,8 +52,8 @@ fn found(host: &Host) -> Result<String> {
     ))
 }
 
-/// An authority of the lab's own, and a registry with its certificate: one that Halite knows
-/// nothing of.
+/// Makes a certificate authority of the lab's own, and a registry with a certificate of it. Halite
+/// manages neither.
 fn mirror(host: &Host) -> Result<()> {
     let address = host.control_plane_address();
     host.sh(&format!(
@@ -68,7 +68,7 @@ fn mirror(host: &Host) -> Result<()> {
          http: {{addr: '{address}:{PORT}', tls: {{certificate: {MIRROR}/tls.crt, key: {MIRROR}/tls.key}}}}\n"
     );
     fs::write(host.file(&format!("{MIRROR}/config.yml")), configuration)?;
-    // Until firewalld reads its rules again.
+    // The opening lasts until firewalld reloads.
     host.sh(&format!(
         "apt-get install -y -q distribution-registry >/dev/null 2>&1 && \
          systemd-run --quiet --collect --unit=lab-mirror -E OTEL_TRACES_EXPORTER=none registry serve {MIRROR}/config.yml && \
@@ -92,7 +92,7 @@ fn mirror(host: &Host) -> Result<()> {
     forget(host, &image)
 }
 
-/// No clock of a lab's host is its own: chrony may run, but must not be able to set one.
+/// Makes a host's chrony unable to set the clock: the hosts of the lab share the machine's clock.
 pub(super) fn harmless_chrony(host: &Host) -> Result<()> {
     let status = host.sh("grep CapBnd /proc/1/status")?;
     let capabilities = status
@@ -111,7 +111,7 @@ pub(super) fn harmless_chrony(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Notes each request, and refuses it.
+/// Runs a proxy that logs each request and refuses it.
 fn proxy(host: &Host) -> Result<()> {
     let answer = format!("head -n 1 >> {ASKED}; printf \"HTTP/1.1 403 Forbidden\\r\\n\\r\\n\"");
     fs::write(host.file("/root/proxy"), format!("#!/bin/sh\n{answer}\n"))?;
@@ -182,7 +182,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
         let said = run_pod(cluster, "mirrored", node, image, None)?;
         ensure!(said.trim() == "it runs", "on {node}: {said:?}");
     }
-    // What the bundle has came from there; of the rest the mirror was asked.
+    // Images of the bundle came from the bundle; the mirror was asked for the others.
     let log = cluster
         .worker
         .sh("journalctl -q --no-pager -o cat -u lab-mirror")?;
@@ -198,7 +198,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn on_host(host: &Host, mirror: &str, certificate: &str, time: &str) -> Result<()> {
-    // By the hashes of the directory, and by the bundle.
+    // Verify through the directory of hashes, and through the certificates' one file.
     fs::write(host.file("/root/corp.crt"), certificate)?;
     host.sh(
         "openssl verify -no-CAfile -CApath /etc/ssl/certs /root/corp.crt && rm /root/corp.crt",
@@ -226,7 +226,7 @@ fn on_host(host: &Host, mirror: &str, certificate: &str, time: &str) -> Result<(
         ))?;
         ensure!(!other.contains("_PROXY="), "{unit}: {other}");
     }
-    // A registry of the bundle, of the mirror, and one that only the proxy could reach.
+    // One registry of the bundle, one of the mirror, and one that only the proxy could reach.
     let busybox = format!("docker.io/library/busybox:{BUSYBOX}");
     forget(host, &busybox)?;
     pull(host, &busybox)?;
@@ -272,8 +272,7 @@ fn lagging(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
     let whole = worker.sh(&format!("cat {BUNDLE}"))?;
     let place = "/usr/local/share/ca-certificates/halite/halite-corp.crt";
-    // As a run leaves it that is cut off between the two: the file is there, and nobody has read
-    // it.
+    // A run interrupted between the two leaves this: the file exists, and no program has read it.
     worker.sh(&format!(
         "mv {place} /root/corp.crt && update-ca-certificates >/dev/null 2>&1 && mv /root/corp.crt {place}"
     ))?;
@@ -310,7 +309,7 @@ fn taken_out(cluster: &Cluster) -> Result<Counts> {
     quiet(cluster)?;
     for host in cluster.hosts() {
         let name = &host.spec.name;
-        // With its package's configuration it would ask the internet.
+        // With the configuration of its package, chrony would ask servers in the internet.
         let chrony = host.sh("systemctl is-active chrony; systemctl is-enabled chrony; true")?;
         ensure!(
             chrony.split_whitespace().eq(["inactive", "disabled"]),

@@ -1,4 +1,5 @@
-//! What the guide tells an operator to write, read from its pages: what it says is what is tried.
+//! Code blocks of the guide, read from its pages, so that the tests run exactly the text that an
+//! operator reads.
 
 use std::fs;
 
@@ -6,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::source_root;
 use halite_lab::cluster::Cluster;
 
-/// Where the operator's own states are.
+/// Directory of the operator's own states.
 const CUSTOM: &str = "/etc/halite/custom";
 
 /// The first block of code below a heading of a page that contains `part`.
@@ -40,7 +41,7 @@ fn find(page: &str, heading: &str, part: &str) -> Option<String> {
     None
 }
 
-/// Writes the operator's own states; there were none.
+/// Writes the operator's own states; an error if some exist already.
 pub(super) fn own_states(cluster: &Cluster, sls: &str) -> Result<()> {
     let custom = cluster.bootstrap.file(CUSTOM);
     ensure!(!custom.exists(), "{} is there already", custom.display());
@@ -48,7 +49,7 @@ pub(super) fn own_states(cluster: &Cluster, sls: &str) -> Result<()> {
     fs::write(custom.join("init.sls"), sls).map_err(Into::into)
 }
 
-/// Removes them; what they made stays.
+/// Removes the operator's own states; the resources that they made stay.
 pub(super) fn no_own_states(cluster: &Cluster) -> Result<()> {
     fs::remove_dir_all(cluster.bootstrap.file(CUSTOM)).map_err(Into::into)
 }

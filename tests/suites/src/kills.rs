@@ -1,10 +1,12 @@
-//! Kills: whatever dies in the middle, running the same command again ends in the same state.
+//! Kills: after any process dies in the middle of a command, running the same command again ends in
+//! the same state.
 //!
-//! Each kill has a number: a command, a victim, and a moment. While a finished host is mended, the
-//! moment is the repair of one of the prepared damages; while a new host is added or bootstrapped,
-//! it is one of the listed write boundaries. The default run takes four, others each day, one of
-//! them while a host is added. `--full` takes all, a bootstrap for each of its moments among them,
-//! which would take too long, and room for one more host, each day.
+//! Each kill has a number: a command, a victim, and a moment. While a finished host is repaired,
+//! the moment is the repair of one of the prepared damages; while a new host is added or
+//! bootstrapped, it is one of the listed write boundaries. The default run takes four kills,
+//! different ones each day, one of them while a host is added. `--full` takes all of them,
+//! including a bootstrap for each of its moments, which takes too long for each day and needs room
+//! for one more host.
 
 mod adding;
 mod bootstrapping;
@@ -26,7 +28,7 @@ use halite_lab::wait;
 
 use crate::test::{Counts, Test};
 
-/// For a command that lost somebody in the middle to end.
+/// Limit for a command to end after one of its programs was killed.
 const COMMAND: Duration = Duration::from_secs(400);
 
 const WORKER_BACK: Test<Cluster> = Test {
@@ -44,8 +46,8 @@ const OWED: Test<Cluster> = Test {
     run: pending_triggers::done_later,
 };
 
-// Last comes what takes the worker away in between: after a failure the cluster is not what others
-// expect.
+// The test that removes the worker for a while is last: after a failure the cluster is not as the
+// others expect.
 const DAILY: &[Test<Cluster>] = &[
     OWED,
     WORKER_BACK,
@@ -78,7 +80,7 @@ enum Numbered {
     Bootstrapping(moments::Kill),
 }
 
-/// All of them: first those while a host is mended, then those while one is added, then those of a
+/// All kills: first those while a host is repaired, then those while one is added, then those of a
 /// bootstrap.
 fn numbered() -> Vec<Numbered> {
     let mending = repairing::numbered().into_iter().map(Numbered::Mending);
@@ -91,7 +93,7 @@ fn numbered() -> Vec<Numbered> {
     mending.chain(adding).chain(bootstrapping).collect()
 }
 
-/// The numbers of a day's kills: three while a host is mended, and one while a host is added.
+/// The numbers of a day's kills: three while a host is repaired, and one while a host is added.
 fn of_day(day: usize) -> [usize; 4] {
     let (mending, adding) = (
         repairing::numbered().len(),
@@ -101,7 +103,7 @@ fn of_day(day: usize) -> [usize; 4] {
     [a, b, c, mending + day % adding]
 }
 
-/// The day.
+/// The day, counted from the Unix epoch.
 fn today() -> Result<usize> {
     let days = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)?
@@ -110,7 +112,7 @@ fn today() -> Result<usize> {
     Ok(usize::try_from(days)?)
 }
 
-/// Those of the day, or those that `HALITE_KILLS` names: `3,17`.
+/// Runs the kills of the day, or those that `HALITE_KILLS` names: `3,17`.
 fn four(cluster: &Cluster) -> Result<Counts> {
     let chosen: Vec<usize> = match std::env::var("HALITE_KILLS") {
         Ok(numbers) => {
@@ -154,7 +156,7 @@ fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Starts a command in a host; what it shows is not looked at.
+/// Starts a command in a host, and discards its output.
 pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
     let mut command = host.command(line)?;
     command
@@ -164,7 +166,7 @@ pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
     command.spawn().context("cannot start nsenter")
 }
 
-/// Waits for the end of the command, whatever it comes to.
+/// Waits for the end of the command, and returns its status.
 pub(super) fn ended(command: &mut Child) -> Result<ExitStatus> {
     wait::until(
         "the command to end after the kill",

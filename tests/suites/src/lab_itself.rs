@@ -1,5 +1,5 @@
-//! The lab itself: a detector that cannot detect, or a power cut that leaves half of it on, would
-//! make every other test worthless.
+//! The lab itself. A detector that detects nothing, or a power cut that leaves processes running,
+//! would make every other test worthless.
 
 mod bare_root;
 mod root;
@@ -30,7 +30,7 @@ pub(super) const TESTS: &[Test<()>] = &[
 
 fn quiet(_: &str) {}
 
-/// A lab of its own with one bare host.
+/// Makes a lab of its own with one bare host.
 fn bare(name: &str) -> Result<(Lab, Host)> {
     prerequisites::ensure(&mut quiet)?;
     let base = base::ensure(&halite_lab::cache(), &mut quiet)?;
@@ -53,7 +53,7 @@ fn detectors((): &()) -> Result<Counts> {
         "a name was asked for before anybody asked"
     );
     let before = lab.router.escaped()?;
-    // Documentation address (RFC 5737): it is nobody's, and the router rejects the packet.
+    // Documentation address (RFC 5737): no host has it, and the router rejects the packet.
     host.output(&["ping", "-c", "1", "-W", "1", "192.0.2.1"])?;
     ensure!(
         lab.router.escaped()? > before,
@@ -76,9 +76,9 @@ fn detectors((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Made by hand in the kernel of a host, and how it is read back: what makes it, what prints it,
-/// what the print contains. A bare host has no `nft`, so all is done with the machine's programs in
-/// the host's network.
+/// Settings made by hand in a host's kernel, with the commands to read them: the command that sets,
+/// the command that prints, a part of the output. A bare host has no `nft`, so the machine's
+/// programs run in the host's network namespace.
 const BY_HAND: [(&[&str], &[&str], &str); 4] = [
     (
         &["ip", "addr", "add", "192.0.2.7/32", "dev", "eth0"],

@@ -1,4 +1,4 @@
-//! Everything that must be true before a change lands, one named test after the other.
+//! All checks that a change must pass before it is merged, as named tests in a fixed order.
 
 mod addons;
 mod bundle;
@@ -43,11 +43,11 @@ use test::Test;
 pub use iso::recipe_of;
 pub use runner::Options;
 
-/// Name of the suites' own lab, so that they leave a demonstration alone.
+/// Name of the suites' own lab, which differs from that of a demonstration.
 const LAB: &str = "test";
 
-/// The lab of the cluster suites. `HALITE_LAB_NAME` names one that runs already: give `--keep` with
-/// it.
+/// The lab of the cluster suites. `HALITE_LAB_NAME` names a lab that already runs; use it with
+/// `--keep`.
 fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
@@ -96,8 +96,8 @@ fn ordinary(options: &Options) -> Site {
     }
 }
 
-/// The tests that share one cluster, in their order: those that only look, those that mend what
-/// they damage, those that take power away, and at the end whether any of it tried to leave.
+/// The tests that share one cluster, in their order: tests that only read, tests that repair their
+/// own damage, tests that cut power, and at the end a test that no packet tried to leave the lab.
 fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
     cluster::TESTS
         .iter()

@@ -1,6 +1,6 @@
 //! The pod network is changed on a running cluster, from Halite's flannel to an operator's own and
-//! back, as the guide says. On hosts nothing but files of pod networks and the firewall's openings
-//! changes, and nothing that runs is started anew.
+//! back, as the guide describes. On the hosts only files of pod networks and openings of the
+//! firewall change, and no process is restarted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,19 +30,20 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 const PAGE: &str = "pod-network.md";
-/// What was before, for the test that goes back.
+/// Directory with the records from before the change, for the test that changes back.
 const BEFORE: &str = "/root/before-network";
-/// What servers are called that are made after a change.
+/// Name prefix of servers that are made after a change.
 const NEW: &str = "new";
-/// The state of the guide that opens the own network's port.
+/// Id of the guide's state that opens the port of the operator's own network.
 const OPENING: &str = "own-pod-network";
-/// A namespace with its account and authority, three objects of rights, a ConfigMap, a DaemonSet
-/// with its revision and pods.
+/// Number of a pod network's objects: a namespace with its service account and CA ConfigMap, three
+/// RBAC objects, a ConfigMap, a DaemonSet with its revision and pods.
 const OBJECTS: usize = 10;
-/// For pods to come and to go.
+/// Limit for pods to start and to end.
 const READY: Duration = Duration::from_secs(60);
 
-/// Where files may change: those of pod networks, the firewall's, and what the operator wrote.
+/// Paths below which files may change: those of pod networks, the firewall's, and the operator's
+/// own.
 const MAY_CHANGE: &[&str] = &[
     "/etc/cni/net.d/",
     "/opt/cni/bin/",
@@ -52,13 +53,13 @@ const MAY_CHANGE: &[&str] = &[
     DOCUMENT,
 ];
 
-/// Files of configuration and programs beside the distribution's, with their digests. What
-/// firewalld puts aside is none.
+/// Configuration and programs that are not the distribution's, with their digests, without
+/// firewalld's backups.
 fn files(host: &Host) -> Result<String> {
     host.sh("find /etc /opt /usr/local -xdev -type f ! -name '*.old' -print0 | sort -z | xargs -0 sha256sum")
 }
 
-/// The paths of the files that are not the same.
+/// The paths of the files that differ.
 fn changed(before: &str, after: &str) -> BTreeSet<String> {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
     let (before, after) = (lines(before), lines(after));
@@ -68,14 +69,14 @@ fn changed(before: &str, after: &str) -> BTreeSet<String> {
     paths.map(|(_, path)| path.to_owned()).collect()
 }
 
-/// What runs beside the pod networks: units by their start, and each container with its pod's
-/// address.
+/// The processes other than the pod networks': units by their start, and each container with its
+/// pod's address.
 fn beside(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = running(cluster)?;
     all.retain(|label, _| !label.starts_with("containers") && !label.starts_with("restarts"));
     let path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP} \
                 {.status.containerStatuses[*].containerID} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
-    // One that has done its job goes by itself.
+    // A completed pod is deleted by a controller at some time.
     let running = "--field-selector=status.phase!=Succeeded";
     let pods = cluster.kubectl(&["get", "pods", "-A", running, "-o", path])?;
     let pods = pods.lines().filter_map(|line| line.split_once('='));
@@ -92,7 +93,7 @@ fn remembered(cluster: &Cluster, name: &str) -> PathBuf {
     cluster.bootstrap.file(BEFORE).join(name)
 }
 
-/// A highstate that changes just this: what is of a host, on both.
+/// Runs a highstate that must change exactly these states: those of hosts on both hosts.
 fn changes(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
     let of_hosts = wanted.iter().filter(|tag| tag.starts_with("firewalld"));
@@ -190,8 +191,8 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Every object, as the addons' tests name them; the pods of a DaemonSet of a pod network under one
-/// name.
+/// Every object, named as in the addons' tests, with the pods of a pod network's DaemonSet under
+/// one name.
 fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let named = |object: String| match object.rsplit_once('-') {
         Some((set, _))
@@ -204,7 +205,7 @@ fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(addons::objects(cluster)?.into_iter().map(named).collect())
 }
 
-/// Of all that was there flannel's is gone, and all that came is the chart's.
+/// Checks that only flannel's objects are gone, and that all new ones are the chart's.
 fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()> {
     let of = |objects: &BTreeSet<String>, name: &str| {
         objects
@@ -242,21 +243,21 @@ fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     })
 }
 
-/// A pod network is ready on both nodes, which stayed Ready, and servers that were there before
-/// reach each other.
+/// Checks that a pod network is ready on both nodes, that these stayed Ready, and that the servers
+/// from before reach each other.
 fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
     ready(cluster, namespace)?;
     nodes_ready(cluster)?;
     across_nodes(cluster, STAYING)
 }
 
-/// Servers that are made now reach each other.
+/// Checks that new servers reach each other.
 fn works_for_new(cluster: &Cluster) -> Result<()> {
     ensure_servers(cluster, NEW)?;
     across_nodes(cluster, NEW)
 }
 
-/// Whatever ran before runs on.
+/// Checks that every process from before is still running.
 fn goes_on(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let now = beside(cluster)?;
     for (what, was) in before {
@@ -275,7 +276,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
         cluster,
         &[ZONE, POLICY, OWNED, "kubernetes.manifest flannel [flannel]"],
     )?;
-    // Those that the other network gave their addresses, and then others.
+    // First the servers whose addresses come from the other network, then new ones.
     works(cluster, "kube-flannel")?;
     across_nodes(cluster, NEW)?;
     goes_on(cluster, &runs)?;

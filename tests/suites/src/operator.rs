@@ -1,5 +1,5 @@
-//! What an operator does with a finished cluster: every command in every form, own states, secrets
-//! that stay secret, mistakes on the new host's side.
+//! An operator's work with a finished cluster: every command in every output format, own states,
+//! secrets that stay secret, mistakes at an enrolment.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Commands that only look; what each is called with.
+/// Arguments of the commands that change nothing.
 const LOOKS: &[&[&str]] = &[
     &["status"],
     &["ping"],
@@ -129,13 +129,13 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     for name in ["ca", "etcd/ca", "front-proxy-ca"] {
         let path = root.join(format!("etc/kubernetes/pki/{name}.key"));
         canaries.insert(unique(&fs::read_to_string(&path)?)?);
-        // It is written again, so that it travels.
+        // The highstate below makes the file again, so that its content is transmitted.
         fs::remove_file(path)?;
     }
     let holds = |text: &str| canaries.iter().any(|canary| text.contains(canary.as_str()));
     let clean = |what: &str, text: &[u8]| -> Result<()> {
         let text = String::from_utf8_lossy(text);
-        // Programs, which are files like others, hold the words; only a key goes on with one.
+        // Programs contain these words too; only in a key do they have this continuation.
         let key = ["PRIVATE KEY-----\nM", "PRIVATE KEY-----\\nM"]
             .iter()
             .any(|begin| text.contains(begin));
@@ -152,7 +152,7 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     let status = wait::promptly("the highstate to end", Duration::from_secs(120), || {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            // The line that is found must end the wait too: it is told by the check below.
+            // A line that contains it must end the wait too: the check below reports it.
             if holds(&String::from_utf8_lossy(&line)) {
                 return Ok(None);
             }
@@ -288,7 +288,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
             .iter()
             .position(own)
             .context("the operator's states are not there")?;
-        // What asks for a restart of the minion itself waits for the very end.
+        // The state that requests the minion's own restart is always last.
         let after = |state: &&Value| !own(state) && state["__id__"] != "halite-minion-restart";
         let wrong: Vec<&Value> = states[first..]
             .iter()

@@ -1,4 +1,4 @@
-//! Halite's own packages, installed by the real dpkg into a bare root.
+//! Halite's own packages, installed by the real dpkg in a bare root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
     run: come_and_go,
 }];
 
-/// The packages, and a file of each that people look for.
+/// The packages, each with one of its main files.
 const OURS: &[(&str, &str)] = &[
     ("halite-ctl", "usr/bin/ctl"),
     (
@@ -29,7 +29,7 @@ const OURS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Pages of every section that they have.
+/// Manual pages of every section that the packages have.
 const PAGES: &[(&str, &str)] = &[
     ("1", "ctl"),
     ("1", "ctl-bundle-build"),
@@ -57,7 +57,7 @@ fn come_and_go((): &()) -> Result<Counts> {
         fs::copy(&archive, root.path(&name))?;
         archives.push(name);
     }
-    // A second time is an upgrade to the same version: the scripts run again.
+    // The second installation is an upgrade to the same version: the scripts run again.
     for _ in 0..2 {
         root.run(&archives)?;
     }
@@ -106,7 +106,7 @@ fn come_and_go((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// systemd takes the units, and nothing has enabled them.
+/// Checks that systemd accepts the units, and that none is enabled.
 fn units(root: &Root) -> Result<()> {
     let units = ["halite-master.service", "halite-minion.service"];
     let mut verify = vec!["systemd-analyze", "--man=no", "verify"];
@@ -121,7 +121,7 @@ fn units(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// `man` of the machine reads the root's pages and complains of none.
+/// Checks that the machine's `man` reads the root's pages without a complaint.
 fn pages(root: &Root) -> Result<()> {
     let pages = root.path("usr/share/man");
     for (section, page) in PAGES {
@@ -147,7 +147,7 @@ fn pages(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// The completion of bash that is installed, asked in the root what could follow.
+/// Checks the installed completion for bash, in the root.
 fn completions(root: &Root) -> Result<()> {
     let ask = ". /usr/share/bash-completion/completions/ctl; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; \
                _ctl ctl ver bundle; echo \"${COMPREPLY[*]}\"";
@@ -162,7 +162,7 @@ fn completions(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// The base root with a layer over it that goes when this is dropped.
+/// The base root with an overlay that is removed on drop.
 struct Root {
     dir: tempfile::TempDir,
 }
@@ -208,7 +208,7 @@ impl Root {
         command
     }
 
-    /// Runs a program in the root; what it printed, on both streams.
+    /// Runs a program in the root; returns its output, on both streams.
     fn run<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Result<String> {
         let done = self.command(words).output()?;
         let said = format!(
@@ -231,7 +231,7 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // Nothing could be done about a failure; the directory is not used again.
+        // A failure has no remedy; the directory is not used again.
         let root: &Path = &self.path("/");
         let _ = run("umount", &["--lazy", &root.to_string_lossy()]);
     }

@@ -1,5 +1,5 @@
-//! Two hosts that serve the bundle: the second copies it, and whoever loses one of them in the
-//! middle of something goes on with the other.
+//! Two hosts that serve the bundle: the second copies it, and a client that loses one of them in
+//! the middle of a transfer continues with the other.
 
 mod failures;
 mod pod;
@@ -53,7 +53,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The site CA on every host.
+/// Path of the site CA's certificate on every host.
 pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
 
 fn roles(cluster: &Cluster, roles: &str) -> Result<()> {
@@ -81,7 +81,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Where a host serves the bundle.
+/// The URL at which a host serves the bundle.
 fn url(host: &Host) -> String {
     format!(
         "https://{}:4551/bundles/{}",
@@ -110,7 +110,8 @@ fn second(cluster: &Cluster) -> Result<Counts> {
     let files = manifest["files"]
         .as_object()
         .context("a manifest without files")?;
-    // Every byte, by its own checksums, and then what comes through the servers.
+    // Check every file with the bundle's own checksums, and then the files as the servers deliver
+    // them.
     cluster.worker.sh(&format!(
         "cd {BUNDLE} && sha256sum --quiet -c manifest.json.sha256"
     ))?;
@@ -129,7 +130,7 @@ fn second(cluster: &Cluster) -> Result<Counts> {
         "images/index.json",
     ] {
         let sums = [&cluster.bootstrap, &cluster.worker].map(|server| {
-            // Each is asked by the other host.
+            // The other host sends the request.
             let from = if server.spec.name == WORKER {
                 &cluster.bootstrap
             } else {
@@ -213,10 +214,10 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     let _slow = Slow::new(&cluster.worker)?;
     let pod = Pod::start(cluster, "kube-apiserver")?;
     pod.wait_for_the_middle()?;
-    // The worker asks itself first.
+    // The worker uses its own server first.
     let _dead = Dead::new(&cluster.worker)?;
     pod.wait_until_done(Duration::from_secs(60))?;
-    // It was one pull that went on, not one that failed and was tried again.
+    // Check that one pull continued, not that one failed and another followed.
     let events = cluster.kubectl(&[
         "get",
         "events",
@@ -235,8 +236,8 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
     let pod = Pod::start(cluster, "kube-controller-manager")?;
     pod.wait_for_the_middle()?;
     let _silent = Silent::new(&cluster.worker)?;
-    // containerd gives up after `image_pull_progress_timeout`, the kubelet tries again after a
-    // pause.
+    // containerd's pull times out after `image_pull_progress_timeout`; the kubelet tries again
+    // after a pause.
     pod.wait_until_done(Duration::from_secs(150))?;
     Ok(Counts::ONE)
 }
@@ -275,7 +276,7 @@ fn mended(cluster: &Cluster) -> Result<Counts> {
     ))?;
     let damaged = Path::new(BUNDLE.trim_start_matches('/')).join(blob.trim());
     let whole = fs::read(worker.root().join(&damaged))?;
-    // A cut in another inode: what is linked elsewhere stays.
+    // Truncate a new inode: hard links to the old one stay whole.
     fs::remove_file(worker.root().join(&damaged))?;
     fs::write(worker.root().join(&damaged), &whole[..whole.len() / 2])?;
     let answer = cluster.bootstrap.run(&[CTL, "highstate", "-o", "json"])?;

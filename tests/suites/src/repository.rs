@@ -1,6 +1,6 @@
-//! The package repository of a site, asked by the real apt in its hosts: it installs what the
-//! builder signed, and refuses what was changed. (The yum repository is asked by the real dnf in
-//! `bundle/builder/tests/recipe/dnf.rs`.)
+//! The package repository of a site, used by the real apt on its hosts: it installs packages that
+//! the builder signed, and refuses changed ones. (The test of the yum repository with the real dnf
+//! is `bundle/builder/tests/recipe/dnf.rs`.)
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -18,11 +18,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Only the site's own repository is read: the lab's hosts reach no other.
+/// apt's options for using only the site's own repository: the lab's hosts reach no other.
 const OURS: &str = "-o Dir::Etc::sourcelist=/etc/apt/sources.list.d/halite.list -o Dir::Etc::sourceparts=- \
                     -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any";
 
-/// A worker has no kubectl of its own, and the repository has one.
+/// Installs kubectl, which a worker lacks and the repository has.
 fn installs(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
     let list = worker.sh("cat /etc/apt/sources.list.d/halite.list")?;
@@ -38,8 +38,8 @@ fn installs(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Serves a copy of the repository from a scratch nginx in the host, with a directory of apt's own
-/// beside it.
+/// Serves a copy of the repository from a temporary nginx on the host, and makes a separate
+/// directory for apt's state.
 const SERVE: &str = r#"
 set -e
 rm -rf /root/packages && mkdir -p /root/packages/lists/partial /root/packages/archives/partial /root/packages/nginx
@@ -55,7 +55,7 @@ echo 'deb [signed-by=/etc/apt/keyrings/halite.gpg] http://127.0.0.1:4599 stable 
 nginx -c /root/packages/nginx.conf
 "#;
 
-/// apt with nothing but that repository.
+/// Defines apt with only that repository.
 const ASK: &str = r#"
 apt() {
     apt-get -q -y -o Dir::Etc::sourcelist=/root/packages/list -o Dir::Etc::sourceparts=- \

@@ -1,4 +1,5 @@
-//! A secret of the site that a chart needs: made as the guide says, and nowhere else.
+//! A secret of the site that a chart needs: made as the guide describes, and stored in no other
+//! place.
 
 use std::fs;
 
@@ -18,14 +19,14 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
 
 const PAGE: &str = "own-states.md";
 const HEADING: &str = "### A secret for a chart";
-/// As in the guide: the namespace, the object, and the state that makes it.
+/// Names from the guide: the namespace, the object, and the state that makes it.
 const NAMESPACE: &str = "app";
 const NAME: &str = "app-login";
 const VALUE: &str = "another-word-of-no-dictionary";
 
-/// The files on a host that hold a text, and the lines of its journal that do.
+/// The files on a host that contain a text, and the lines of its journal that do.
 pub(super) fn holders(host: &Host, text: &str) -> Result<Vec<String>> {
-    // What the lab itself calls with a password is no finding.
+    // Command lines of the lab itself may contain the password.
     let found = host.sh(&format!(
         "grep -rlF -e '{text}' /etc /var/lib/halite /var/log /run/systemd /tmp /usr/local 2>/dev/null; \
          journalctl --no-pager | grep -F '{text}' | grep -vF 'ctr -n' ; true"
@@ -49,7 +50,7 @@ fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
     let result = made(cluster);
     fs::write(&file, before)?;
     guide::no_own_states(cluster)?;
-    // What a state made stays when the state goes.
+    // A resource stays when its state is removed.
     let removed = cluster.kubectl(&[
         "delete",
         "namespace",

@@ -1,5 +1,5 @@
-//! The registry of the site's own images: pushed to with a name and a password, pulled from by
-//! pods, backed up, brought back, moved to another host, and switched off without losing anything.
+//! The registry of the site's own images: people push with a name and a password, pods pull; it is
+//! backed up, restored, moved to another host, and switched off without a loss.
 
 mod backup;
 
@@ -50,16 +50,16 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// What images of it are called.
+/// Registry part of its images' references.
 const NAME: &str = "registry.demo.internal:4552";
 /// The password of its user `ci`.
 pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
-/// Where its backups go.
+/// Directory of its backups.
 pub(super) const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
 const READY: Duration = Duration::from_secs(60);
 
-/// An image that the bundle has, on the bootstrap host.
+/// The reference of an image of the bundle on the bootstrap host.
 fn busybox() -> String {
     format!("docker.io/library/busybox:{BUSYBOX}")
 }
@@ -70,7 +70,7 @@ fn document(further: &str) -> String {
     )
 }
 
-/// A request to the registry: status and body.
+/// Sends a request to the registry; returns status and body.
 fn asked(from: &Host, options: &str, path: &str) -> Result<(String, String)> {
     let options = format!("-w '\\n%{{http_code}}' {options}");
     let answer = curl(from, &options, &format!("https://{NAME}{path}"))?;
@@ -78,8 +78,8 @@ fn asked(from: &Host, options: &str, path: &str) -> Result<(String, String)> {
     Ok((code.to_owned(), body.to_owned()))
 }
 
-/// Pushes an image of the bundle under another name, as people would from any machine: the one
-/// client that every host has.
+/// Pushes an image of the bundle under another name, as people would from any machine, with ctr,
+/// the one client that every host has.
 fn push(host: &Host, image: &str, login: &str) -> Result<String> {
     let source = busybox();
     host.sh(&format!(
@@ -88,7 +88,7 @@ fn push(host: &Host, image: &str, login: &str) -> Result<String> {
     ))
 }
 
-/// Takes an image from a host, so that it has to be pulled.
+/// Removes an image from a host, so that it has to be pulled.
 pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     host.sh(&format!(
         "ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true"
@@ -96,7 +96,7 @@ pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Runs a pod on a node to its end and returns what it said.
+/// Runs a pod on a node to its end and returns its log.
 pub(super) fn run_pod(
     cluster: &Cluster,
     name: &str,
@@ -149,7 +149,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
         ensure!(code == "200", "{code} {body}");
     }
     pulled_by_pods(cluster)?;
-    // Not into the bundle, and the bundle's servers do not know it.
+    // The push must not go into the bundle, and the bundle's servers must not list it.
     let (_, catalog) = asked(
         &cluster.bootstrap,
         "-u dev:another-one-of-these",
@@ -167,7 +167,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// An image is pushed by whoever knows the password, and by nobody else; pods of every host pull
+/// Checks that only a user with the password can push an image, and that pods of every host pull
 /// it.
 pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
     let image = format!("{NAME}/team/app:1");
@@ -204,11 +204,11 @@ pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The password stands in the document alone; as a header, where hosts pull with it, in
-/// containerd's file.
+/// Checks that only the document contains the password, and, where hosts pull with it, only
+/// containerd's file contains it as a header.
 fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
     for host in cluster.hosts() {
-        // As containerd sends it, which only its own file may hold.
+        // The form in which containerd sends it; only containerd's own file may contain it.
         let basic = host.sh(&format!("printf 'ci:{PASSWORD}' | base64 -w0"))?;
         let found = host.sh(&format!(
             "grep -rlF -e '{basic}' /etc /var/lib/halite /var/log 2>/dev/null; true"
@@ -266,7 +266,7 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
          sha256sum < blob | cut -d' ' -f1",
     )?;
     let digest = digest.trim();
-    // Each answer says where the upload goes on.
+    // Each answer has the URL at which the upload continues.
     let step = |options: &str, path: &str| -> Result<String> {
         let (code, _) = asked(
             host,
@@ -281,7 +281,7 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     let begun = step("-X POST", "/v2/team/cut/blobs/uploads/")?;
     let half = format!("-X PATCH {octets} -H 'Content-Range: 0-79999' --data-binary @/root/half");
     let place = step(&half, &begun)?;
-    // Half a blob is there, and then its server dies.
+    // The registry has half a blob when it is killed.
     cluster
         .worker
         .sh("systemctl kill --signal=KILL halite-registry.service")?;
@@ -301,7 +301,7 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     ));
     host.sh("cd /root && rm blob half rest upload.txt")?;
     got.context("another blob came back")?;
-    // And a new one.
+    // Push another image.
     let image = format!("{NAME}/team/cut:1");
     push(&cluster.bootstrap, &image, &format!("--user ci:{PASSWORD}"))?;
     let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;

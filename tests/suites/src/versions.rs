@@ -1,6 +1,6 @@
-//! Two Kubernetes on one site: made from the older bundle, with the newer one added. What was
-//! recorded when the cluster was made counts for every node that is added later, too. Its cluster
-//! is also the one with every option on.
+//! Two Kubernetes versions on one site: the cluster is made from the older bundle, then the newer
+//! one is added. The version that was recorded when the cluster was made applies to every node that
+//! is added later, too. Every option of this cluster is on.
 
 use std::fs;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::checks::{only_served, refused};
 use crate::site::Site;
 use crate::test::{Counts, Test};
 
-/// Its own lab: the other suites' cluster is of the newest Kubernetes.
+/// Name of its own lab: the other suites' cluster has the newest Kubernetes.
 const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
@@ -50,13 +50,13 @@ const AT_THE_END: &[Test<Cluster>] = &[
     },
 ];
 
-/// On the cluster of the other suites.
+/// The test that runs on the cluster of the other suites.
 pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
     name: "operator: an older bundle beside the one in use changes no node",
     run: older_beside,
 }];
 
-/// Packages that have Kubernetes' own version, as `dpkg-query` begins their lines.
+/// Packages that have Kubernetes' own version, as at the start of the lines of `dpkg-query`.
 const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
 
 pub(super) fn site() -> Site {
@@ -72,8 +72,9 @@ pub(super) fn site() -> Site {
     }
 }
 
-/// Boots the hosts and makes a cluster of the older release of the first, with every option on. A
-/// document that asks for another Kubernetes than the bundle has is refused before.
+/// Boots the hosts and makes a cluster of the older release on the first, with every option on.
+/// Before that, a document that requests a Kubernetes version which the bundle lacks must be
+/// refused.
 fn make(lab: &str) -> Result<Cluster> {
     let newer = prepare::medium(&Board::plain())?;
     let older = prepare::medium_of(&OLDER, &Board::plain())?;
@@ -152,7 +153,7 @@ fn added_node(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.hosts() {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }
-    // The host serves bundles, too: those that are enrolled after it ask it as well.
+    // The host serves bundles, too: hosts that are enrolled after it also use it.
     let changed = highstate(cluster, &[])?.changed;
     let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
     ensure!(
@@ -211,7 +212,7 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// What the cluster document records.
+/// The versions that the cluster document records.
 fn recorded(host: &Host) -> Result<String> {
     let text = fs::read_to_string(host.root().join("etc/halite/cluster.yaml"))?;
     let (_, resolved) = text
@@ -220,7 +221,8 @@ fn recorded(host: &Host) -> Result<String> {
     Ok(resolved.to_owned())
 }
 
-/// Whether `ctl bundle list` shows these releases' bundles, whole, and which of them is in use.
+/// Checks that `ctl bundle list` shows these releases' bundles as complete, and which of them is in
+/// use.
 fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
     let printed = host.run(&[CTL, "bundle", "list", "-o", "json"])?;
     let list: Value = serde_json::from_str(&printed).context("ctl bundle list printed no JSON")?;
@@ -240,7 +242,7 @@ fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
     Ok(())
 }
 
-/// A highstate of every host and of the API that finds nothing to change.
+/// Runs a highstate of every host and of the API that must find nothing to change.
 fn nothing_to_do(cluster: &Cluster) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
     ensure!(
@@ -250,7 +252,7 @@ fn nothing_to_do(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Whether everything of Kubernetes on a host is of one release, and nothing of the other.
+/// Checks that all parts of Kubernetes on a host are of one release, and none of the other.
 fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
     let name = &host.spec.name;
     let wanted = release.kubernetes;
@@ -294,7 +296,7 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
         there.contains(&format!("pause:{}", release.pause)),
         "{name} lacks its pause image:\n{there}"
     );
-    // Not only does nothing of the other release run: nothing of it was brought to the host.
+    // The other release must not only not run: the host must have no image of it.
     let brought: Vec<&str> = there
         .lines()
         .filter(|image| {

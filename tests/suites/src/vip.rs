@@ -1,4 +1,4 @@
-//! The virtual address of the API: held, let go and taken again, moved away and back without new
+//! The virtual address of the API: held, released and taken again, moved away and back without new
 //! certificates.
 
 use std::fs;
@@ -27,16 +27,16 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// As in the cluster document.
+/// The address in the cluster document.
 const VIP: &str = "10.10.0.100";
 const NAME: &str = "api.demo.internal";
 const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
 const EXTERNAL: &str = "  vip: 10.10.0.100\n  keepalived: false\n";
 const NONE: &str = "  endpoint: api.demo.internal\n";
 
-/// For the address to move: three failed checks a second apart, and a new election.
+/// Limit for the address to move: three failed checks a second apart, and a new election.
 const MOVE: Duration = Duration::from_secs(20);
-/// For the API server's own pod to be stopped or started again.
+/// Limit for the API server's own pod to stop or to start.
 const POD: Duration = Duration::from_secs(90);
 
 fn has_address(cluster: &Cluster) -> Result<bool> {
@@ -57,8 +57,8 @@ fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> 
     })
 }
 
-/// The worker asks the API by name, as everybody does: once at `address`, once where its host entry
-/// leads.
+/// Waits until the API answers the worker by name: once at `address`, once at the address of the
+/// worker's host entry.
 fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
     let url = format!("https://{NAME}:6443/readyz");
     let pinned = format!("{NAME}:6443:{address}");
@@ -138,12 +138,12 @@ fn held(cluster: &Cluster) -> Result<Counts> {
 fn comes_back(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     wait_address(cluster, true, MOVE)?;
-    // Stopped on purpose: it stays down until somebody wants it again.
+    // Stopped on purpose: it stays down until an operator starts it again.
     host.run(&["systemctl", "stop", "keepalived"])?;
     wait_address(cluster, false, MOVE)?;
     host.run(&["systemctl", "start", "keepalived"])?;
     wait_address(cluster, true, MOVE)?;
-    // Killed: nobody has to come.
+    // Killed: systemd restarts it without an operator.
     let invocation = [
         "systemctl",
         "show",
@@ -163,7 +163,7 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
         }
     })?;
     wait_address(cluster, true, MOVE)?;
-    // An address with nothing behind it is worse than none.
+    // An address without an API server is worse than none.
     host.run(&[
         "mv",
         "/etc/kubernetes/manifests/kube-apiserver.yaml",
@@ -195,7 +195,7 @@ fn moves(cluster: &Cluster) -> Result<Counts> {
     }
     let before = certificates(cluster)?;
     let result = away(cluster, &original, &before);
-    // By hand, as the operator put it on; gone already is fine.
+    // Remove the address by hand, as the operator added it; it may already be gone.
     cluster
         .bootstrap
         .output(&["ip", "addr", "del", &format!("{VIP}/32"), "dev", "eth0"])?;
@@ -228,7 +228,7 @@ fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
     Ok(())
 }
 
-/// What must hold after each move.
+/// Checks the conditions that must hold after each move.
 fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
     for host in cluster.hosts() {
         let entry = host.run(&["getent", "ahostsv4", NAME])?;
@@ -272,7 +272,7 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
     Ok(())
 }
 
-/// keepalived is down, stays down, and has nothing of ours to start with.
+/// Checks that keepalived is down, stays down, and has no configuration of Halite's.
 fn idle(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let state = host.sh("systemctl is-active keepalived; systemctl is-enabled keepalived; true")?;
@@ -287,8 +287,8 @@ fn idle(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Digests of all certificates on both hosts: kubelet's own too, which hold serial numbers like all
-/// others.
+/// Digests of all certificates on both hosts, including the kubelets' own, each with its serial
+/// number.
 fn certificates(cluster: &Cluster) -> Result<String> {
     let list = "find /etc/kubernetes/pki /var/lib/kubelet/pki -name '*.crt' -o -name '*-current.pem' | sort | xargs sha256sum";
     Ok(format!(

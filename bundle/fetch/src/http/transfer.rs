@@ -116,7 +116,7 @@ impl Transfer<'_> {
         match self.target.digest.filter(|expected| **expected != found) {
             None => Ok(()),
             // The beginning belonged to another content.
-            Some(_) if *inherited => self.anew(
+            Some(_) if *inherited => self.restart(
                 partial,
                 inherited,
                 "the rest did not belong to what was there",
@@ -131,7 +131,12 @@ impl Transfer<'_> {
     }
 
     /// Discards the bytes that are there, and lets the next attempt begin at once.
-    fn anew(&self, partial: &mut Partial, inherited: &mut bool, why: &str) -> Result<(), Failure> {
+    fn restart(
+        &self,
+        partial: &mut Partial,
+        inherited: &mut bool,
+        why: &str,
+    ) -> Result<(), Failure> {
         *inherited = false;
         partial.restart()?;
         Err(Failure {
@@ -167,7 +172,7 @@ impl Transfer<'_> {
         match response.status() {
             StatusCode::PARTIAL_CONTENT if partial.len() > 0 => {
                 if range_start(response.headers()) != Some(partial.len()) {
-                    return self.anew(
+                    return self.restart(
                         partial,
                         inherited,
                         "it sent another range than the one asked for",
@@ -183,7 +188,7 @@ impl Transfer<'_> {
                         .as_deref()
                         .is_some_and(|validator| !agrees(validator, response.headers()))
                 {
-                    return self.anew(
+                    return self.restart(
                         partial,
                         inherited,
                         "what it has now is not what it began to send",
@@ -196,7 +201,7 @@ impl Transfer<'_> {
                 validator = None;
             }
             StatusCode::RANGE_NOT_SATISFIABLE if partial.len() > 0 => {
-                return self.anew(
+                return self.restart(
                     partial,
                     inherited,
                     "what was there is longer than what it has",
@@ -213,7 +218,7 @@ impl Transfer<'_> {
             && expected != found
         {
             return match *inherited {
-                true => self.anew(partial, inherited, "what it has is of another size"),
+                true => self.restart(partial, inherited, "what it has is of another size"),
                 false => Err(Error::Size {
                     url: shown(url),
                     expected,

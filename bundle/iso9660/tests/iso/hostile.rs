@@ -163,7 +163,7 @@ fn names_that_lead_elsewhere_are_refused() {
             .unwrap();
         bytes[at + name + 4] = 4;
     });
-    assert!(error.contains("stands for another"), "{error}");
+    assert!(error.contains("refers to another"), "{error}");
     let error = changed("f", |bytes, at| rename(bytes, at, b"\xff"));
     assert!(error.contains("is not UTF-8"), "{error}");
 }

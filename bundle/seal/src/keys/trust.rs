@@ -128,7 +128,7 @@ impl Trust {
     /// When the directory exists and cannot be read, or its file `revoked` is invalid.
     pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
         for path in directory::public(dir)? {
-            // What is no key is for whoever loads the directory to name.
+            // The caller that loads the directory names files that are no keys.
             let Ok(there) = PublicKey::load(&path) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! A chart of the bundle in use, from the document to answering pods and back.
+//! A chart of the bundle in use, from its declaration to answering pods, and its removal.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::checks::refused;
 use crate::repair::{highstate, pods, quiet, settled};
 use crate::test::Counts;
 
-/// The namespace, the Deployment, the Service and the ConfigMap.
+/// Number of the chart's objects: the namespace, the Deployment, the Service and the ConfigMap.
 const OBJECTS: usize = 4;
 
-/// For pods to start.
+/// Limit for pods to start.
 const READY: Duration = Duration::from_secs(120);
 
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
@@ -64,7 +64,7 @@ pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Something is deleted, and something has another value.
+/// Deletes one object and changes a value of another.
 fn damage(cluster: &Cluster) -> Result<()> {
     for object in ["deployment", "service"] {
         kubectl(cluster, &["delete", object, chart::NAME])?;
@@ -84,8 +84,8 @@ fn damage(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// As many pods as the values say are ready, and every host gets the value from them through the
-/// Service.
+/// Checks that as many pods are ready as the values declare, and that every host gets the declared
+/// value from them through the Service.
 pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
     let limit = format!("--timeout={}s", READY.as_secs());
     let deployment = format!("deployment/{}", chart::NAME);
@@ -125,7 +125,8 @@ pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The bundle has every image of the chart's pods, and containerd had to ask for each.
+/// Checks that the bundle has every image of the chart's pods, and that containerd requested each
+/// of them.
 fn from_the_bundle(cluster: &Cluster) -> Result<()> {
     let manifest: Value =
         serde_json::from_slice(&fs::read(second::file(cluster, "manifest.json"))?)?;

@@ -1,7 +1,7 @@
-//! Two bundles of one Kubernetes on a running site: changing from one to the other and back
-//! restarts nothing that is the same in both, what only one of them has comes and goes with it, a
-//! bundle that is away for a while is no harm, and one that brings another Halite restarts nothing
-//! else.
+//! Two bundles of one Kubernetes version on a running site. Changing from one to the other and back
+//! restarts nothing that is the same in both, and adds and removes the parts that only one of them
+//! has. A bundle that is missing for a while does no harm. A bundle with another Halite restarts
+//! only Halite.
 
 pub(super) mod chart;
 mod newer;
@@ -59,10 +59,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// The version of the bundle that the cluster was made from.
 const FIRST: &str = env!("CARGO_PKG_VERSION");
 
-/// Where a test that leaves the first bundle writes what the one that comes back to it compares.
+/// File on each host in which a test that leaves the first bundle records the configuration, for
+/// the test that returns to it.
 const BEFORE: &str = "/root/before-bundles";
 
-/// What may differ on hosts when nothing does but where everything comes from.
+/// Parts of the tags of states that may change when only the address of the bundle in use differs.
 const ADDRESSES: &[&str] = &[
     "/etc/containerd/certs.d/_default/hosts.toml",
     "/etc/apt/halite",
@@ -70,12 +71,12 @@ const ADDRESSES: &[&str] = &[
     "/etc/nginx/conf.d/halite.conf",
     "service.running nginx",
     "[nginx-knows-every-bundle]",
-    // nginx goes on answering as before for a moment after it was told to read anew.
+    // nginx keeps answering with its old configuration for a moment after a reload.
     "[bundle-server-answers]",
     "/srv/halite/enrol.sh",
 ];
 
-/// Every file below /etc, by its content.
+/// Every file below /etc, with its digest.
 fn configuration(host: &Host) -> Result<String> {
     host.sh("find /etc -xdev -type f -print0 | sort -z | xargs -0 sha256sum")
 }
@@ -84,7 +85,7 @@ fn document(cluster: &Cluster) -> Result<String> {
     Ok(fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?)
 }
 
-/// Runs `ctl` on the bootstrap host and reads the document that it prints.
+/// Runs `ctl` on the bootstrap host and parses the document that it prints.
 fn ctl(cluster: &Cluster, args: &[&str]) -> Result<Value> {
     let all = [&[CTL, "-o", "json"], args].concat();
     let text = cluster.bootstrap.run(&all)?;
@@ -92,7 +93,7 @@ fn ctl(cluster: &Cluster, args: &[&str]) -> Result<Value> {
         .with_context(|| format!("ctl {} printed no JSON: {text}", args.join(" ")))
 }
 
-/// What `ctl bundle list` says of a bundle.
+/// The row of a bundle in `ctl bundle list`.
 fn row(cluster: &Cluster, version: &str) -> Result<Value> {
     let list = ctl(cluster, &["bundle", "list"])?;
     let row = list
@@ -104,8 +105,8 @@ fn row(cluster: &Cluster, version: &str) -> Result<Value> {
         .with_context(|| format!("ctl bundle list does not name {version}: {list}"))
 }
 
-/// Whether the list says that a bundle is whole, whether it is in use, and how many hosts have what
-/// it gave them.
+/// Checks that the list shows a bundle as complete, whether it is in use, and the number of hosts
+/// that are configured from it.
 fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Result<()> {
     let row = row(cluster, version)?;
     let users = row["hosts"].as_array().map(Vec::len);
@@ -116,7 +117,7 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
     Ok(())
 }
 
-/// What `ctl status` complains about.
+/// The problems that `ctl status` reports.
 pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
     let status = ctl(cluster, &["status"])?;
     let problems = status["problems"]
@@ -129,7 +130,8 @@ pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
         .collect())
 }
 
-/// A highstate that does what `--test` said, changes nothing but addresses, and restarts nothing.
+/// Runs a highstate that does what `--test` predicted, changes nothing but addresses, and restarts
+/// nothing.
 fn only_addresses(cluster: &Cluster) -> Result<()> {
     let before = running(cluster)?;
     let predicted = highstate(cluster, &["--test"])?.changed;
@@ -160,7 +162,7 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
     still(cluster, &before)
 }
 
-/// Whether containerd and apt of every host ask one bundle, and no other.
+/// Checks that containerd and apt of every host use one bundle, and not the other.
 fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
     for host in cluster.hosts() {
         let lists = "/etc/apt/sources.list.d/halite.list $(find /etc/apt/halite -type f)";
@@ -176,7 +178,7 @@ fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
                 host.spec.name
             );
         }
-        // The second bundle lacks one package, so apt's index tells which one was read.
+        // The second bundle lacks one package, so apt's index shows which bundle it was read from.
         let offered = |package: &str| host.sh(&format!("apt-cache madison {package}"));
         ensure!(
             !offered("kubelet")?.trim().is_empty(),
@@ -194,12 +196,13 @@ fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
     pulled(cluster)
 }
 
-/// The image that every host has.
+/// Reference of the pause image, which every host has.
 fn pause() -> String {
     format!("registry.k8s.io/pause:{}", NEWEST.pause)
 }
 
-/// Pulls on every host an image whose parts it has: the name is looked up all the same.
+/// Pulls on every host an image whose layers the host already has: containerd still resolves the
+/// name.
 fn pulled(cluster: &Cluster) -> Result<()> {
     for host in cluster.hosts() {
         let hosts = "--hosts-dir=/etc/containerd/certs.d";
@@ -294,7 +297,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Writes down what is configured on every host.
+/// Records the configuration of every host.
 fn remember(cluster: &Cluster) -> Result<()> {
     let directory = cluster.bootstrap.file(BEFORE);
     fs::create_dir_all(&directory)?;
@@ -305,7 +308,7 @@ fn remember(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Every file below /etc is as it was written down.
+/// Checks that every file below /etc equals the record.
 fn as_remembered(cluster: &Cluster) -> Result<()> {
     let before = cluster.bootstrap.file(BEFORE);
     let was = |name: &str| fs::read_to_string(before.join(name));

@@ -1,8 +1,8 @@
-//! A bundle with another Halite: the road that the guide describes, there and back, with an end in
-//! its middle.
+//! A bundle with another Halite: the change that the guide describes, there and back, with an
+//! interruption in the middle.
 //!
-//! Its programs do what those of the first bundle do, and are other files: each has some bytes more
-//! at its end, which nobody reads.
+//! Its programs behave as those of the first bundle, but are different files: each has some extra
+//! bytes at its end, which the kernel ignores.
 
 use std::fs;
 use std::io::Write as _;
@@ -24,28 +24,28 @@ use crate::kills::{ended, spawn};
 use crate::repair::{daemons, daemons_restarted, highstate_by, quiet, still, workload};
 use crate::test::Counts;
 
-/// Its version.
+/// Version of the bundle.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-halite");
 
-/// Where it is carried to on the bootstrap host.
+/// Path of its ISO on the bootstrap host.
 const CARRIED: &str = "/root/other-halite.iso";
 
 /// Halite's own programs.
 const PROGRAMS: [&str; 3] = ["ctl", "halite-master", "halite-minion"];
 
-/// Where the master's is on the first host.
+/// Path of the master's program on the first host.
 const MASTER: &str = "/usr/local/bin/halite-master";
 
-/// For `ctl bootstrap` to come to the master's program: documents, host and bundle are looked at
-/// before.
+/// Limit for `ctl bootstrap` to reach the replacement of the master's program: it inspects
+/// documents, host and bundle first.
 const MOMENT: Duration = Duration::from_secs(60);
 
-/// Where a bundle stands on the site.
+/// The directory of a bundle on the site.
 fn place(version: &str) -> String {
     format!("/var/lib/halite/bundles/{version}")
 }
 
-/// The SHA-256 of one of its programs.
+/// The SHA-256 of one of a bundle's programs.
 fn digest(cluster: &Cluster, version: &str, program: &str) -> Result<String> {
     let text = fs::read(
         cluster
@@ -60,7 +60,7 @@ fn digest(cluster: &Cluster, version: &str, program: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Makes the bundle, and puts its ISO on the bootstrap host.
+/// Makes the bundle, and copies its ISO to the bootstrap host.
 fn carry(cluster: &Cluster) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("other-halite-")
@@ -84,7 +84,7 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
             .with_context(|| format!("the lab's recipe names no {name}"))?;
         let to = work.join(name);
         fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
-        // The kernel loads what the headers name; what follows is only there.
+        // The kernel loads the segments that the headers name, and ignores these bytes.
         fs::File::options()
             .append(true)
             .open(&to)?
@@ -95,7 +95,7 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
             .next()
             .context("sha256sum said nothing")?;
         inputs["programs"][name]["sha256"] = json!(digest);
-        // It is among the programs and in a package.
+        // The program is in the bundle twice: in the programs' directory, and in a package.
         let text = recipe
             .to_string()
             .replace(&before.to_string(), &json!(to).to_string());
@@ -107,7 +107,8 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a unit's process is the program of that bundle, and so is what is installed.
+/// Checks that a unit's process runs the program of that bundle, and that the installed program is
+/// the same.
 fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<()> {
     let wanted = digest(cluster, version, program)?;
     let process = format!("/proc/$(systemctl show -p MainPID --value {program})/exe");
@@ -122,7 +123,7 @@ fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<
     Ok(())
 }
 
-/// Whether Halite on the first host is of that bundle.
+/// Checks that Halite on the first host is of that bundle.
 fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     for program in ["halite-master", "halite-minion"] {
@@ -136,12 +137,12 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// What brings a bundle's own Halite to this host, as `ctl bundle use` says it.
+/// The command that installs a bundle's own Halite on this host, as `ctl bundle use` prints it.
 fn bootstrap(version: &str) -> String {
     format!("{}/bin/ctl bootstrap", place(version))
 }
 
-/// The same, of a host on which nobody is asked.
+/// The same command, without a question to the operator.
 fn unasked(version: &str) -> Vec<String> {
     bootstrap(version)
         .split(' ')
@@ -150,8 +151,8 @@ fn unasked(version: &str) -> Vec<String> {
         .collect()
 }
 
-/// From one bundle to the other, word for word as the guide has it. `options` are those of `ctl
-/// bundle use`, `cut` says whether the bootstrap is ended in its middle and run again.
+/// Changes from one bundle to the other exactly as the guide describes. `options` are those of `ctl
+/// bundle use`; with `cut` the bootstrap is interrupted and run again.
 fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result<()> {
     let host = &cluster.bootstrap;
     let before = workload(cluster)?;
@@ -197,8 +198,8 @@ fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result
     Ok(())
 }
 
-/// The master that runs has begun its bootstrap itself: it did not take it over from one that the
-/// bundle's states are not for.
+/// Checks that the running master began its bootstrap itself, and did not resume one of a master
+/// with other states.
 fn whole_life(host: &Host) -> Result<()> {
     let unit = "_SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value halite-master)";
     let log = host.sh(&format!("journalctl -o cat --no-pager {unit}"))?;
@@ -213,14 +214,14 @@ fn whole_life(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Ends `ctl bootstrap`, and the program that it has at work, when the new master's program has
-/// come to its place.
+/// Kills `ctl bootstrap` and the program that it runs, as soon as the new master's program is
+/// installed.
 fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     let inode = || fs::metadata(host.file(MASTER)).map(|status| status.ino());
     let before = inode()?;
     let mut first = spawn(host, &unasked(version))?;
-    // Whoever is to be ended is looked for beforehand: the moment is short.
+    // Find the processes to kill first: the moment is short.
     let programs = format!("{}/bin/", place(version));
     let mut found: Vec<Pid> = Vec::new();
     let over = wait::promptly("the new master's program", MOMENT, || {
@@ -241,7 +242,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     if let Some(status) = over {
         bail!("ctl bootstrap has ended with {status} before the new master's program came");
     }
-    // The one that works before the one that waits for it.
+    // The working process before the one that waits for it.
     let killed = found
         .iter()
         .rev()
@@ -258,8 +259,8 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     }
 }
 
-/// `ctl` and the program of that bundle which applies states for it, as the machine numbers them;
-/// both or none.
+/// The process ids, as the machine numbers them, of `ctl` and of that bundle's program that applies
+/// states for it; both or none.
 fn at_work(host: &Host, programs: &str) -> Result<Vec<Pid>> {
     let init = host
         .init()

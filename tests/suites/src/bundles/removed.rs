@@ -1,5 +1,5 @@
-//! The bundle in use is away for a while: it is told, what needs it waits, all else goes on, and
-//! afterwards all is well.
+//! The bundle in use is missing for a while: Halite reports it, the operations that need it wait,
+//! all others continue, and afterwards no problem is left.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -13,25 +13,26 @@ use crate::checks::{only_served, refused};
 use crate::repair::{answering, pods, quiet, running, settled, still};
 use crate::test::Counts;
 
-/// Where the directory goes.
+/// Path to which the bundle's directory is moved.
 const ASIDE: &str = "/var/lib/halite/moved-away";
 
-/// For a pod to start whose image the host has.
+/// Limit for a pod to start whose image the host has.
 const READY: Duration = Duration::from_secs(60);
 
-/// What is missing is said at once: ctl would wait longer for a master that is away.
+/// Limit for the error to be reported: ctl would wait longer for a missing master.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
-/// How the bundle in use goes and comes back.
+/// One way to remove the bundle in use and to bring it back.
 struct Way {
     version: &'static str,
     away: fn(&Cluster) -> Result<()>,
     back: fn(&Cluster) -> Result<()>,
-    /// What everybody is told who needs it: where it should be, and what to do.
+    /// Parts of the message to each operator who needs the bundle: where it should be, and what to
+    /// do.
     told: &'static [&'static str],
 }
 
-/// The second bundle, which the site only has a link to.
+/// The second bundle, to which the site has only a link.
 const MEDIUM: Way = Way {
     version: second::VERSION,
     away: second::eject,
@@ -44,7 +45,7 @@ const MEDIUM: Way = Way {
     ],
 };
 
-/// The first bundle, which stands among the site's.
+/// The first bundle, in the site's own directory of bundles.
 const DIRECTORY: Way = Way {
     version: FIRST,
     away: |cluster| {
@@ -62,7 +63,7 @@ const DIRECTORY: Way = Way {
     told: &[BUNDLE, "ctl bundle add"],
 };
 
-/// A bundle that is away, until this ends.
+/// A removed bundle, which is brought back on drop.
 struct Gone<'a> {
     cluster: &'a Cluster,
     way: &'a Way,
@@ -86,7 +87,7 @@ impl<'a> Gone<'a> {
 }
 
 impl Drop for Gone<'_> {
-    /// Whatever failed, what follows finds the bundle.
+    /// Brings the bundle back even after a failure, for the tests that follow.
     fn drop(&mut self) {
         if self.away
             && let Err(error) = (self.way.back)(self.cluster)
@@ -130,8 +131,8 @@ fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Whoever asks is told which bundle is missing, where it should be and what to do; what needs it
-/// does nothing.
+/// Checks that commands that need the bundle do nothing and report which bundle is missing, where
+/// it should be, and what to do.
 fn told(cluster: &Cluster, way: &Way) -> Result<()> {
     let says = |text: &str| way.told.iter().all(|part| text.contains(part));
     let row = row(cluster, way.version)?;
@@ -145,7 +146,7 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
         problems.iter().any(|problem| says(problem)),
         "ctl status complains about {problems:?}"
     );
-    // All else is shown as ever.
+    // `ctl status` still shows everything else.
     let status = ctl(cluster, &["status"])?;
     let nodes = status["nodes"]
         .as_array()
@@ -175,7 +176,7 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
     Ok(())
 }
 
-/// Minions answer, and a new pod starts from what its host has.
+/// Checks that minions answer, and that a new pod starts from an image that its host has.
 fn goes_on(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.run(&[CTL, "ping", "*"])?;
     let before = pods(cluster)?;
@@ -201,7 +202,7 @@ fn goes_on(cluster: &Cluster) -> Result<()> {
     settled(cluster, before)
 }
 
-/// It is served and used as before, and nobody complains.
+/// Checks that the bundle is served and used as before, and that `ctl status` reports no problem.
 fn well(cluster: &Cluster, way: &Way) -> Result<()> {
     listed(cluster, way.version, true, 2)?;
     let problems = problems(cluster)?;
@@ -213,7 +214,8 @@ fn well(cluster: &Cluster, way: &Way) -> Result<()> {
     quiet(cluster)
 }
 
-/// As after a boot at which the medium was not there yet.
+/// Restarts the services that need the bundle while it is missing, as after a boot at which the ISO
+/// was not yet mounted.
 pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let gone = Gone::new(cluster, &DIRECTORY)?;
     cluster.bootstrap.run(&[

@@ -1,5 +1,5 @@
-//! A second bundle of the Kubernetes that the cluster has, on a medium of its own: made from the
-//! lab's recipe with another version, one package less, and a chart more.
+//! A second bundle of the cluster's Kubernetes version, on an ISO of its own: made from the lab's
+//! recipe with another version, one package less, and one chart more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 
 use crate::iso::{builder, recipe_of};
 
-/// Its version.
+/// Version of the bundle.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next");
 
-/// Where its medium is mounted on the bootstrap host.
+/// Mount point of its ISO on the bootstrap host.
 pub const MEDIUM: &str = "/media/next";
 
-/// What is on it.
+/// Directory with the content of the ISO, bind-mounted at [`MEDIUM`].
 const STORE: &str = "/srv/next";
 
-/// The package that it lacks; no host has it.
+/// The package that it lacks. No host has it installed.
 pub const WITHOUT: &str = "halite-ctl";
 
-/// Makes it, and puts its medium into the bootstrap host.
+/// Makes the bundle, and mounts it on the bootstrap host.
 pub fn carry(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // What an earlier run left, where a cluster is used again.
+    // Remove leftovers of an earlier run, where a cluster is used again.
     take_away(cluster)?;
     let work = tempfile::Builder::new()
         .prefix("second-")
@@ -40,7 +40,7 @@ pub fn carry(cluster: &Cluster) -> Result<()> {
     insert(cluster)
 }
 
-/// Mounts the medium.
+/// Mounts the ISO.
 pub fn insert(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.sh(&format!(
         "mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"
@@ -48,18 +48,18 @@ pub fn insert(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A file of the medium, as the machine sees it: what is mounted in a host only the host sees.
+/// A file of the ISO, as the machine sees it: mounts inside a host are visible only there.
 pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
     cluster.bootstrap.file(STORE).join(path)
 }
 
-/// Unmounts the medium, which nobody must hold.
+/// Unmounts the ISO. No process may have it open.
 pub fn eject(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.run(&["umount", MEDIUM])?;
     Ok(())
 }
 
-/// Removes the medium and all that is on it.
+/// Removes the ISO and its content.
 pub fn take_away(cluster: &Cluster) -> Result<()> {
     let unmounted = format!("if mountpoint -q {MEDIUM}; then umount {MEDIUM}; fi");
     cluster
@@ -88,10 +88,10 @@ fn build(work: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Makes a signed ISO from the lab's recipe in which something is different: `change` gets the
-/// recipe, and the manifest of the bundle that was made from it. Everything comes from what that
-/// one left in the cache. It is so many minutes newer: each time of the same date, so that its
-/// parts are kept in the cache, too.
+/// Makes a signed ISO from the lab's recipe with a difference: `change` gets the recipe, and the
+/// manifest of the bundle that was made from it. All artifacts come from the cache which that build
+/// filled. The new bundle's date is the given number of minutes later, the same each time, so that
+/// its parts stay in the cache, too.
 pub fn variant(
     work: &Path,
     version: &str,

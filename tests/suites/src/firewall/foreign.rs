@@ -1,4 +1,5 @@
-//! An operator's own zone, rules and SSH outlive a highstate that has to make firewalld reload.
+//! An operator's own zone, rules and SSH connections survive a highstate that makes firewalld
+//! reload.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +13,12 @@ use super::source::Stranger;
 use super::table::SSH;
 use crate::test::Counts;
 
-/// Whom the operator's zone is for, and somebody in the default zone.
+/// Host numbers of a machine in the operator's zone, and of one in the default zone.
 const KNOWN: u8 = 201;
 const UNKNOWN: u8 = 202;
 
-/// Ports of the operator: of the own zone, of the default zone for now, of the default zone for now
-/// and the next boot.
+/// Ports that the operator opens: in the operator's own zone, in the default zone at run time only,
+/// and in the default zone permanently.
 const ZONE: u16 = 7773;
 const NOW: u16 = 7771;
 const ALWAYS: u16 = 7772;
@@ -27,7 +28,7 @@ const RULE: &str = "rule family=\"ipv4\" source address=\"10.20.0.0/24\" port po
 pub fn stays(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.worker;
     let result = prepare(host).and_then(|()| check(cluster, host));
-    // Everything here is the operator's to take away again, whatever came of the test.
+    // Remove the operator's settings, whatever the result.
     host.sh(&format!(
         "firewall-cmd -q --permanent --delete-zone=operator; firewall-cmd -q --permanent --zone=public --remove-rich-rule='{RULE}'; \
          firewall-cmd -q --reload"

@@ -1,5 +1,5 @@
-//! The firewall: a scan of everything from everywhere equals the table that follows from the roles,
-//! both ways; what others set up stays.
+//! The firewall: a scan of all ports from all sources must equal the table generated from the
+//! roles, in both directions; settings of others stay.
 
 mod foreign;
 mod source;
@@ -31,14 +31,14 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Host number of a stranger.
+/// Host number of a stranger on each network.
 const STRANGER: u8 = 200;
 
-/// What is asked with UDP beside the NodePort: DNS, DHCP, VXLAN in both its ports, WireGuard, and
-/// our TCP ports.
+/// UDP ports that are scanned in addition to the NodePort: DNS, DHCP, VXLAN with both its ports,
+/// WireGuard, and Halite's TCP ports.
 const UDP: [u16; 10] = [53, 68, 546, 2379, 4550, 4789, 6443, 8472, 10250, 51820];
 
-/// A server on each host behind one NodePort, TCP and UDP.
+/// Manifests of a server on each host behind one NodePort, TCP and UDP.
 const SERVERS: &str = r#"
 apiVersion: v1
 kind: List
@@ -83,7 +83,7 @@ fn scans(cluster: &Cluster) -> Result<Counts> {
     result
 }
 
-/// One address of one host, asked by one source.
+/// A scan of one address of one host from one source.
 struct Ask<'a> {
     source: &'a Source,
     host: &'a Host,
@@ -171,7 +171,7 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// The table itself, where it matters most.
+/// Checks the table itself where it matters most.
 fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
     let arrival = |from: &str, to: &str| -> Result<Arrival> {
         Ok(Arrival {
@@ -190,7 +190,7 @@ fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Scans once and tells the differences.
+/// Scans once and returns the differences from the table.
 fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
     let ports: Vec<u16> = UDP.into_iter().chain([NODE_PORT]).collect();
     let target = ask
@@ -199,7 +199,7 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
     let family = if ask.to.is_ipv4() { "ipv4" } else { "ipv6" };
     let to = ask.to.to_string();
     let tracked = ["-f", family, "-p", "udp", "--orig-dst", &to];
-    // Nothing to delete is a failure to conntrack.
+    // conntrack fails when there is nothing to delete.
     ask.host
         .output(&[&["conntrack", "-D"], &tracked[..]].concat())?;
     let found = ask.source.scan(&target, &ports, &table.all_tcp())?;
@@ -208,8 +208,8 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
         to: ask.to,
         from_pod: ask.source.lives_on(ask.host),
     };
-    // A rejected packet is never entered in the connection table; whether anybody listens makes no
-    // difference.
+    // A rejected packet is never entered in the connection table, whether or not a program listens
+    // on the port.
     let entries = ask
         .host
         .run(&[&["conntrack", "-L"], &tracked[..]].concat())?;

@@ -1,4 +1,4 @@
-//! Where a scan comes from: the other host, a stranger on one of the networks, a pod.
+//! Sources of scans: the other host, a stranger on one of the networks, a pod.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use halite_lab::net::{Network, namespace_exists};
 use halite_lab::scan::Findings;
 use halite_lab::wait;
 
-/// Somebody who scans.
+/// A source of scans.
 pub struct Source {
-    /// For people.
+    /// Name for messages.
     pub name: String,
-    /// What enters its network namespace.
+    /// Command that enters its network namespace.
     enter: Vec<String>,
     /// The node whose connection table its packets pass.
     node: Option<Host>,
-    /// Whether it is a pod.
+    /// Set for a pod.
     pub pod: bool,
 }
 
@@ -63,7 +63,7 @@ impl Source {
         )
     }
 
-    /// Whether it is a pod of that node: then the node sees the pod's own address.
+    /// Returns whether it is a pod of that node: then the node sees the pod's own address.
     pub fn lives_on(&self, host: &Host) -> bool {
         self.pod
             && self
@@ -72,8 +72,8 @@ impl Source {
                 .is_some_and(|node| node.spec.name == host.spec.name)
     }
 
-    /// Scans `target`. Half-open connections are forgotten on the node at once: its table is
-    /// finite.
+    /// Scans `target`. Half-open connections are deleted from the node's connection table at once:
+    /// the table is finite.
     pub fn scan(&self, target: &str, udp: &[u16], again: &BTreeSet<u16>) -> Result<Findings> {
         let program = halite_lab::command::this_program();
         let mut args: Vec<String> = self.enter[1..].to_vec();
@@ -92,8 +92,8 @@ impl Source {
         serde_json::from_str(&text).with_context(|| format!("the scan printed {text:?}"))
     }
 
-    /// The address that `target` sees: what a pod sends beyond its node and the pods' network is
-    /// masqueraded by flannel.
+    /// The address that `target` sees: flannel masquerades packets that a pod sends beyond its node
+    /// and the pods' network.
     pub fn seen_as(&self, host: &Host, target: IpAddr, own: IpAddr) -> Result<IpAddr> {
         let Some(node) = self
             .node
@@ -113,18 +113,18 @@ impl Source {
     }
 }
 
-/// A machine that nobody knows, on one of the networks. It is gone when dropped.
+/// A machine on one of the networks that is not part of the site. It is removed on drop.
 pub struct Stranger {
     namespace: String,
-    /// Its side of a scan.
+    /// The stranger as a source of scans.
     pub source: Source,
 }
 
-/// Its interface.
+/// Name of its interface.
 pub const INTERFACE: &str = "eth0";
 
 impl Stranger {
-    /// Plugs one in as host `number`.
+    /// Adds a stranger to the network as host `number`.
     pub fn plug(cluster: &Cluster, network: Network, number: u8) -> Result<Self> {
         let namespace = format!(
             "hl-{}-stranger{number}-{}",
@@ -180,13 +180,13 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // Nothing could be done about a failure here; the next stranger of that name tries again.
+        // A failure here has no remedy; the next stranger of that name tries again.
         let _ = output("ip", &["netns", "del", &self.namespace]);
     }
 }
 
-/// The IPv6 link-local address of an interface, once it may be used; `ip` runs that program where
-/// the interface is.
+/// The IPv6 link-local address of an interface, once it is usable. `ip` runs the program of that
+/// name in the interface's network namespace.
 pub fn link_local(ip: impl Fn(&[&str]) -> Result<String>, interface: &str) -> Result<IpAddr> {
     let text = ip(&[
         "-6",

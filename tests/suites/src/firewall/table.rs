@@ -1,5 +1,5 @@
-//! The table of what a host lets in, generated from the roles: the openings that its low state
-//! declares, SSH of the operator's default zone, and NodePorts.
+//! The table of the packets that a host accepts, generated from the roles: the openings that its
+//! low state declares, SSH of the operator's default zone, and NodePorts.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,8 +11,8 @@ use halite_lab::host::Host;
 use halite_lab::net::Network;
 use serde_json::Value;
 
-/// What firewalld's default zone has from the distribution: ssh, and dhcpv6-client for link-local
-/// addresses.
+/// SSH's port. The distribution opens SSH in firewalld's default zone, and dhcpv6-client for
+/// link-local addresses.
 pub const SSH: u16 = 22;
 const DHCP_V6_CLIENT: u16 = 546;
 
@@ -44,35 +44,36 @@ impl Cidr {
         Ok(cidr)
     }
 
-    /// Whether the address lies in it.
+    /// Returns whether the network contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = |a: Ipv4Addr| u32::from(a).checked_shr(32 - self.length).unwrap_or(0);
         matches!(address, IpAddr::V4(v4) if bits(v4) == bits(self.address))
     }
 }
 
-/// What one host lets in.
+/// The openings of one host.
 pub struct Table {
     openings: Vec<Opening>,
-    /// Sources of the pods' zone.
+    /// Source networks of the pods' zone.
     pub pods: Vec<Cidr>,
     node_ports: Cidr,
     node_port: u16,
 }
 
-/// How a packet arrives at a host.
+/// A packet's arrival at a host.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// The source address that the host sees.
     pub from: IpAddr,
-    /// The address that was asked.
+    /// The destination address.
     pub to: IpAddr,
-    /// Whether it comes in by an interface of the pods' zone.
+    /// Set if it arrives on an interface of the pods' zone.
     pub from_pod: bool,
 }
 
 impl Table {
-    /// Asks the master for the low state of `host`. `node_port` is open, TCP and UDP.
+    /// Builds the table from the low state of `host`, which the master provides. `node_port` is
+    /// open, TCP and UDP.
     pub fn of(cluster: &Cluster, host: &Host, node_port: u16) -> Result<Self> {
         let text =
             cluster
@@ -132,7 +133,7 @@ impl Table {
         arrival.from_pod || self.pods.iter().any(|pods| pods.contains(arrival.from))
     }
 
-    /// TCP ports that are open to anybody.
+    /// TCP ports that are open to every source.
     pub fn all_tcp(&self) -> BTreeSet<u16> {
         let declared = self
             .openings
@@ -142,7 +143,7 @@ impl Table {
         declared.chain([SSH, self.node_port]).collect()
     }
 
-    /// TCP ports that let the packet in.
+    /// TCP ports that accept the packet.
     pub fn tcp(&self, arrival: Arrival) -> BTreeSet<u16> {
         let mut ports = self.opened("tcp", arrival);
         if !self.in_pods_zone(arrival) {
@@ -151,7 +152,7 @@ impl Table {
         ports
     }
 
-    /// UDP ports that let the packet in.
+    /// UDP ports that accept the packet.
     pub fn udp(&self, arrival: Arrival) -> BTreeSet<u16> {
         let mut ports = self.opened("udp", arrival);
         if arrival.to.is_ipv6() && !self.in_pods_zone(arrival) {
@@ -161,7 +162,7 @@ impl Table {
     }
 }
 
-/// The opening that a rich rule (firewalld.richlanguage(5)) makes; none for rules about protocols
+/// The opening that a rich rule (firewalld.richlanguage(5)) makes; `None` for rules about protocols
 /// without ports.
 fn opening(rule: &str) -> Result<Option<Opening>> {
     let value = |key: &str| {

@@ -1,4 +1,4 @@
-//! What the ISO is made of: the same every time, and nothing twice.
+//! The ISO's content: reproducible, and without duplicates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Work, verdict};
 use crate::test::Counts;
 
-/// Files that are the same by chance: empty ones and a few words.
+/// Size in bytes below which files may be the same by chance: empty ones and a few words.
 const SMALL: u64 = 4096;
 
 pub(super) fn checked((): &()) -> Result<Counts> {
@@ -26,14 +26,14 @@ pub(super) fn checked((): &()) -> Result<Counts> {
     })
 }
 
-/// Built once more from the recipe and the lock of the lab's site, in one step and with nothing
-/// that a build has made: the bytes of the ISO that there is.
+/// Builds again from the recipe and the lock of the lab's site, in one step and without results of
+/// earlier builds: the ISO must have the same bytes.
 fn same_bytes(work: &Work) -> Result<()> {
     let (first, out) = (recipe(&work.bundle)?, work.dir.join("again.iso"));
     let mut again: Value = serde_json::from_str(&fs::read_to_string(&first)?)?;
     let made = Path::new(again["cache"].as_str().context("the recipe has no cache")?).to_owned();
     let cache = work.dir.join("again-cache");
-    // What came from elsewhere is no part of the question.
+    // Downloads are not part of the test: keep them.
     fs::create_dir_all(&cache)?;
     run("cp", &[Path::new("-a"), &made.join("archives"), &cache])?;
     again["cache"] = json!(cache);
@@ -62,8 +62,7 @@ fn same_bytes(work: &Work) -> Result<()> {
     fs::remove_dir_all(cache).map_err(Into::into)
 }
 
-/// The recipe that the bundle was built from: the lock beside it was resolved when the bundle was
-/// built.
+/// The recipe that the bundle was built from. The lock beside it was resolved in the same build.
 pub fn recipe(bundle: &Path) -> Result<PathBuf> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     for entry in fs::read_dir(std::path::absolute(halite_lab::cache())?.join("bundle"))? {
@@ -87,10 +86,10 @@ pub fn recipe(bundle: &Path) -> Result<PathBuf> {
     )
 }
 
-/// Folder of texts that are found under several names, as Debian has them: `GPL` is `GPL-3`.
+/// Folder of texts that have several names, as in Debian: `GPL` is `GPL-3`.
 const NAMED_TWICE: &str = "licences/";
 
-/// No file has the content of another.
+/// Checks that no two files have the same content.
 fn nothing_twice(bundle: &Path) -> Result<()> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     let mut by_content: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -113,8 +112,8 @@ fn nothing_twice(bundle: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Layers of several images are there once, and none is there once more, compressed in another way:
-/// the configuration of an image has the digest of each layer as it is unpacked.
+/// Checks that a layer which several images share is stored once, and not again with another
+/// compression: an image's configuration has the digest of each unpacked layer.
 fn no_layer_twice(bundle: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let blob = |descriptor: &Value| -> Result<Value> {
@@ -152,7 +151,7 @@ fn no_layer_twice(bundle: &Path) -> Result<()> {
     let images = read(&bundle.join("images/index.json"))?["manifests"]
         .as_array()
         .map_or(0, Vec::len);
-    // Each image has a manifest and a configuration of its own.
+    // Each image has its own manifest and configuration.
     ensure!(
         blobs <= packed.len() + 2 * images,
         "{blobs} blobs for {images} images and {} layers",

@@ -1,4 +1,4 @@
-//! One wrong bit in every kind of file, and in everything that is no file.
+//! One flipped bit in every kind of file, and in every structure outside files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::places::{Extent, SECTOR};
 use super::{Change, Work, places};
 use crate::test::Counts;
 
-/// What has to be among the kinds.
+/// Kinds that must be found.
 const KINDS: &[&str] = &[
     "a layer",
     "the configuration of an image",
@@ -36,10 +36,10 @@ const KINDS: &[&str] = &[
     "manifest.json.*.minisig",
 ];
 
-/// From this size on, in bytes, a file may be in more than one piece of the map.
+/// Size in bytes from which a file can span several pieces of the map.
 const LARGE: u64 = 16 << 20;
 
-/// Said of what lies in no file.
+/// The report for bytes outside files.
 pub(super) const BETWEEN: &str = "between the files (descriptors, directories, padding): bytes ";
 
 pub(super) fn everywhere((): &()) -> Result<Counts> {
@@ -56,8 +56,8 @@ pub(super) fn everywhere((): &()) -> Result<Counts> {
         );
     }
     for (kind, (path, extent)) in &kinds {
-        // What is small has one hash for all its bytes; of the rest the first, one in the middle
-        // and the last.
+        // A small file has one hash for all its bytes; of a larger one take the first byte, one in
+        // the middle and the last.
         let middle = extent.at + extent.size / 2;
         let small = extent.size < LARGE;
         let places = if small {
@@ -87,8 +87,8 @@ pub(super) fn everywhere((): &()) -> Result<Counts> {
     Ok(counts)
 }
 
-/// A file of every kind, and where it lies. What this does not know makes a kind by its directory
-/// and suffix.
+/// A file of every kind, with its extent. A file unknown to this function gets a kind from its
+/// directory and suffix.
 fn kinds(
     work: &Work,
     files: &BTreeMap<String, Extent>,
@@ -107,7 +107,7 @@ fn kinds(
             "" | "apt" | "bin" | "nginx" | "base" => path.clone(),
             _ => format!("{directory}/*.{suffix}"),
         };
-        // Of the layers the largest: it is in more than one piece of the map.
+        // Take the largest layer: it spans several pieces of the map.
         let larger = |(_, other): &(String, Extent)| other.size < extent.size;
         if kinds.get(&kind).is_none_or(larger) {
             kinds.insert(kind, (path.clone(), *extent));
@@ -116,7 +116,7 @@ fn kinds(
     Ok(kinds)
 }
 
-/// What each blob is to its image, as the index and the manifests in the ISO itself say.
+/// The role of each blob in its image, according to the index and the manifests in the ISO itself.
 fn roles(work: &Work, files: &BTreeMap<String, Extent>) -> Result<BTreeMap<String, String>> {
     let read = |path: &str| -> Result<Value> {
         let extent = files
@@ -153,7 +153,7 @@ fn roles(work: &Work, files: &BTreeMap<String, Extent>) -> Result<BTreeMap<Strin
     Ok(roles)
 }
 
-/// What is in no file, each with a byte of it.
+/// The structures outside files, each with the position of one of its bytes.
 fn structures(work: &Work, files: &BTreeMap<String, Extent>) -> Result<Vec<(String, u64)>> {
     let mut found = vec![
         ("the first byte of the image".to_owned(), 0),
@@ -181,7 +181,7 @@ fn structures(work: &Work, files: &BTreeMap<String, Extent>) -> Result<Vec<(Stri
         let record = records
             .first()
             .with_context(|| format!("{name} has no file in its root"))?;
-        // Where its content begins, how large it is, its flags, its name.
+        // Offsets in a directory record: start of the content, size, flags, name.
         for (what, byte) in [("extent", 2), ("size", 10), ("flags", 25), ("name", 33)] {
             found.push((
                 format!("the {what} in a directory record of {name}"),
@@ -201,7 +201,7 @@ fn structures(work: &Work, files: &BTreeMap<String, Extent>) -> Result<Vec<(Stri
     Ok(found)
 }
 
-/// Two files in each other's place: by their content, and by the records that lead to them.
+/// Exchanges two files: by their content, and by the records that point to them.
 fn exchanged(work: &Work, files: &BTreeMap<String, Extent>) -> Result<()> {
     let mut blobs = files
         .iter()

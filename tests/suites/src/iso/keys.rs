@@ -1,5 +1,5 @@
-//! Whom the ISO is believed: keys that are missing, expired, revoked, of the wrong kind, and two of
-//! them.
+//! Trust in the ISO's signatures: keys that are missing, expired, revoked or of the wrong kind, and
+//! two keys at once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(super) fn everyone((): &()) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// A directory of trust with these files.
+/// A trust store with these files.
 fn directory(work: &Work, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
     let dir = work.dir.join(name);
     fs::create_dir_all(&dir)?;
@@ -31,7 +31,7 @@ fn directory(work: &Work, name: &str, files: &[(&str, &str)]) -> Result<PathBuf>
     Ok(dir)
 }
 
-/// A key pair of a name; the secret key's path.
+/// Makes a key pair of a name; returns the secret key's path.
 fn key(work: &Work, name: &str, more: &[&str]) -> Result<PathBuf> {
     let file = work.dir.join(format!("{name}.key"));
     let mut make = work.ctl(&["bundle", "key"]);
@@ -113,10 +113,10 @@ fn trusted(work: &Work) -> Result<usize> {
     let good = directory(work, "good", &[("builder.pub", &until("2200-01-01"))])?;
     work.verify(&work.sealed, &good)?
         .accepts("a key that has not expired yet")?;
-    // Nothing is trusted that nobody named: not even the key of the ISO itself.
+    // No key is trusted unless an operator named it: not even the key of the ISO itself.
     if !Path::new("/etc/halite/trust").exists() {
         let mut nobody = work.ctl(&["bundle", "verify"]);
-        // Who made a key here trusts that from then on.
+        // The user who made a key on this machine trusts it from then on, so take another home.
         nobody.env("HOME", work.dir.join("nobody"));
         let expected = [
             "no key is trusted here yet".to_owned(),
@@ -135,8 +135,8 @@ fn trusted(work: &Work) -> Result<usize> {
     Ok(cases.len() + 3)
 }
 
-/// Files that are keys of another kind, or another half, as the trusted key and as the one that
-/// signs.
+/// Files that hold another kind of key, or the other half of a pair, as the trusted key and as the
+/// signing key.
 fn wrong_kinds(work: &Work) -> Result<usize> {
     let at = |name: &str| work.dir.join(name).to_string_lossy().into_owned();
     let (rsa, rsa_public) = (at("rsa.pem"), at("rsa-public.pem"));
@@ -162,7 +162,7 @@ fn wrong_kinds(work: &Work) -> Result<usize> {
             &name,
         ],
     )?;
-    // What gpg makes of any file says so; that of a key is this.
+    // The armor header of gpg's output names its content; use that of a public key.
     let text = fs::read_to_string(&armored)?.replace("ARMORED FILE", "PUBLIC KEY BLOCK");
     fs::write(&armored, text)?;
     let repository = std::path::absolute(halite_lab::cache())?.join("bundle/signing-key.asc");
@@ -216,7 +216,7 @@ fn wrong_kinds(work: &Work) -> Result<usize> {
     Ok(passed)
 }
 
-/// A line of a key file in what is said would be in a log next.
+/// Checks that the message has no line of the key file: it might be logged.
 fn says_no_secret(said: &str, file: &Path) -> Result<()> {
     let content = String::from_utf8_lossy(&fs::read(file)?).into_owned();
     let shown = content
@@ -231,7 +231,7 @@ fn says_no_secret(said: &str, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An encrypted key with a wrong password, with none, and with its own.
+/// Signs with an encrypted key: with a wrong password, with none, and with its own.
 fn signing(work: &Work) -> Result<usize> {
     let password = |name: &str, text: &str| -> Result<String> {
         let file = work.dir.join(name);
@@ -267,7 +267,8 @@ fn signing(work: &Work) -> Result<usize> {
     Ok(1)
 }
 
-/// Two keys sign for a while: either is enough, a wrong signature of either is too much.
+/// Signs with two keys, as during a key rotation: either signature is enough, and a wrong signature
+/// of either is refused.
 fn rotation(work: &Work) -> Result<usize> {
     let (old, new) = (builder()?, key(work, "new", &[])?);
     let iso = work.dir.join("both.iso");
@@ -297,6 +298,6 @@ fn rotation(work: &Work) -> Result<usize> {
     ensure!(verdict.said.contains("signed by new"), "{}", verdict.said);
     work.verify(&work.sealed, &after)?
         .refuses("what only the old key signed", &["retired".to_owned()])?;
-    // The extracted bundle is believed for the manifest's signatures in the same way.
+    // The manifest's signatures of the extracted bundle follow the same rules.
     Ok(4)
 }

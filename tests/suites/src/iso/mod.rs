@@ -1,5 +1,5 @@
-//! The lab's signed ISO, as an operator carries it: every kind of damage to it is found by the
-//! shipped `ctl`, every program that reads images finds the same in it, and nothing is in it twice.
+//! The lab's signed ISO, as an operator carries it: the shipped `ctl` finds every kind of damage,
+//! every program that reads images finds the same files, and no content is stored twice.
 
 mod content;
 mod damage;
@@ -47,27 +47,27 @@ pub(super) const TESTS: &[Test<()>] = &[
     },
 ];
 
-/// The ISO, a copy that is damaged and mended again and again, and what checks it.
+/// The ISO, a copy that is damaged and restored again and again, and the keys to check it.
 struct Work {
-    /// A directory that is gone afterwards.
+    /// Working directory, removed on drop.
     dir: PathBuf,
-    /// The ISO, which nobody changes.
+    /// The ISO, which no test changes.
     sealed: PathBuf,
-    /// Its copy.
+    /// The copy.
     copy: PathBuf,
-    /// The bundle that it was made of.
+    /// The bundle that the ISO was made from.
     bundle: PathBuf,
     ctl: PathBuf,
     public: PathBuf,
 }
 
-/// Bytes to put at a place.
+/// Bytes to write at a position.
 struct Change {
     at: u64,
     bytes: Vec<u8>,
 }
 
-/// What a check came to.
+/// The result of a check.
 struct Verdict {
     code: Option<i32>,
     said: String,
@@ -103,14 +103,14 @@ impl Work {
         ctl
     }
 
-    /// `ctl bundle verify` of an image, with keys that are trusted.
+    /// Runs `ctl bundle verify` on an image with a trust store.
     fn verify(&self, image: &Path, trust: &Path) -> Result<Verdict> {
         let mut ctl = self.ctl(&["bundle", "verify"]);
         verdict(ctl.arg(image).arg("--trust").arg(trust))
     }
 
-    /// Makes changes to the copy, lets it be checked, and takes them back. Each of `expected` must
-    /// be in what is said, and as many problems must be named as are expected.
+    /// Changes the copy, verifies it, and reverts the changes. The output must contain each of
+    /// `expected`, and report as many problems.
     fn finds(&self, what: &str, changes: &[Change], expected: &[String]) -> Result<()> {
         let file = File::options().read(true).write(true).open(&self.copy)?;
         let mut before = Vec::new();
@@ -129,14 +129,14 @@ impl Work {
             });
         }
         let verdict = self.verify(&self.copy, &self.public);
-        // The last first: changes may lie on one another.
+        // Revert the last change first: changes may overlap.
         for change in before.iter().rev() {
             file.write_all_at(&change.bytes, change.at)?;
         }
         verdict?.refuses(what, expected)
     }
 
-    /// One bit of a byte.
+    /// A change that flips one bit of a byte.
     fn flipped(&self, at: u64) -> Result<Change> {
         let mut byte = [0];
         File::open(&self.copy)?.read_exact_at(&mut byte, at)?;
@@ -152,7 +152,7 @@ impl Work {
         Ok(bytes)
     }
 
-    /// Brings back everything from a place on, after the copy was cut there or got a longer end.
+    /// Restores everything from a position on, after the copy was truncated there or extended.
     fn restore(&self, from: u64) -> Result<()> {
         let (mut whole, mut copy) = (
             File::open(&self.sealed)?,
@@ -165,7 +165,7 @@ impl Work {
         Ok(())
     }
 
-    /// The copy is what the ISO is, so that every refusal before was for its own reason.
+    /// Checks that the unchanged copy is accepted, so that each refusal before had its own reason.
     fn sound(&self) -> Result<()> {
         self.verify(&self.copy, &self.public)?
             .accepts("the copy with nothing changed")
@@ -179,8 +179,8 @@ impl Drop for Work {
 }
 
 impl Verdict {
-    /// Exit code 1 and each of the words; as many lines with `✗` as there are words, where there
-    /// are such lines.
+    /// Checks for exit code 1 and each of the expected texts. Where the output has lines with `✗`,
+    /// there must be as many as expected texts.
     fn refuses(&self, what: &str, expected: &[String]) -> Result<()> {
         let Self { code, said } = self;
         ensure!(

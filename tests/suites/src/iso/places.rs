@@ -1,5 +1,5 @@
-//! Where things lie in an image: its files as xorriso finds them, and what ECMA-119 has at fixed
-//! places.
+//! Positions in an image: of its files, as xorriso finds them, and of the structures that ECMA-119
+//! puts at fixed positions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,16 +73,17 @@ pub(super) fn files(image: &Path) -> Result<BTreeMap<String, Extent>> {
     Ok(files)
 }
 
-/// A view of an image: what its volume descriptor leads to.
+/// A view of an image: the directory tree that a volume descriptor points to.
 pub(super) struct View {
     pub descriptor: u64,
     pub little: u64,
     pub big: u64,
-    /// The records of the root directory.
+    /// Extent of the root directory's records.
     pub root: Extent,
 }
 
-/// The primary view and Joliet's, whose descriptors are the first two (ECMA-119 8.4 and 8.5).
+/// The primary view and the Joliet view, whose descriptors are the first two (ECMA-119 8.4 and
+/// 8.5).
 pub(super) fn views(work: &Work) -> Result<[(&'static str, View); 2]> {
     let view = |sector: u64| -> Result<View> {
         let bytes = work.read(sector * SECTOR, SECTOR)?;
@@ -113,16 +114,16 @@ pub(super) fn views(work: &Work) -> Result<[(&'static str, View); 2]> {
     Ok([("the primary view", view(16)?), ("Joliet", view(17)?)])
 }
 
-/// The records of the files in a directory: where each begins.
+/// The positions of the records of a directory's files.
 pub(super) fn records(work: &Work, directory: Extent) -> Result<Vec<u64>> {
     let bytes = work.read(directory.at, directory.size)?;
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         match usize::from(bytes[at]) {
-            // No record crosses the border of a sector.
+            // A record never crosses the border of a sector.
             0 => at = (at + 1).next_multiple_of(usize::try_from(SECTOR)?),
             length => {
-                // The flag of a directory (9.1.6).
+                // The flag that marks a directory (9.1.6).
                 if bytes[at + 25] & 2 == 0 {
                     found.push(directory.at + at as u64);
                 }

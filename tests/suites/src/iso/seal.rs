@@ -1,5 +1,5 @@
-//! The trailer: each of its parts damaged, forged by somebody without the key, cut off, appended
-//! to, and of another image.
+//! The trailer: each of its parts damaged, forged without the key, truncated, extended, and
+//! exchanged for that of another image.
 
 use std::fs;
 use std::fs::File;
@@ -15,10 +15,10 @@ use super::places::SECTOR;
 use super::{Change, Work, damage, places};
 use crate::test::Counts;
 
-/// What fills a part of the trailer up to a whole sector.
+/// The byte that pads a part of the trailer to a whole sector.
 const FILL: u8 = b'\n';
 
-/// A part as the footer names it: name, first byte, size.
+/// A part as the footer lists it: name, first byte, size.
 type Part = (String, u64, u64);
 
 pub(super) fn everything((): &()) -> Result<Counts> {
@@ -31,7 +31,7 @@ pub(super) fn everything((): &()) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// Map, statement and signatures: what is between the image and the footer.
+/// Map, statement and signatures: the parts between the image and the footer.
 fn parts(work: &Work) -> Result<Vec<Part>> {
     let size = fs::metadata(&work.copy)?.len();
     let footer =
@@ -66,7 +66,7 @@ fn damaged(work: &Work, parts: &[Part]) -> Result<usize> {
             name => format!("its {name}"),
         };
         for byte in [*at, at + size / 2, at + size - 1] {
-            // Where not even its first words are left, it is no footer any more.
+            // Without its magic words, it is no longer recognized as a footer.
             let expected = if name == "footer" && byte == *at {
                 "its seal is damaged"
             } else {
@@ -91,7 +91,7 @@ fn damaged(work: &Work, parts: &[Part]) -> Result<usize> {
     Ok(passed)
 }
 
-/// Somebody who knows the format and does not have the key: all that is not signed fits.
+/// Forgeries by an attacker who knows the format and has no key: all unsigned parts match.
 fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
     let forgery = |edits: &[(&str, Vec<u8>)], more: Vec<Change>, what: &str, expected: &str| {
         let mut changes = more;
@@ -108,7 +108,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
         let (_, at, size) = part(parts, name)?;
         Ok(String::from_utf8(work.read(*at, *size)?)?)
     };
-    // A newer date, so that a site would take it for a successor.
+    // Set a newer date, so that a site would take the image for a successor.
     let statement = text("statement")?;
     let newer = statement.replacen("\"20", "\"21", 1);
     let unfit = "does not fit its statement";
@@ -119,7 +119,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
         unfit,
     )?;
 
-    // One byte of a file, and the map says that it is so.
+    // Change one byte of a file, and update the map.
     let files = places::files(&work.copy)?;
     let extent = *files.get("install").context("the ISO has no install")?;
     let change = || work.flipped(extent.at + 3);
@@ -141,7 +141,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
         expected,
     )?;
 
-    // And the statement says so, too.
+    // Update the statement too.
     let forged_statement =
         statement.replace(&sha256(map.as_bytes()), &sha256(forged_map.as_bytes()));
     ensure!(
@@ -159,7 +159,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
         unfit,
     )?;
 
-    // The signature is left out: the footer stands where it was.
+    // Leave out the signature: the footer moves to its position.
     let at = part(parts, "signature")?.1;
     let unsigned: Vec<Part> = parts
         .iter()
@@ -179,7 +179,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
     Ok(4)
 }
 
-/// The footer for a trailer in which parts have other bytes of the same size.
+/// A footer for a trailer in which some parts have other bytes of the same size.
 fn footer(work: &Work, parts: &[Part], edits: &[(&str, Vec<u8>)]) -> Result<Change> {
     let at = part(parts, "footer")?.1;
     Ok(Change {
@@ -216,7 +216,7 @@ fn footer_at(work: &Work, parts: &[Part], edits: &[(&str, Vec<u8>)], end: u64) -
     Ok(bytes)
 }
 
-/// Cut off at one place after the other, and with something behind it.
+/// Truncates the image at several positions, and appends to it.
 fn ends(work: &Work, parts: &[Part]) -> Result<usize> {
     let whole = fs::metadata(&work.copy)?.len();
     let (_, _, image) = part(parts, "image")?;
@@ -244,7 +244,7 @@ fn ends(work: &Work, parts: &[Part]) -> Result<usize> {
     ];
     let copy = File::options().write(true).open(&work.copy)?;
     for length in cuts {
-        // Shorter and shorter: what was cut off is brought back once.
+        // The lengths decrease, so one restore at the end is enough.
         copy.set_len(length)?;
         let what = format!("the ISO cut off at {length} of {whole}");
         work.verify(&work.copy, &work.public)?
@@ -270,11 +270,11 @@ fn ends(work: &Work, parts: &[Part]) -> Result<usize> {
     Ok(cuts.len() + 3)
 }
 
-/// An older bundle, which the same key signed: its seal does not fit the newer image, and it says
-/// that it is older.
+/// An older bundle, signed with the same key: its seal does not fit the newer image, and a message
+/// says that it is older.
 fn older(work: &Work) -> Result<usize> {
     let directory = work.dir.join("older");
-    // What is in the directory, also where a link leads to it.
+    // Copy the directory's content, also if the path is a link to it.
     let (from, to) = (
         format!("{}/.", work.bundle.display()),
         directory.to_string_lossy().into_owned(),
@@ -286,7 +286,7 @@ fn older(work: &Work) -> Result<usize> {
     let mut bytes = serde_json::to_vec_pretty(&manifest)?;
     bytes.push(b'\n');
     let checksum = format!("{}  manifest.json\n", sha256(&bytes));
-    // The copy shares its files with the bundle: nothing is written into one of them.
+    // The copy hard-links the bundle's files: replace files, never write into one.
     for (name, content) in [
         ("manifest.json", bytes),
         ("manifest.json.sha256", checksum.into_bytes()),
@@ -313,8 +313,8 @@ fn older(work: &Work) -> Result<usize> {
     let image = part(&parts(work)?, "image")?.2;
     let mut trailer = vec![0; usize::try_from(size - image)?];
     File::open(&iso)?.read_exact_at(&mut trailer, image)?;
-    // Besides the dates in directories and descriptors, the manifest and what is about it are
-    // others.
+    // In addition to the dates in directories and descriptors, the manifest and the files about it
+    // differ.
     let between = format!("✗ {}", damage::BETWEEN);
     let changed = [
         "✗ manifest.json: ",

@@ -1,5 +1,4 @@
-//! The files of the ISO as every program lists them, and as those that take files out take them
-//! out.
+//! The files of the ISO, as every program lists them and as extracting programs extract them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +28,7 @@ pub(super) fn all((): &()) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// What the bundle has, and the signature that sealing adds.
+/// The files of the bundle, and the signature that sealing adds.
 fn expected(work: &Work) -> Result<Names> {
     let manifest: Value = serde_json::from_slice(&fs::read(work.bundle.join("manifest.json"))?)?;
     let files = manifest["files"]
@@ -69,7 +68,7 @@ fn listed(work: &Work) -> Result<Vec<(&'static str, Names)>> {
             .map(|line| plain(line.trim_matches('\'')))
             .collect())
     };
-    // Directories and files alike: a directory is what others lie below.
+    // isoinfo lists directories like files: a path above other paths is a directory.
     let isoinfo = |view: &str| -> Result<Names> {
         let all = run("isoinfo", &["-i", &image, view, "-f"])?;
         let all: Names = all.lines().map(plain).collect();
@@ -113,7 +112,7 @@ fn ancestors(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is taken out is the bundle again, by its own manifest.
+/// Checks that the extracted files are the bundle, according to its own manifest.
 fn extracted(work: &Work) -> Result<Vec<(&'static str, Names)>> {
     let image = work.sealed.to_string_lossy();
     let mut found = Vec::new();

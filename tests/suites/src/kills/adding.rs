@@ -1,6 +1,6 @@
-//! Kills while a host is added. The worker is taken out of the cluster and comes back as a bare
-//! host, so that the cluster in the end is the one of the beginning, and no third host takes room
-//! on the machine.
+//! Kills while a host is added. The worker is removed from the cluster and comes back as a bare
+//! host, so that the final cluster is the initial one, and the machine needs no room for a third
+//! host.
 
 use std::fs;
 use std::process::ExitStatus;
@@ -14,8 +14,8 @@ use super::super::repair;
 use super::moments::{Kill, Moment, Progress, Victim};
 use super::{ended, jobs, moments, registered, spawn};
 
-/// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every module that the new host
-/// goes through has one; a victim is left out where its death could not be told from the one a
+/// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every state module that the new
+/// host uses has one. A victim is left out where its death cannot be distinguished from the one a
 /// moment before.
 pub const KILLS: [(Moment, &[Victim]); 16] = {
     use Moment::{Declared, File, Job};
@@ -61,8 +61,8 @@ pub const KILLS: [(Moment, &[Victim]); 16] = {
     ]
 };
 
-/// Adds a bare host, kills at the moment, runs the same command again, and finds the cluster as it
-/// must be. Tells what the first command came to.
+/// Adds a bare host, kills the victim at the moment, runs the same command again, and checks the
+/// cluster. Returns the status of the first command.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let pods = bare_worker(cluster)?;
     let newest = jobs::newest(&cluster.bootstrap)?;
@@ -84,12 +84,12 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Takes the worker out of the cluster and boots it anew. Returns how many pods there will be when
-/// it is back.
+/// Removes the worker from the cluster and boots it as a bare host. Returns the number of pods to
+/// expect when it is back.
 fn bare_worker(cluster: &Cluster) -> Result<usize> {
     registered::master_answers(&cluster.bootstrap)?;
     let pods = registered::items(&cluster.bootstrap, &["get", "pods", "-A"])?;
-    // Pods that nobody makes again.
+    // Pods that no controller creates again.
     let lost = pods.iter().filter(|pod| {
         pod["spec"]["nodeName"] == WORKER && pod["metadata"]["ownerReferences"].is_null()
     });
@@ -133,7 +133,8 @@ fn cluster_name(cluster: &Cluster) -> Result<String> {
         .to_owned())
 }
 
-/// Starts to add the worker, kills at the moment, and brings the printed line to its end.
+/// Starts to add the worker, kills the victim at the moment, and runs the printed command to its
+/// end.
 fn interrupted(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let (bootstrap, worker) = (&cluster.bootstrap, &cluster.worker);
     if kill.moment == Moment::Declared {

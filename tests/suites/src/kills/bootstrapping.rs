@@ -1,4 +1,4 @@
-//! Kills while the first host of a site is made, in a lab of its own.
+//! Kills while the first host of a site is bootstrapped, in a lab of its own.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{ended, jobs, moments, registered, spawn};
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
 
-/// For the pods that come last.
+/// Limit for the last pods to start.
 const PODS: Duration = Duration::from_secs(180);
 
 /// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.
@@ -24,7 +24,7 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
     use Progress::{Returned, Started, Stored};
     use Victim::{Master, Minion, Power};
     [
-        // The bundle is on its way out of the ISO.
+        // The bundle is being extracted from the ISO.
         (
             File(concat!(
                 "var/lib/halite/bundles/.",
@@ -40,7 +40,7 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
         (Job(0, Started), &[Master]),
         (File("usr/bin/containerd"), &[Minion, Power]),
         (Job(0, Returned), &[Minion]),
-        // Signed with a CA that is made at its first use.
+        // Signed with a CA that is created at its first use.
         (File("etc/kubernetes/pki/etcd/server.crt"), &[Power]),
         (File("etc/kubernetes/manifests/etcd.yaml"), &[Master, Power]),
         (
@@ -48,14 +48,14 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
             &[Power, Minion],
         ),
         (File("etc/kubernetes/admin.conf"), &[Master]),
-        // By then the master itself is at work, on objects.
+        // By then the master itself is working, on objects.
         (Job(4, Stored), &[Master, Power]),
         (Job(5, Started), &[Minion, Power]),
     ]
 };
 
-/// Bootstraps a bare host, kills at the moment, runs the same command again, and finds a cluster of
-/// one host. Tells what the first command came to.
+/// Bootstraps a bare host, kills the victim at the moment, runs the same command again, and checks
+/// that the result is a cluster of one host. Returns the status of the first command.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let medium = cluster
         .bootstrap
@@ -83,7 +83,8 @@ fn in_lab(lab: &Lab, medium: &Path, kill: Kill) -> Result<ExitStatus> {
         .with_context(|| format!("after the first had ended with {status}"))?;
     registered::once(&host, &[BOOTSTRAP])?;
     cluster::wait_for_pods(&host, PODS)?;
-    // A certificate that the kubelet renews in its first minute is work for one more highstate.
+    // A certificate that the kubelet renews in its first minute would make one more highstate
+    // change something.
     wait::until(
         "a highstate with nothing to do",
         Duration::from_secs(60),

@@ -7,7 +7,7 @@ use halite_lab::cluster::CTL;
 use halite_lab::host::Host;
 use serde_json::Value;
 
-/// More than one kill ever makes.
+/// Limit of listed jobs, higher than the number that one kill ever makes.
 const LIMIT: &str = "100";
 
 fn list(bootstrap: &Host) -> Result<Vec<Value>> {
@@ -22,13 +22,13 @@ fn jid(job: &Value) -> String {
     job["jid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The newest job there is; ids grow.
+/// The id of the newest job; ids increase.
 pub fn newest(bootstrap: &Host) -> Result<String> {
     Ok(list(bootstrap)?.first().map(jid).unwrap_or_default())
 }
 
-/// Every job after `newest` has ended, each minion has answered it, and no minion began it twice.
-/// The first of the hosts is the bootstrap host.
+/// Checks that every job after `newest` has ended, that each minion has answered it, and that no
+/// minion began it twice. The first of the hosts is the bootstrap host.
 pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
     let bootstrap = hosts.first().context("no host")?;
     for job in list(bootstrap)?

@@ -1,5 +1,5 @@
-//! Moments that can be seen from outside while a host comes into being: the write boundaries of
-//! minion, master and modules.
+//! Moments that can be observed from outside while a host is being made: the write boundaries of
+//! minion, master and state modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,36 +13,36 @@ use halite_lab::{Lab, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// For the moment to come; on a busy machine the last of them takes a minute.
+/// Limit for the moment to be reached; on a busy machine the last of them takes a minute.
 const MOMENT: Duration = Duration::from_secs(180);
 
-/// For somebody to be there who can be killed.
+/// Limit for the victim's process to exist.
 const VICTIM: Duration = Duration::from_secs(30);
 
-/// Who dies.
+/// The victim of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Victim {
     /// The master.
     Master,
-    /// The minion of the new host, or the program that enrols it.
+    /// The minion of the new host, or the program that enrols the host.
     Minion,
-    /// The new host as a whole.
+    /// The whole new host, by a power cut.
     Power,
 }
 
-/// How far a job is in the minion's journal.
+/// The progress of a job in the minion's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
-    /// Its beginning is durable.
+    /// Its start is durable.
     Started,
-    /// Its answer is durable here; the master may not have it.
+    /// Its return is durable on the minion; the master may not have it.
     Returned,
-    /// Its answer is durable in the master's store too.
+    /// Its return is durable in the master's store too.
     Stored,
 }
 
 impl Progress {
-    /// As the journal writes it.
+    /// Parses the journal's text form.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "started" => Some(Self::Started),
@@ -53,31 +53,31 @@ impl Progress {
     }
 }
 
-/// When.
+/// The moment of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The master has written the node document, and not yet answered.
+    /// The master has written the node document, and has not yet answered.
     Declared,
-    /// A file of the new host is there.
+    /// A file of the new host exists.
     File(&'static str),
-    /// A job of the new host, by its place among them, is that far.
+    /// A job of the new host, by its index among them, has made this progress.
     Job(usize, Progress),
 }
 
 /// One of the numbered kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// When.
+    /// The moment of a kill.
     pub moment: Moment,
-    /// Who.
+    /// The victim.
     pub victim: Victim,
 }
 
-/// Moments in the order in which they come, and who dies there.
+/// Moments in their order, each with its victims.
 pub type Table = [(Moment, &'static [Victim])];
 
-/// All kills of a table, so that neighbours differ in their moments: first one of each moment, then
-/// a second of those that have one.
+/// All kills of a table, ordered so that neighbours differ in their moments: first one of each
+/// moment, then a second of the moments that have one.
 pub fn numbered(table: &'static Table) -> Vec<Kill> {
     let most = table
         .iter()
@@ -95,15 +95,15 @@ pub fn numbered(table: &'static Table) -> Vec<Kill> {
     (0..most).flat_map(nth).collect()
 }
 
-/// Waits for a moment of `new`, a host of the site of `bootstrap`. A command that ends before it
-/// has failed, or the moment is none.
+/// Waits for a moment of `new`, a host of the site of `bootstrap`. An error if the command ends
+/// before the moment: it failed, or it never reaches that moment.
 pub fn wait_for(moment: Moment, bootstrap: &Host, new: &Host, command: &mut Child) -> Result<()> {
     let over = wait::promptly("the moment", MOMENT, || {
         if is_reached(moment, bootstrap, new) {
             return Ok(None);
         }
         match command.try_wait().map_err(|e| e.to_string())? {
-            // The moment may have come between the two looks.
+            // The moment may have come between the two checks.
             Some(status) if !is_reached(moment, bootstrap, new) => Ok(Some(status)),
             Some(_) => Ok(None),
             None => Err(format!("{moment:?} has not come")),
@@ -123,7 +123,7 @@ pub fn document(bootstrap: &Host) -> PathBuf {
 fn is_reached(moment: Moment, bootstrap: &Host, new: &Host) -> bool {
     match moment {
         Moment::Declared => document(bootstrap).exists(),
-        // A link may lead to where only the host sees a file.
+        // A link's target may be visible only inside the host.
         Moment::File(path) => new.file(path).symlink_metadata().is_ok(),
         Moment::Job(number, progress) => {
             let journal = new.file("var/lib/halite/minion/journal");
@@ -134,7 +134,7 @@ fn is_reached(moment: Moment, bootstrap: &Host, new: &Host) -> bool {
     }
 }
 
-/// How far each job is, in their order, as the minion's journal has it.
+/// The progress of each job, in their order, from the minion's journal.
 fn progress_of(journal: &Path) -> Vec<Option<Progress>> {
     let Ok(entries) = fs::read_dir(journal) else {
         return Vec::new();
@@ -152,7 +152,7 @@ fn progress_of(journal: &Path) -> Vec<Option<Progress>> {
     files.iter().map(progress).collect()
 }
 
-/// Kills; a host without power gets it back.
+/// Kills the victim; a host without power is switched on again.
 pub fn strike(victim: Victim, lab: &Lab, bootstrap: &Host, new: &Host) -> Result<()> {
     match victim {
         Victim::Master => die(bootstrap, "halite-master"),
@@ -164,8 +164,8 @@ pub fn strike(victim: Victim, lab: &Lab, bootstrap: &Host, new: &Host) -> Result
     }
 }
 
-/// Kills a program by its name: at first it is not a unit's. The machine does it, because to enter
-/// the host first would take longer than many a moment.
+/// Kills a program by its name: at first it does not belong to a unit. The machine kills it,
+/// because entering the host first would take longer than many moments last.
 pub fn die(host: &Host, program: &str) -> Result<()> {
     wait::promptly(&format!("a {program} to kill"), VICTIM, || {
         let found = of_host(host, program).map_err(|e| format!("{e:#}"))?;
@@ -181,8 +181,8 @@ pub fn die(host: &Host, program: &str) -> Result<()> {
     })
 }
 
-/// Processes of a host that run a program of that name, as the machine numbers them. Those of its
-/// pods are not among them.
+/// Process ids, as the machine numbers them, of a host's processes that run a program of that name,
+/// without those in its pods.
 fn of_host(host: &Host, program: &str) -> Result<Vec<Pid>> {
     let init = host
         .init()

@@ -1,4 +1,5 @@
-//! A minion that dies between a change and those who have to act on it: the next run lets them.
+//! A minion that dies between a change and the states that the change triggers: the next run
+//! triggers them.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::super::{guide, repair};
 use super::{ended, moments, spawn};
 use crate::test::Counts;
 
-/// What changes, what takes long, and who acts on the change.
+/// States: one that changes, one that takes long, and one that the change triggers.
 const STATES: &str = "
 /etc/halite-lab-owed:
   file.managed:
@@ -26,10 +27,10 @@ halite-lab-act:
       - file: /etc/halite-lab-owed
 ";
 
-/// Who acts.
+/// Id of the state that the change triggers.
 const HEARER: &str = "halite-lab-act";
 
-/// For the states before to be done.
+/// Limit for the preceding states to be applied.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) fn done_later(cluster: &Cluster) -> Result<Counts> {
@@ -58,7 +59,7 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
         }
     });
     let died = written.and_then(|()| moments::die(worker, "halite-minion"));
-    // Whatever came of it: nothing of it goes on.
+    // Whatever the result: end the long state.
     worker.sh("rm /run/halite-lab-wait")?;
     let status = ended(&mut command)?;
     died?;
@@ -66,7 +67,8 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
     repair::answering(cluster)?;
     let acted = || worker.sh("cat /run/halite-lab-acted 2>/dev/null || true");
     ensure!(acted()?.is_empty(), "the minion did not die in time");
-    // It is in the plan, although nothing differs; it is done; and then it is over.
+    // The trigger is in the plan, although nothing differs; the apply acts on it; afterwards
+    // nothing is pending.
     for (test, wanted, after) in [
         (true, true, ""),
         (false, true, "new"),

@@ -1,4 +1,4 @@
-//! Power cuts of a whole host, after which nobody does anything but switch it on.
+//! Power cuts of a whole host. The operator does nothing afterwards but switch it on.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::super::repair;
 use crate::test::Counts;
 
-/// From power to Ready: etcd, API server, network, all pods.
+/// Limit from power-on to Ready: etcd, API server, network, all pods.
 const BACK: Duration = Duration::from_secs(180);
 
-/// The worker.
+/// Cuts the worker's power.
 pub fn worker(cluster: &Cluster) -> Result<Counts> {
     comes_back(cluster, &cluster.worker, WORKER)
 }
 
-/// The host that everything hangs on.
+/// Cuts the power of the bootstrap host, on which everything else depends.
 pub fn bootstrap(cluster: &Cluster) -> Result<Counts> {
     comes_back(cluster, &cluster.bootstrap, BOOTSTRAP)
 }
@@ -31,7 +31,7 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     host.power_cut()?;
     let cut = now()?;
     host.boot(&cluster.lab.router)?;
-    // The API may still say what was true before: its word counts once the kubelet has renewed its
+    // The API may still show the state before the cut: trust it once the kubelet has renewed its
     // lease, and the containers have been started, after the cut.
     wait::until(&format!("{name} to come back"), BACK, || {
         back(cluster, name, &cut).map_err(|e| format!("{e:#}"))
@@ -48,8 +48,8 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form compare as
-/// times.
+/// The current time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form
+/// compare as times.
 fn now() -> Result<String> {
     Ok(command::run("date", &["-u", "+%FT%T"])?.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! What a site knows of its hosts: no host is registered by halves, or twice.
+//! The registrations of a site's hosts: no host is registered partly, or twice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
-/// For systemd to start again what was killed, and for that to answer.
+/// Limit for systemd to restart a killed program, and for that program to answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// The items of a list that kubectl prints.
@@ -28,15 +28,15 @@ pub fn keys(bootstrap: &Host) -> Result<Vec<Value>> {
         .context("`ctl key list` did not print keys")
 }
 
-/// Waits until the master answers, whoever else does not.
+/// Waits until the master answers, even if the minions do not.
 pub fn master_answers(bootstrap: &Host) -> Result<()> {
     wait::until("the master to answer", ANSWER, || {
         keys(bootstrap).map(drop).map_err(|e| format!("{e:#}"))
     })
 }
 
-/// One key, accepted and connected, and one Ready node for each of `hosts` (sorted), and none
-/// besides.
+/// Checks for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and
+/// no others.
 pub fn once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
     let keys = keys(bootstrap)?;
     let good = |key: &&Value| key["state"] == "accepted" && key["connected"] == true;

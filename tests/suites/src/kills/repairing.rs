@@ -1,4 +1,4 @@
-//! Kills while finished hosts are mended: the moments are the repairs of prepared damages.
+//! Kills while finished hosts are repaired: the moments are the repairs of prepared damages.
 
 use std::process::{Child, ExitStatus};
 
@@ -11,7 +11,7 @@ use super::super::repair;
 use super::scene::Scene;
 use super::{ended, jobs, moments, scene, spawn};
 
-/// What is running when it happens.
+/// The command that runs when the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// `ctl highstate`
@@ -29,44 +29,43 @@ impl Command {
     }
 }
 
-/// Who dies.
+/// The victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Victim {
     /// The master.
     Master,
-    /// A host's minion.
+    /// The minion of a host.
     Minion(&'static str),
-    /// A host as a whole.
+    /// A whole host, by a power cut.
     Power(&'static str),
     /// The command itself.
     Ctl,
 }
 
-/// A kill while a finished host is mended.
+/// A kill while a finished host is repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
-    /// What is running.
+    /// The command that runs.
     pub command: Command,
-    /// Who dies.
+    /// The victim.
     pub victim: Victim,
-    /// The damage, by its place among those of the host that is watched, whose repair is the
-    /// moment.
+    /// The moment: the repair of the damage with this index among those of the watched host.
     pub moment: usize,
 }
 
 impl Kill {
-    /// The host whose repair is watched.
+    /// The name of the host whose repair is watched.
     fn watched(self) -> &'static str {
         match (self.command, self.victim) {
             (_, Victim::Minion(host) | Victim::Power(host)) => host,
-            // Late in a highstate the worker is at it, and the bootstrap host is done.
+            // Late in a highstate the worker is being repaired, and the bootstrap host is done.
             (Command::Highstate, Victim::Master | Victim::Ctl) if self.moment > 0 => WORKER,
             _ => BOOTSTRAP,
         }
     }
 }
 
-/// All of them, so that neighbours differ in their victims.
+/// All kills, ordered so that neighbours differ in their victims.
 pub fn numbered() -> Vec<Kill> {
     use Command::{Highstate, Install};
     use Victim::{Ctl, Master, Minion, Power};
@@ -92,8 +91,9 @@ pub fn numbered() -> Vec<Kill> {
     (0..scene::MOMENTS).flat_map(at).collect()
 }
 
-/// Damages, starts the command, kills at the moment, and runs the command again. Tells what the
-/// first command came to: one that only lost its master goes on and ends well.
+/// Damages the hosts, starts the command, kills the victim at the moment, and runs the command
+/// again. Returns the status of the first command: one that only lost its master continues and
+/// succeeds.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let scene = Scene::prepare(cluster, kill.command == Command::Highstate)?;
     let newest = jobs::newest(&cluster.bootstrap)?;
@@ -131,7 +131,7 @@ fn strike(cluster: &Cluster, victim: Victim, command: &Child) -> Result<()> {
     }
 }
 
-/// Kills the command itself, which is a child of the one that went into the host.
+/// Kills the command itself, a child of the process that entered the host.
 fn die_inside(command: &Child) -> Result<()> {
     let id = command.id();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;

@@ -11,34 +11,34 @@ use halite_lab::wait;
 use super::super::repair;
 use super::super::repair::damage::{host, lines};
 
-/// Files that are damaged, in the order of their repair; the repair of each is a moment. Between
-/// the first and the second a package is installed, which takes a second or two.
+/// Files that are damaged, in the order of their repair; each repair is a moment. Between the first
+/// and the second a package is installed, which takes a second or two.
 const FILES: [&str; MOMENTS] = [
     "etc/apt/apt.conf.d/60halite",
     "etc/containerd/certs.d/_default/hosts.toml",
     "etc/kubernetes/kubelet.conf",
 ];
 
-/// How many moments there are.
+/// Number of moments.
 pub const MOMENTS: usize = 3;
 
-/// For the repair to come to the moment.
+/// Limit for the repair to reach the moment.
 const MOMENT: Duration = Duration::from_secs(120);
 
-/// Everything else that is damaged: what takes time, and what makes others restart.
+/// Further damages: one that takes time to repair, and one that makes other units restart.
 const FURTHER: [&str; 2] = [
     "dpkg --remove --force-depends socat >/dev/null",
     "printf '\\n# damaged\\n' >> /etc/kubernetes/pki/ca.crt",
 ];
 
-/// What must be as before, beside the files.
+/// Further state that must be as before.
 const STATE: [&str; 3] = [
     "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' socat; dpkg --audit",
     "sha256sum /etc/kubernetes/pki/ca.crt",
     "systemctl is-active containerd kubelet firewalld halite-minion",
 ];
 
-/// Damaged hosts and what they were before.
+/// Damaged hosts, and their state before.
 pub struct Scene<'a> {
     cluster: &'a Cluster,
     pods: usize,
@@ -47,7 +47,7 @@ pub struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Damages the bootstrap host and, if wanted, the worker.
+    /// Damages the bootstrap host and, with `worker_too`, the worker.
     pub fn prepare(cluster: &'a Cluster, worker_too: bool) -> Result<Self> {
         repair::answering(cluster)?;
         let pods = repair::pods(cluster)?;
@@ -110,7 +110,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Everything is as before, and stays.
+    /// Checks that everything is as before, and stays so.
     pub fn is_mended(&self) -> Result<()> {
         let damaged: Vec<_> = self
             .files

@@ -1,12 +1,12 @@
-//! The allow-list: every way in which Halite's cluster differs from kubeadm's on purpose, each with
-//! its reason.
+//! The allow-list: every intended difference between Halite's cluster and kubeadm's, with its
+//! reason.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use super::difference::Difference;
 
-/// The list itself; it is read when this is compiled.
+/// The list itself, included at compile time.
 const LIST: &str = include_str!("../../kubeadm-allowed.yaml");
 
 #[derive(Debug, Clone, Deserialize)]
@@ -14,13 +14,13 @@ const LIST: &str = include_str!("../../kubeadm-allowed.yaml");
 struct Entry {
     /// Glob over the place of a difference.
     r#where: String,
-    /// Glob over its path; the empty one is the whole place.
+    /// Glob over its path; an empty one means the whole place.
     path: String,
-    /// Why it is so.
+    /// Reason for the difference.
     reason: String,
 }
 
-/// The allow-list, and which of its entries were of use.
+/// The allow-list, with a record of the entries that were used.
 #[derive(Debug)]
 pub(super) struct Allowed {
     entries: Vec<(Entry, bool)>,
@@ -47,7 +47,7 @@ impl Allowed {
         })
     }
 
-    /// Whether a difference is meant. The first entry that fits counts as used.
+    /// Returns whether the list allows a difference. The first entry that matches counts as used.
     pub(super) fn allows(&mut self, difference: &Difference) -> bool {
         let fitting = self
             .entries
@@ -60,7 +60,7 @@ impl Allowed {
         false
     }
 
-    /// Entries that fitted no difference: what they allow is not so any more.
+    /// Entries that matched no difference: they are obsolete.
     pub(super) fn unused(&self) -> Vec<String> {
         let unused = self.entries.iter().filter(|(_, used)| !used);
         unused
@@ -76,7 +76,7 @@ impl Allowed {
     }
 }
 
-/// Whether a text fits a pattern in which `*` stands for any text.
+/// Returns whether a text matches a pattern in which `*` matches any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;

@@ -1,4 +1,4 @@
-//! What a certificate says, without what is new in each: serial number, key, dates.
+//! The meaning of a certificate, without the parts that are new in each: serial number, key, dates.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ struct Authority {
 }
 
 impl Authorities {
-    /// Adds a certificate if it is one of an authority.
+    /// Adds a certificate if it is that of an authority.
     pub(super) fn add(&mut self, path: &str, pem: &str) -> Result<()> {
         let key_id = with(pem, |certificate| {
             let is_ca = certificate.is_ca();
@@ -40,7 +40,7 @@ impl Authorities {
         Ok(())
     }
 
-    /// The path of the authority whose certificate a text is.
+    /// The path of the authority that has this certificate.
     pub(super) fn name(&self, pem: &str) -> String {
         let known = self.0.iter().find(|authority| authority.pem == pem.trim());
         known.map_or_else(
@@ -85,7 +85,8 @@ pub(super) fn describe(pem: &str, authorities: &Authorities) -> Result<Value> {
             "ip": ip,
             "keyUsage": key_usage(certificate)?,
             "extKeyUsage": ext_key_usage(certificate)?,
-            // kubeadm lets certificates begin with their authority, five minutes back.
+            // kubeadm dates a certificate from the start of its authority, five minutes in the
+            // past: round to days.
             "days": (seconds + DAY / 2) / DAY,
             "key": key(certificate)?,
             "signature": certificate.signature_algorithm.algorithm.to_id_string(),
@@ -109,7 +110,7 @@ fn subject_key(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> {
         })
 }
 
-/// The key that signed it; an authority of its own may leave it out.
+/// Identifier of the key that signed the certificate; a self-signed one may leave it out.
 fn authority_key(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> {
     let named =
         certificate
@@ -192,7 +193,7 @@ fn key(certificate: &X509Certificate<'_>) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// Of kubeadm; their keys are nowhere.
+    /// Certificates made by kubeadm; their private keys do not exist any more.
     const CA: &str = "-----BEGIN CERTIFICATE-----
 MIIC/DCCAeSgAwIBAgIICz21oeBgAS8wDQYJKoZIhvcNAQELBQAwEjEQMA4GA1UE
 AxMHZXRjZC1jYTAeFw0yNjExMjEwMDE1MzhaFw0zNjExMTgwMDIwMzhaMBIxEDAO

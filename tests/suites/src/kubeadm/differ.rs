@@ -1,4 +1,4 @@
-//! Compares two pictures of a cluster by meaning, and names every difference by place and path.
+//! Compares two pictures of a cluster by meaning, and reports every difference by place and path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::difference::{Difference, Picture};
 use super::duration::nanoseconds;
 
-/// All differences, sorted by place.
+/// Returns all differences, sorted by place.
 ///
-/// Mappings are compared by key and lists of mappings by what names their items (`name`, `key`,
-/// `mountPath`), so that their order does not count. In a list of texts a flag (`--name=value`) is
-/// compared with the flag of the same name wherever it stands, and everything else must stand in
-/// the same order.
+/// Mappings are compared by key, and lists of mappings by the field that identifies their items
+/// (`name`, `key`, `mountPath`), so that their order does not count. In a list of texts a flag
+/// (`--name=value`) is compared with the flag of the same name at any position, and all other items
+/// must have the same order.
 pub(super) fn compare(reference: &Picture, ours: &Picture) -> Vec<Difference> {
     let mut found = Vec::new();
     for place in reference.keys().chain(ours.keys()).collect::<BTreeSet<_>>() {
@@ -136,13 +136,13 @@ impl Walk<'_> {
     }
 }
 
-/// Equal, or two texts that are the same duration.
+/// Returns whether two values are equal, or are texts for the same duration.
 fn same(reference: &Value, ours: &Value) -> bool {
     let duration = |value: &Value| value.as_str().and_then(nanoseconds);
     reference == ours || (duration(reference).is_some() && duration(reference) == duration(ours))
 }
 
-/// The path of a key below a path; keys that are no plain words stand in brackets.
+/// The path of a key below a path; a key that is no plain word is put in brackets.
 fn below(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -155,7 +155,8 @@ fn below(path: &str, key: &str) -> String {
     }
 }
 
-/// The field that names each item of both lists, if there is one and no name stands twice.
+/// The field that identifies each item of both lists, if there is one and all its values are
+/// unique.
 fn identity(reference: &[Value], ours: &[Value]) -> Option<&'static str> {
     if reference.is_empty() && ours.is_empty() {
         return None;
@@ -183,7 +184,7 @@ fn is_flag(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.starts_with("--"))
 }
 
-/// What identifies an item of a list of scalars: a flag's name, otherwise the item itself.
+/// The identity of an item in a list of scalars: a flag's name, otherwise the item itself.
 fn flag(value: &Value) -> String {
     let text = label(value);
     match text.split_once('=') {

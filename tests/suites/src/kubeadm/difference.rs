@@ -5,24 +5,24 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// What there is, by place: `static-pod/etcd`, `certificate/apiserver`,
+/// The content of a cluster, by place: `static-pod/etcd`, `certificate/apiserver`,
 /// `object/ConfigMap/kube-system/coredns` …
 pub(super) type Picture = BTreeMap<String, Value>;
 
-/// One difference. `None` stands for what is not there; an empty path for the whole place.
+/// One difference. `None` means that a side lacks the value; an empty path means the whole place.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Difference {
     /// The place, for example `static-pod/kube-apiserver`.
     pub(super) place: String,
-    /// Where in it, for example `spec.containers[kube-apiserver].command[--secure-port]`.
+    /// Path in the place, for example `spec.containers[kube-apiserver].command[--secure-port]`.
     pub(super) path: String,
-    /// What kubeadm makes.
+    /// kubeadm's value.
     pub(super) reference: Option<Value>,
-    /// What Halite makes.
+    /// Halite's value.
     pub(super) ours: Option<Value>,
 }
 
-/// Longest text that is shown of a value.
+/// Limit for the displayed text of a value.
 const SHOWN: usize = 300;
 
 impl fmt::Display for Difference {

@@ -1,21 +1,22 @@
-//! The inputs that no cluster runs with: cluster documents, and how kubeadm is told the same.
+//! Inputs for which no cluster runs: cluster documents, and the way in which kubeadm gets the same
+//! settings.
 
 use halite_upstream::versions::{NEWEST, OLDER, Release};
 
 /// One input.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Input {
-    /// As the report names it.
+    /// Name in the report.
     pub(super) name: &'static str,
     /// The cluster document.
     pub(super) document: &'static str,
-    /// The Kubernetes that it is about; kubeadm of the same release is asked.
+    /// The Kubernetes release of the input; kubeadm of the same release is compared.
     pub(super) release: Release,
-    /// Whether kubeadm gets flags and kubelet settings as patches instead of in its configuration.
+    /// Set if kubeadm gets flags and kubelet settings as patches instead of in its configuration.
     pub(super) patched: bool,
 }
 
-/// All of them.
+/// All inputs.
 pub(super) const INPUTS: [Input; 4] = [
     Input {
         name: "other networks",
@@ -43,8 +44,8 @@ pub(super) const INPUTS: [Input; 4] = [
     },
 ];
 
-/// Other networks, another domain, another endpoint, kube-proxy with iptables, the kubelet's
-/// defaults.
+/// Input with other networks, another domain, another endpoint, kube-proxy with iptables, and the
+/// kubelet's defaults.
 const OTHER_NETWORKS: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -69,8 +70,8 @@ kubeProxy:
   mode: iptables
 "#;
 
-/// No virtual address, further names of the API, and extra flags and settings for everything that
-/// takes them.
+/// Input with no virtual address, further names of the API, and extra flags and settings for every
+/// component that takes them.
 pub(super) const OTHER_FLAGS: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -113,8 +114,8 @@ kubeProxy:
     metricsBindAddress: 127.0.0.1:10249
 "#;
 
-/// The minor version before, an address that somebody else keeps, and settings that patches of
-/// kubeadm can also say.
+/// Input with the previous minor version, an address that another program manages, and settings
+/// that kubeadm's patches can express too.
 pub(super) const OTHER_VERSION: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:

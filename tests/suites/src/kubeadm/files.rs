@@ -1,4 +1,4 @@
-//! The files of a control-plane host, as a picture of what they mean.
+//! The files of a control-plane host, as a picture of their meaning.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
@@ -7,9 +7,9 @@ use super::certificate::Authorities;
 use super::difference::Picture;
 use super::{certificate, kubeconfig};
 
-/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a line's
-/// end, without any private key. `dump PREFIX PATHS…` prints what exists of the paths below the
-/// working directory, under `PREFIX/PATH`.
+/// Shell functions that print files: a line `==> MODE OWNER PATH`, then the content and a newline,
+/// without any private key. `dump PREFIX PATHS…` prints the existing paths below the working
+/// directory, as `PREFIX/PATH`.
 pub(super) const DUMP: &str = r#"
 dump() {
   prefix=$1; shift
@@ -30,7 +30,7 @@ cd /etc/kubernetes && dump '' pki manifests *.conf
 cd /var/lib/kubelet && dump kubelet/ config.yaml instance-config.yaml kubeadm-flags.env
 ";
 
-/// Prints the files of a worker: those, and the certificate that its kubelet uses.
+/// Prints the files of a worker: the same, and the certificate that its kubelet uses.
 pub(super) const OF_WORKER: &str = "
 cd /var/lib/kubelet && dump kubelet/ pki/kubelet-client-current.pem
 ";
@@ -46,7 +46,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Reads what [`DUMP`] printed.
+/// Parses the output of [`DUMP`].
 pub(super) fn parse(printed: &str) -> Result<Vec<File>> {
     let mut files: Vec<File> = Vec::new();
     for line in printed.lines() {
@@ -75,14 +75,14 @@ pub(super) fn parse(printed: &str) -> Result<Vec<File>> {
 pub(super) fn authorities(files: &[File]) -> Authorities {
     let mut authorities = Authorities::default();
     for file in files.iter().filter(|file| file.path.ends_with(".crt")) {
-        // What cannot be read is none; the picture says so.
+        // An unreadable certificate is no authority; the picture reports it.
         let _ = authorities.add(&file.path, &file.text);
     }
     authorities
 }
 
-/// What the files mean. Mode and owner of all of them are one place, `access`; files that cannot be
-/// read, which are not kubeadm's then, are `unreadable`.
+/// The meaning of the files. Mode and owner of all of them are one place, `access`. Files that
+/// cannot be parsed, which then are not kubeadm's, are in `unreadable`.
 pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
     let mut picture = Picture::new();
     let mut access = Map::new();
@@ -105,7 +105,7 @@ pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
     picture
 }
 
-/// Place and meaning of a file; none for a key, of which there is nothing to compare.
+/// Place and meaning of a file; `None` for a private key, which has nothing to compare.
 pub(super) fn meaning(
     path: &str,
     text: &str,
@@ -139,7 +139,7 @@ pub(super) fn meaning(
     })
 }
 
-/// Takes out what Go writes of a type's server side even where nothing is set.
+/// Removes the server-side fields of a type, which Go writes even if they are unset.
 pub(super) fn without_server_fields(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");

@@ -1,5 +1,5 @@
-//! The same inputs for both: a cluster document for Halite, and for kubeadm the configuration that
-//! says the same.
+//! The same inputs for both: a cluster document for Halite, and an equivalent configuration for
+//! kubeadm.
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::BOOTSTRAP;
@@ -9,7 +9,7 @@ use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;
 use serde_json::{Value, json};
 
-/// The bootstrap node of the inputs that no cluster runs with.
+/// The bootstrap node of the inputs for which no cluster runs.
 const BOOTSTRAP_NODE: &str = "apiVersion: halite/v1
 kind: Node
 metadata:
@@ -18,7 +18,7 @@ roles: [bootstrap, registry, etcd, control-plane]
 address: 192.168.50.11
 ";
 
-/// A second node of them.
+/// A second node of these inputs.
 const WORKER_NODE: &str = "apiVersion: halite/v1
 kind: Node
 metadata:
@@ -57,13 +57,13 @@ pub fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
     })
 }
 
-/// What an operator of kubeadm would write for the same cluster, for Kubernetes `version`. JSON is
-/// YAML.
+/// The configuration that an operator of kubeadm would write for the same cluster, for Kubernetes
+/// `version`. JSON is valid YAML.
 pub fn kubeadm(declaration: &Declaration, version: &str) -> Result<String> {
     Ok(text(&configuration(declaration, version)?))
 }
 
-/// Documents as one text.
+/// Joins documents into one text.
 pub(super) fn text(documents: &[Value]) -> String {
     documents
         .iter()
@@ -92,8 +92,8 @@ pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<
         init["nodeRegistration"]["taints"] = json!(taints);
     }
     let mut documents = vec![init, cluster_configuration(cluster, version)];
-    // kubeadm notes whether its defaults were changed, so these are written only where there is
-    // something to say.
+    // kubeadm records whether its defaults were changed, so write these documents only if they have
+    // content.
     if !cluster.kubelet.config.is_empty() {
         let base =
             json!({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"});
@@ -120,8 +120,8 @@ fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
         "kind": "ClusterConfiguration",
         "clusterName": cluster.metadata.name,
         "kubernetesVersion": version,
-        // Not kubeadm's default, but the choice of docs/decisions/0003-key-algorithm.md, which
-        // kubeadm also offers.
+        // Not kubeadm's default, but one of its options, chosen in
+        // docs/decisions/0003-key-algorithm.md.
         "encryptionAlgorithm": "ECDSA-P256",
         "controlPlaneEndpoint": format!("{}:6443", cluster.endpoint()),
         "networking": {
@@ -139,7 +139,7 @@ fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
     })
 }
 
-/// The fields of a second mapping beside those of the first; on both sides, the second's.
+/// Merges a second mapping into the first; for fields in both, the second's value is used.
 fn with(mut base: Value, over: &Value) -> Value {
     for (key, value) in over.as_object().into_iter().flatten() {
         base[key] = value.clone();

@@ -20,13 +20,13 @@ use super::reference::KUBEADM;
 /// The host's name; nothing else in the cluster may contain it.
 pub(super) const NAME: &str = "joined-1";
 
-/// Its number in its networks.
+/// The host's number in its networks.
 const NUMBER: u8 = 31;
 
-/// The bootstrap token, which is there only while the host joins.
+/// The bootstrap token, which exists only while the host joins.
 const TOKEN: (&str, &str) = ("kubelb", "0123456789abcdef");
 
-/// Installs what kubeadm needs of a host, from the bundle.
+/// Installs the packages that kubeadm needs on a host, from the bundle.
 const PREPARE: &str = r#"
 set -eu
 export DEBIAN_FRONTEND=noninteractive
@@ -38,8 +38,8 @@ systemctl enable -q containerd kubelet
 systemctl restart containerd
 "#;
 
-/// Pods that run on every node come to this one too, and it has no images: it looks for them where
-/// nobody answers, and asks nobody for a name.
+/// containerd's registry configuration: DaemonSets run pods on this node too, and it has no images.
+/// It requests them from an address at which no server answers, without a name lookup.
 const NO_REGISTRY: &str = "server = \"https://127.0.0.1:9\"\n";
 
 /// Prints what `kubeadm join` would write; its first argument is a configuration.
@@ -51,7 +51,7 @@ cd /root/dry
 dump kubelet/ config.yaml instance-config.yaml kubeadm-flags.env
 "#;
 
-/// What `kubeadm join` made.
+/// The result of `kubeadm join`.
 #[derive(Debug)]
 pub(super) struct Joined {
     /// Files of the host.
@@ -64,10 +64,11 @@ pub(super) struct Joined {
     pub(super) tainted: Vec<File>,
 }
 
-/// Boots a bare host and joins it; before that asks kubeadm what it would do with `taints`.
-/// Afterwards the cluster has no trace of it. The host's files are kept when something fails.
+/// Boots a bare host and joins it to the cluster; before that, asks kubeadm for its plan with
+/// `taints`. Afterwards the cluster has no trace of the host. After a failure the host's files are
+/// retained.
 pub(super) fn join(cluster: &Cluster, taints: &Value) -> Result<Joined> {
-    // An interrupted run may have left it.
+    // An interrupted run may have left the host.
     if let Ok(host) = cluster.lab.host(NAME) {
         host.destroy()?;
     }
@@ -99,7 +100,7 @@ fn boot(cluster: &Cluster) -> Result<Host> {
     })
 }
 
-/// Packages, and the runtime configured as on our worker.
+/// Installs the packages, and configures the runtime as on Halite's worker.
 fn prepare(cluster: &Cluster, host: &Host) -> Result<()> {
     let registries = host.root().join("etc/containerd/certs.d/_default");
     fs::create_dir_all(&registries)?;
@@ -163,8 +164,8 @@ pub(super) fn of_worker(host: &Host) -> Result<Vec<File>> {
     files::parse(&host.sh(&[files::DUMP, files::OF_HOST, files::OF_WORKER].concat())?)
 }
 
-/// kubeadm's configuration, with a new token: what `kubeadm token create` tells an administrator to
-/// run.
+/// kubeadm's configuration, with a new token, equivalent to the command that `kubeadm token create`
+/// prints for an administrator.
 fn configuration(cluster: &Cluster) -> Result<Value> {
     let (id, secret) = TOKEN;
     let token = format!("{id}.{secret}");
@@ -190,7 +191,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
     else {
         bail!("`kubeadm token create` printed another command: {command}");
     };
-    // The dry run takes a token of its own unless the cluster has signed with this one.
+    // The dry run uses a token of its own unless `cluster-info` is already signed with this one.
     wait::until(
         "the cluster's information to be signed",
         Duration::from_secs(30),
@@ -212,7 +213,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
     }))
 }
 
-/// Whether `cluster-info` has a signature with the token.
+/// Returns whether `cluster-info` has a signature with the token.
 fn signed(cluster: &Cluster) -> Result<bool, String> {
     let path = format!("-o=jsonpath={{.data.jws-kubeconfig-{}}}", TOKEN.0);
     let signature = cluster.kubectl(&[
@@ -228,12 +229,12 @@ fn signed(cluster: &Cluster) -> Result<bool, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The host knows itself and the API by name, as an administrator would see to it.
+/// Gives the host its own name and the API's name, as an administrator would.
 fn names(cluster: &Cluster, host: &Host, endpoint: &str) -> Result<()> {
     let (name, _) = endpoint
         .rsplit_once(':')
         .context("the endpoint has no port")?;
-    // IPv4 only: for the other kind it would ask a name server.
+    // IPv4 only: for IPv6 it would ask a name server.
     let known = cluster.worker.run(&["getent", "ahostsv4", name])?;
     let api = known
         .split_whitespace()
@@ -246,7 +247,7 @@ fn names(cluster: &Cluster, host: &Host, endpoint: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes everything of the host out of the cluster, which waits until none of it is left.
+/// Removes the host from the cluster, and waits until nothing of it is left.
 fn forget(cluster: &Cluster) -> Result<()> {
     let (id, _) = TOKEN;
     let gone = "--ignore-not-found";
@@ -279,7 +280,7 @@ fn forget(cluster: &Cluster) -> Result<()> {
         Duration::from_secs(60),
         || {
             let kubectl = |args: &[&str]| cluster.kubectl(args).map_err(|error| error.to_string());
-            // Nobody is there to say that its pods have ended.
+            // No kubelet is left to confirm that its pods have ended.
             let on_node = format!("--field-selector=spec.nodeName={NAME}");
             kubectl(&[
                 "delete",

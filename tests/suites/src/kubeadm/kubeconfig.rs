@@ -1,5 +1,5 @@
-//! What a kubeconfig says: servers, users, contexts, and the certificates in it instead of their
-//! bytes.
+//! The meaning of a kubeconfig: servers, users, contexts, and the meaning of its certificates
+//! instead of their bytes.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::certificate;
 use super::certificate::Authorities;
 
-/// Describes the text of a kubeconfig. An embedded authority is named by the file that holds the
-/// same one.
+/// Describes the text of a kubeconfig. An embedded authority is described by the path of the file
+/// with the same certificate.
 pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
     let mut config: Value = serde_saphyr::from_str(text)?;
     for cluster in items(&mut config, "clusters") {
@@ -31,8 +31,8 @@ pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
     Ok(config)
 }
 
-/// What a kubeconfig in use comes to, of which each part is there once: whom it reaches, as whom,
-/// and where, and beside these the names that only tie its parts together.
+/// The settings of a kubeconfig that has exactly one of each part: the server, the user and the
+/// namespace, without the names that only link these parts.
 pub(super) fn in_use(config: &Value) -> Result<Value> {
     let only = |list: &str| -> Result<Value> {
         match config[list].as_array().map(Vec::as_slice) {

@@ -1,5 +1,5 @@
-//! What a running cluster has: the files of its first host, and its objects as the API server gives
-//! them.
+//! The state of a running cluster: the files of its first host, and its objects as the API server
+//! returns them.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -22,8 +22,8 @@ pub(super) fn files(host: &Host) -> Result<Vec<File>> {
 
 /// Adds kubeadm's objects to its picture and the cluster's to ours.
 ///
-/// The API server itself tells what it would make of kubeadm's objects (a server-side dry run of
-/// replacing those that are there), so that both have its defaults, and whatever is left differs.
+/// The API server itself completes kubeadm's objects (a server-side dry run that replaces the
+/// existing ones), so that both have its defaults, and all remaining differences are real.
 pub(super) fn add_objects(
     cluster: &Cluster,
     reference: &Reference,
@@ -70,7 +70,7 @@ pub(super) fn add_objects(
     Ok(())
 }
 
-/// A dry run's objects carry the version of its own store.
+/// Removes the resource version, which a dry run's objects have from its own store.
 fn unversioned(mut object: Value) -> Value {
     files::without_server_fields(&mut object);
     object
@@ -106,7 +106,7 @@ fn kubectl(host: &Host, verb: &[&str], objects: &[Value]) -> Result<Vec<Value>> 
     documents(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The objects of kubectl's JSON: one after the other, a list of them, or nothing.
+/// The objects in kubectl's JSON: separate documents, a list of objects, or nothing.
 fn documents(text: &str) -> Result<Vec<Value>> {
     let mut found = Vec::new();
     for document in serde_json::Deserializer::from_str(text).into_iter::<Value>() {

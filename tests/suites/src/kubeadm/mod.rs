@@ -1,7 +1,6 @@
-//! Kubernetes as kubeadm makes it: what Halite's cluster has is compared, by meaning, with what
-//! kubeadm of the same version makes of the same inputs at the moment of the test. Every difference
-//! must stand in `tests/suites/kubeadm-allowed.yaml` with its reason, and every entry there must be of
-//! use.
+//! Kubernetes as kubeadm makes it: the test compares Halite's cluster, by meaning, with the output
+//! of kubeadm of the same version for the same inputs. `tests/suites/kubeadm-allowed.yaml` must
+//! list every difference with its reason, and every entry there must match one.
 
 mod allowed;
 mod certificate;
@@ -51,7 +50,7 @@ fn three_inputs(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// The same comparison for a cluster of another release, but for the joined worker.
+/// The same comparison for a cluster of another release, without the joined worker.
 pub(super) fn compare(cluster: &Cluster, release: &Release) -> Result<Counts> {
     let found = of_release(cluster, release, &bundle(cluster, release)?)?;
     let passed = found.len();
@@ -68,7 +67,7 @@ fn bundle(cluster: &Cluster, release: &Release) -> Result<BundleFacts> {
     Ok(BundleFacts::from_manifest(&manifest, &place)?)
 }
 
-/// The running cluster, and every input of its release.
+/// Compares the running cluster, and every input of its release.
 fn of_release(
     cluster: &Cluster,
     release: &Release,
@@ -85,7 +84,7 @@ fn of_release(
     Ok(found)
 }
 
-/// The running cluster against kubeadm on the same host.
+/// Compares the running cluster with kubeadm on the same host.
 fn running(cluster: &Cluster, release: &Release) -> Result<Vec<Difference>> {
     let host = &cluster.bootstrap;
     let read = |file: &str| host.run(&["cat", &format!("/etc/halite/{file}")]);
@@ -111,7 +110,7 @@ fn running(cluster: &Cluster, release: &Release) -> Result<Vec<Difference>> {
     Ok(differ::compare(&pictures.0, &pictures.1))
 }
 
-/// What the state tree says for an input against kubeadm.
+/// Compares the compiled state tree for an input with kubeadm.
 fn compiled(
     run: &Run<'_>,
     kubeadm: &str,
@@ -127,7 +126,7 @@ fn compiled(
     };
     let reference = reference::make(run, kubeadm, &config, &patches)?;
     let mut bundle = bundle.clone();
-    // The images that kubeadm asks for.
+    // The images that kubeadm uses.
     bundle
         .images
         .extend(reference::images(run, kubeadm, version)?);
@@ -148,7 +147,7 @@ fn compiled(
     Ok(differ::compare(&theirs, &ours))
 }
 
-/// kubeadm's authorities as if they were ours, so that what embeds them is the same.
+/// kubeadm's authorities in place of Halite's, so that files that embed them are the same.
 fn public_halves(reference: &Reference) -> Result<Pki> {
     let mut pki = Pki::default();
     for (name, path) in [
@@ -163,7 +162,7 @@ fn public_halves(reference: &Reference) -> Result<Pki> {
     Ok(pki)
 }
 
-/// Tells every difference that the list does not allow.
+/// Reports every difference that the list does not allow.
 fn judge(found: Vec<(&str, Vec<Difference>)>, allowed: &mut Allowed) -> String {
     let mut report = String::new();
     for (input, differences) in found {
@@ -185,7 +184,7 @@ fn judge(found: Vec<(&str, Vec<Difference>)>, allowed: &mut Allowed) -> String {
     report
 }
 
-/// Tells every entry of the list that allows nothing.
+/// Reports every entry of the list that matches no difference.
 fn useless(allowed: &Allowed) -> String {
     let mut report = String::new();
     let unused = allowed.unused();

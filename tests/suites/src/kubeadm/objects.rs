@@ -1,4 +1,4 @@
-//! API objects, as a picture of what they mean.
+//! API objects, as a picture of their meaning.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub(super) fn place(object: &Value) -> Result<String> {
     })
 }
 
-/// Adds objects to a picture, without what server and controllers set.
+/// Adds objects to a picture, without the fields that server and controllers set.
 pub(super) fn add(
     picture: &mut Picture,
     objects: &[Value],
@@ -84,7 +84,7 @@ fn meaning(mut object: Value, authorities: &Authorities) -> Result<Value> {
     Ok(object)
 }
 
-/// Replaces texts that are YAML by what they say.
+/// Replaces texts that are YAML by their parsed content.
 fn unfold(data: &mut Map<String, Value>, authorities: &Authorities) -> Result<()> {
     for (name, value) in data.iter_mut() {
         let Some(text) = value.as_str() else { continue };
@@ -97,8 +97,8 @@ fn unfold(data: &mut Map<String, Value>, authorities: &Authorities) -> Result<()
     Ok(())
 }
 
-/// What kubeadm or Halite set on a node, as a place of its own: labels without those of the
-/// kubelet, taints without those of Kubernetes' controllers.
+/// Adds the labels and taints that kubeadm or Halite set on a node, as a place of its own: labels
+/// without those of the kubelet, taints without those of Kubernetes' controllers.
 pub(super) fn add_node(picture: &mut Picture, name: &str, labels: &Value, taints: &Value) {
     let labels: Map<String, Value> = labels
         .as_object()

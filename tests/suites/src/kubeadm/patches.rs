@@ -1,4 +1,4 @@
-//! kubeadm's other way to be told flags and settings: patches of what it makes.
+//! Patches of kubeadm's output, its other way to set flags and settings.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::difference::Picture;
 use super::inputs;
 
-/// Where kubeadm finds the patches; [`super::reference`] writes them there.
+/// Directory of the patches for kubeadm, written by [`super::reference`].
 pub(super) const DIRECTORY: &str = "/mnt/patches";
 
-/// What kubeadm writes into the API of what it was told: patches are no part of it.
+/// Places in the API in which kubeadm records its configuration: patches are not part of it.
 const RECORDS: [&str; 2] = [
     "object/ConfigMap/kube-system/kubeadm-config",
     "object/ConfigMap/kube-system/kubelet-config",
 ];
 
-/// The configuration for kubeadm without flags and kubelet settings, and patches that say those:
+/// The configuration for kubeadm without flags and kubelet settings, and patches that set these:
 /// names of files and their texts.
 pub(super) fn patched(
     declaration: &Declaration,
@@ -63,7 +63,7 @@ fn added(flags: &BTreeMap<String, String>) -> Value {
         .collect()
 }
 
-/// Takes out where kubeadm writes down what it was told.
+/// Removes the places in which kubeadm records its configuration.
 pub(super) fn without_records(picture: &mut Picture) {
     picture.retain(|place, _| !RECORDS.contains(&place.as_str()));
 }

@@ -1,5 +1,5 @@
-//! What kubeadm makes of an input: `kubeadm init --dry-run` on a host whose own files it can
-//! neither see nor touch.
+//! The output of kubeadm for an input: `kubeadm init --dry-run`, without access to the host's own
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(super) const KUBEADM: &str = "/usr/bin/kubeadm";
 /// Runs a program as root and returns what it prints.
 pub(super) type Run<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
 
-/// Runs kubeadm in a mount namespace of its own: the places where Kubernetes' files would be are
-/// empty there, and vanish with it. With no program to be found, it can neither ask systemd nor
-/// tell it anything; with no network, it cannot ask for the endpoints of clusters that do not
-/// exist. A dry run leaves the kubelet's kubeconfig as it is before the kubelet's first
-/// certificate, so the phase that follows is run for real, on the copy.
+/// Runs kubeadm in a mount namespace of its own: the directories of Kubernetes' files are empty
+/// there, and vanish with it. Without programs in the path, it cannot query or change systemd;
+/// without a network, it cannot contact the endpoints of clusters that do not exist. A dry run
+/// leaves the kubelet's kubeconfig in its state before the kubelet's first certificate, so the next
+/// phase is run for real, on the copy.
 const SCRIPT: &str = r#"
 set -eu
 config=$1 kubeadm=$2
@@ -58,7 +58,7 @@ echo '==> output'
 cat ../output
 "#;
 
-/// What kubeadm made.
+/// The output of kubeadm.
 #[derive(Debug)]
 pub(super) struct Reference {
     /// Its files.
@@ -72,7 +72,7 @@ pub(super) struct Reference {
 }
 
 /// Runs kubeadm with a configuration and patches (names of files and their texts). `run` runs a
-/// program as root where kubeadm and systemd's absence are as they would be for kubeadm.
+/// program as root on a host with kubeadm.
 pub(super) fn make(
     run: &Run<'_>,
     kubeadm: &str,
@@ -137,7 +137,7 @@ pub(super) fn images(
     Ok(by_component(&listed))
 }
 
-/// The component is the last part of an image's name: `coredns` of
+/// Images by component, the last part of an image's name: `coredns` of
 /// `registry.k8s.io/coredns/coredns:v1.14.2`.
 fn by_component(listed: &str) -> BTreeMap<String, String> {
     let named = |image: &str| {
@@ -151,7 +151,7 @@ fn by_component(listed: &str) -> BTreeMap<String, String> {
 }
 
 impl Reference {
-    /// What the files mean.
+    /// The meaning of the files.
     pub(super) fn picture(&self, authorities: &Authorities) -> Result<Picture> {
         let picture = files::picture(&self.files, authorities);
         let unreadable: Vec<_> = picture
@@ -165,7 +165,7 @@ impl Reference {
         Ok(picture)
     }
 
-    /// Adds what the objects mean, and the node.
+    /// Adds the meaning of the objects, and the node.
     pub(super) fn add_objects(
         &self,
         picture: &mut Picture,
@@ -186,8 +186,8 @@ impl Reference {
     }
 }
 
-/// The objects of a dry run's output that it would create. Each follows its heading and ends at the
-/// next line of output proper, which begins with a bracket as no line of an object does.
+/// The objects that a dry run prints as created. Each follows its heading and ends at the next
+/// message of kubeadm, which begins with a bracket, as no line of an object does.
 fn created(output: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     let mut creating = false;
@@ -212,7 +212,7 @@ fn created(output: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The words of the list that follows a text in the output.
+/// The words of the list that follows a given text in the output.
 fn marks(output: &str, before: &str) -> Vec<String> {
     let list = output
         .lines()
@@ -223,7 +223,7 @@ fn marks(output: &str, before: &str) -> Vec<String> {
         .collect()
 }
 
-/// `KEY=VALUE:EFFECT`, the value being optional.
+/// Parses `KEY=VALUE:EFFECT`; the value is optional.
 fn parse_taint(text: &str) -> Value {
     let (key, effect) = text.rsplit_once(':').unwrap_or((text, ""));
     let (key, value) = key.split_once('=').unwrap_or((key, ""));

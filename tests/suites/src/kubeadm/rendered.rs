@@ -1,5 +1,5 @@
-//! What Halite would make of an input: the state tree compiled for the first node and for the
-//! master, as a picture.
+//! The plan of Halite for an input: the state tree compiled for the first node and for the master,
+//! as a picture.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,18 @@ use super::certificate::Authorities;
 use super::difference::Picture;
 use super::{files, objects};
 
-/// The states that make kubeadm's objects; the pod network is not kubeadm's.
+/// The states that make kubeadm's objects. The pod network is not kubeadm's.
 const OBJECTS: [&str; 3] = [
     "halite.base.kubeadm_objects",
     "halite.base.kube_proxy",
     "halite.base.coredns",
 ];
 
-/// What differs between certificates as states ask for them and as they are: the part that the
-/// signing master adds.
+/// Fields that certificates have and their states lack: the signing master adds them.
 const OF_SIGNING: [&str; 4] = ["authority", "ca", "keyUsage", "signature"];
 
-/// Compiles for the first node and the master. The authorities are those of `pki`, so that what
-/// embeds them can be compared.
+/// Compiles for the first node and the master. The authorities are those of `pki`, so that files
+/// that embed them can be compared.
 pub(super) fn picture(
     declaration: &Declaration,
     bundle: &BundleFacts,
@@ -74,8 +73,8 @@ pub(super) fn host(
     Ok(picture)
 }
 
-/// Takes out of kubeadm's picture what no state says, but the master's signing and the running
-/// host.
+/// Removes from kubeadm's picture the parts that no state declares, because the signing master or
+/// the running host adds them.
 pub(super) fn without_signing(reference: &mut Picture) {
     reference.retain(|place, value| {
         let of_authority = place.starts_with("certificate/") && value["ca"] == true;
@@ -110,7 +109,7 @@ pub fn compile(
     let tree = DirTree::new().root(build::source_root().join("states/tree"));
     let pillar = view(declaration, bundle, pki, minion)?;
     let grains = json!({"os_family": "Debian", "os": "Debian", "nodename": minion, "host": minion});
-    // Programs of the bundle are no matter here.
+    // The bundle's programs do not matter here.
     let hash = |_: &str| Some("0".repeat(64));
     let input = Input {
         tree: &tree,
@@ -157,7 +156,7 @@ fn of_host(chunk: &Chunk, authorities: &Authorities) -> Result<Option<(String, V
     })
 }
 
-/// A certificate as the state describes it, with the defaults of `x509.certificate`.
+/// The certificate that a state declares, with the defaults of `x509.certificate`.
 fn certificate(args: &Map<String, Value>) -> Value {
     let flag = |name: &str| args.get(name) == Some(&Value::Bool(true));
     let list = |name: &str| -> Vec<String> {
@@ -196,7 +195,7 @@ fn certificate(args: &Map<String, Value>) -> Value {
     })
 }
 
-/// A kubeconfig as the state describes it, with the defaults of `kubeconfig.managed`.
+/// The kubeconfig that a state declares, with the defaults of `kubeconfig.managed`.
 fn kubeconfig(args: &Map<String, Value>, authorities: &Authorities) -> Value {
     let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
     let (cluster, user) = (text("cluster"), text("user"));

@@ -1,5 +1,5 @@
-//! A worker: what `kubeadm join` makes of a bare host, beside the worker that Halite made for the
-//! same cluster.
+//! A worker: the result of `kubeadm join` on a bare host, compared with the worker that Halite made
+//! for the same cluster.
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
@@ -13,14 +13,14 @@ use super::files::File;
 use super::join::NAME;
 use super::{differ, files, inputs, join, kubeconfig, objects, rendered};
 
-/// What every place of a worker begins with.
+/// Prefix of every place of a worker.
 const PREFIX: &str = "worker/";
 
-/// Annotations that controllers write some time after a node was registered.
+/// Annotations that controllers write some time after the registration of a node.
 const OF_CONTROLLERS: [&str; 1] = ["node.alpha.kubernetes.io/ttl"];
 
-/// Joins a host by kubeadm and compares: the lab's worker as it is, and one with taints as the
-/// state tree says it.
+/// Joins a host by kubeadm and compares it with the lab's worker as it is, and with one with taints
+/// as the state tree declares it.
 pub(super) fn compare(
     cluster: &Cluster,
     bundle: &BundleFacts,
@@ -56,7 +56,7 @@ pub(super) fn compare(
     ])
 }
 
-/// What the state tree says of the joined host, if it were one of ours and had taints.
+/// The state tree's declaration for the joined host, if it were Halite's and had taints.
 fn tainted(cluster: &Cluster, bundle: &BundleFacts, taints: &Value) -> Result<Picture> {
     let read = |file: &str| {
         cluster
@@ -93,7 +93,7 @@ fn kubelet(picture: Picture) -> Picture {
         .collect()
 }
 
-/// What a worker's files and its node mean.
+/// The meaning of a worker's files and its node.
 fn picture(files: &[File], node: &Value) -> Result<Picture> {
     let authorities = files::authorities(files);
     let mut picture = files::picture(files, &authorities);
@@ -108,7 +108,7 @@ fn picture(files: &[File], node: &Value) -> Result<Picture> {
         .collect())
 }
 
-/// A node without what changes while it runs.
+/// A node without the fields that change while it runs.
 fn describe(node: &Value) -> Value {
     let (metadata, status) = (&node["metadata"], &node["status"]);
     let mut annotations = metadata["annotations"]
@@ -137,7 +137,7 @@ fn describe(node: &Value) -> Value {
     })
 }
 
-/// The value with names of one host in place of another's, wherever they stand in texts and keys.
+/// Replaces the names of one host by another's in all texts and keys of a value.
 fn renamed(value: &Value, names: &[(&str, &str)]) -> Value {
     let text = |text: &str| {
         names

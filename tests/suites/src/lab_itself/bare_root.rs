@@ -1,5 +1,5 @@
-//! The shipped programs in a root that holds nothing but them: no libc, no shell, no `/proc`, three
-//! devices. There they are a site of their own: master, enrolment with a token, states through the
+//! The shipped programs in a root that holds only them: no libc, no shell, no `/proc`, three
+//! devices. They work as a site of their own: master, enrolment with a token, states through the
 //! master, states without it.
 
 use std::fs;
@@ -28,7 +28,7 @@ kubernetes: {version: \"1.36\"}
 
 const MINION: &str = "id: worker-1\nmaster: 10.10.0.11:4550\n";
 
-/// What the declaration needs of a bundle; nothing of it is used here.
+/// Images that the declaration requires of a bundle; none is used here.
 const IMAGES: [&str; 9] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -41,7 +41,7 @@ const IMAGES: [&str; 9] = [
     "flannel-cni-plugin",
 ];
 
-/// States that need nothing of the host but a file system.
+/// States that need only a file system.
 const STATES: &str = "/srv/greeting:
   file.managed:
     - contents: '{{ grains.id }} of {{ pillar.halite.cluster.name }}'
@@ -63,10 +63,10 @@ both-are-there:
 
 const COPY: &str = "byte for byte\n";
 
-/// The same for `ctl local`, which brings a pillar of its own.
+/// Pillar for `ctl local`, which gets none from a master.
 const LOCAL_PILLAR: &str = "halite: {cluster: {name: nobody}}\n";
 
-/// Master, enrolment, and states in such a root.
+/// Tests master, enrolment, and states in such a root.
 pub(super) fn works((): &()) -> Result<Counts> {
     let mut root = Root::new()?;
     for program in ["ctl", "halite-master", "halite-minion"] {
@@ -158,7 +158,7 @@ fn site(root: &mut Root) -> Result<()> {
             .output()
             .context("cannot start halite-minion")
     };
-    // Of the right form, and with the right CA: the master itself must refuse it.
+    // A token of the right form, with the right CA: the master itself must refuse it.
     let authority = token.rsplit('.').next().unwrap_or_default();
     let refused = enrol(&format!(
         "{0}.{1}.{authority}",
@@ -223,7 +223,7 @@ fn without_master(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// How many states changed something; all of them must have succeeded.
+/// The number of states that changed something; an error if any failed.
 fn changes(answer: &Value) -> Result<usize> {
     let states = answer["states"]
         .as_array()
@@ -263,8 +263,7 @@ fn are_there(root: &Root, greeting: &str) -> Result<()> {
     Ok(())
 }
 
-/// Files whose names say that they are libraries or a loader; there must be none, or the root
-/// proves nothing.
+/// Files with names of libraries or of a loader. There must be none, or the root proves nothing.
 fn libraries(root: &Root) -> Result<Vec<String>> {
     let found = run(
         "find",

@@ -1,4 +1,4 @@
-//! A root that holds nothing but the shipped programs, and a network in which they run.
+//! A root that holds only the shipped programs, and a network in which they run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use halite_lab::progress::Board;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Where the programs are, in the root as on a host.
+/// Directory of the programs, in the root as on a host.
 const PROGRAMS: &str = "usr/local/bin";
 
-/// A root, the network in which its programs run, and those of them that go on running.
+/// A root, the network of its programs, and its running daemons.
 pub struct Root {
     dir: TempDir,
     namespace: String,
@@ -24,11 +24,11 @@ pub struct Root {
 impl Drop for Root {
     fn drop(&mut self) {
         for (_, child) in &mut self.running {
-            // It may have ended by itself.
+            // The daemon may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Nothing could be done about a failure here; the name is not used again.
+        // A failure here has no remedy; the name is not used again.
         let _ = output("ip", &["netns", "del", &self.namespace]);
     }
 }
@@ -53,7 +53,7 @@ impl Root {
         for directory in ["tmp", "dev", "etc/halite", "media/halite/states/motd"] {
             fs::create_dir_all(root.path(directory))?;
         }
-        // What every kernel offers: a program that is static asks the random devices, not libc.
+        // Devices that every kernel provides: a static program reads the random devices, not libc.
         for (device, minor) in [("null", "3"), ("random", "8"), ("urandom", "9")] {
             let path = root.path("dev").join(device);
             run(
@@ -61,7 +61,7 @@ impl Root {
                 &["-m", "666", &path.to_string_lossy(), "c", "1", minor],
             )?;
         }
-        // Two ends of one cable: the bootstrap host's address and the worker's.
+        // The two ends of a veth pair: the bootstrap host's address and the worker's.
         let ns = root.namespace.as_str();
         run("ip", &["-n", ns, "link", "set", "lo", "up"])?;
         run(
@@ -77,7 +77,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Where the machine sees a file of the root.
+    /// The path of the root's file on the machine.
     pub fn path(&self, inside: &str) -> PathBuf {
         self.dir.path().join(inside)
     }
@@ -87,7 +87,7 @@ impl Root {
         fs::write(self.path(inside), text).with_context(|| format!("cannot write {inside}"))
     }
 
-    /// A program that will run in the root, with an empty environment.
+    /// A command that will run in the root, with an empty environment.
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command
@@ -101,27 +101,27 @@ impl Root {
         command
     }
 
-    /// Runs a program and returns whatever it came to.
+    /// Runs a program and returns its output, whatever its exit status.
     pub fn output(&self, program: &str, args: &[&str]) -> Result<Output> {
         self.command(program, args)
             .output()
             .with_context(|| format!("cannot start {program}"))
     }
 
-    /// What a program that must succeed prints.
+    /// Runs a program that must succeed, and returns its output.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
         let output = self.output(program, args)?;
         succeeded(&format!("{program} {}", args.join(" ")), &output)
     }
 
-    /// What `ctl` answers, as a document.
+    /// Runs `ctl` and parses the document that it prints.
     pub fn json(&self, args: &[&str]) -> Result<Value> {
         let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
         serde_json::from_str(&text)
             .with_context(|| format!("ctl {} printed no JSON", args.join(" ")))
     }
 
-    /// Starts a daemon; what it says goes to a file beside the root's own.
+    /// Starts a daemon; its log goes to a file beside the root.
     pub fn start(&mut self, program: &'static str) -> Result<()> {
         let log = fs::File::create(self.path(&format!("{program}.log")))?;
         let child = self
@@ -133,7 +133,7 @@ impl Root {
         Ok(())
     }
 
-    /// What the daemons said, for the message of a failure.
+    /// The daemons' logs, for the message of a failure.
     pub fn said(&self) -> String {
         let log =
             |name: &str| fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Root {
     }
 }
 
-/// What a command printed; its failure, with what it said, as an error.
+/// The output of a command; an error with its messages if it failed.
 pub fn succeeded(what: &str, output: &Output) -> Result<String> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {

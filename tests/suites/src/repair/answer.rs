@@ -1,4 +1,4 @@
-//! What `ctl highstate` answered.
+//! The answer of `ctl highstate`.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::low::{Tag, tag};
 pub struct Answer {
     /// States that changed something, or would.
     pub changed: BTreeSet<Tag>,
-    /// Those of them that can be known for certain only after apply.
+    /// Changed states that can be known for certain only after an apply.
     pub open: BTreeSet<Tag>,
-    /// Failures, for people.
+    /// Failures, as text for messages.
     pub failed: Vec<String>,
 }
 
 impl Answer {
-    /// Reads the document that `ctl highstate -o json` prints.
+    /// Parses the document that `ctl highstate -o json` prints.
     pub fn parse(text: &str) -> Result<Self> {
         let document: Value =
             serde_json::from_str(text).context("`ctl highstate -o json` did not print JSON")?;
@@ -68,12 +68,12 @@ impl Answer {
     }
 }
 
-/// `ctl highstate -o json` with further arguments; fails when a state fails.
+/// Runs `ctl highstate -o json` with further arguments; an error if a state fails.
 pub fn highstate(cluster: &Cluster, args: &[&str]) -> Result<Answer> {
     highstate_by(cluster, CTL, args)
 }
 
-/// The same by a `ctl` of one's choice.
+/// The same as [`highstate`], with the given `ctl`.
 pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<Answer> {
     let mut all = vec![ctl, "highstate", "-o", "json"];
     all.extend(args);

@@ -4,14 +4,14 @@ use super::damage::{Damage, quote};
 use super::files::kubeconfig;
 use super::low::{Low, State};
 
-/// Seconds that must be left of a certificate that was just mended.
+/// Seconds for which a certificate must be valid after its repair.
 const LEFT: u32 = 8_640_000;
 
-/// Every certificate, and every one inside a kubeconfig, damaged in one of several ways.
+/// Damages of every certificate, including those inside kubeconfigs, in one of several ways.
 ///
-/// Those that carry the connections of a running control plane are only made to end soon: the API
-/// server and etcd read theirs anew at once, and without the API a prediction could say nothing
-/// about its objects.
+/// Certificates of the connections of a running control plane are only made to expire soon: the API
+/// server and etcd reload theirs at once, and without the API a prediction could say nothing about
+/// its objects.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (number, state) in low
@@ -101,7 +101,7 @@ fn certificate(state: &State, number: usize) -> Damage {
     Damage::new(state, what, line, probe(&cert, &key))
 }
 
-/// Makes a key and a certificate of the same name that nobody signed, then `then`.
+/// Makes a key and a self-signed certificate of the same name, then runs `then`.
 fn self_signed(state: &State, then: &str) -> String {
     let subject = quote(&format!(
         "/CN={}",
@@ -113,8 +113,8 @@ fn self_signed(state: &State, then: &str) -> String {
     )
 }
 
-/// What matters of a certificate, and whether its key fits; the serial number and the times are new
-/// each time.
+/// Prints a certificate without its serial number and times, which are new each time, and whether
+/// its key fits.
 fn probe(cert: &str, key: &str) -> String {
     format!(
         "stat -c '%a %U %G' {cert} {key}\n\

@@ -1,4 +1,4 @@
-//! Every state is damaged, or left out for a reason.
+//! Checks that every state is damaged, or left out for a reason.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 
 use super::low::{Low, State, Tag};
 
-/// States that no round damages: function, end of the name (empty: any), and why. An entry that
-/// nothing needs fails.
+/// States that no round damages: function, end of the name (empty: any), and reason. An entry that
+/// matches no state fails the test.
 const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
@@ -64,12 +64,12 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What an entry is about.
+/// Returns whether an entry matches a state.
 fn matches(entry: &(&str, &str, &str), state: &State) -> bool {
     state.function == entry.0 && state.name.ends_with(entry.1)
 }
 
-/// Fails when a state is in no round and not left out, or when an entry is about no such state.
+/// Fails if a state is neither damaged in a round nor left out, or if an entry matches no state.
 pub fn complete(low: &Low, damaged: &BTreeSet<Tag>) -> Result<usize> {
     let covered = low.followers(damaged);
     let open: Vec<&State> = low

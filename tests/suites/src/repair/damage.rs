@@ -1,4 +1,5 @@
-//! One damage: a shell line that makes it, and one that reads the object back as far as it is ours.
+//! One damage: a shell line that makes it, and one that prints the part of the object that Halite
+//! manages.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,20 +13,20 @@ use super::low::{State, Tag};
 /// One object, damaged in its own way.
 #[derive(Debug, Clone)]
 pub struct Damage {
-    /// The state that must notice and mend it.
+    /// The state that must detect and repair it.
     pub tag: Tag,
-    /// The way, for people.
+    /// Description of the damage, for messages.
     pub what: &'static str,
-    /// The host that it is on.
+    /// Name of the host.
     pub host: String,
     /// Makes the damage.
     pub line: String,
-    /// Prints the object; the same text again means that it is mended.
+    /// Prints the object; the same output as before the damage means that it is repaired.
     pub probe: String,
 }
 
 impl Damage {
-    /// A damage of what a state of a host describes.
+    /// Creates a damage of the object that a host's state declares.
     pub fn new(
         state: &State,
         what: &'static str,
@@ -41,28 +42,28 @@ impl Damage {
         }
     }
 
-    /// For messages.
+    /// Text for messages.
     pub fn label(&self) -> String {
         format!("{}: {}", self.tag, self.what)
     }
 }
 
-/// Something that is not ours and must still be there, unchanged, after a repair.
+/// An object that Halite does not manage, and that must be unchanged after a repair.
 #[derive(Debug, Clone)]
 pub struct Foreign {
-    /// The host that it is on.
+    /// Name of the host.
     pub host: String,
-    /// For people.
+    /// Description, for messages.
     pub what: &'static str,
-    /// Adds it.
+    /// Adds the object.
     pub add: String,
-    /// Prints it.
+    /// Prints the object.
     pub probe: String,
-    /// Takes it away again.
+    /// Removes the object.
     pub remove: String,
 }
 
-/// A word for the shell.
+/// Quotes a text as one word for the shell.
 pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -76,9 +77,9 @@ pub fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {
     }
 }
 
-/// Runs many lines on a host, each in a shell of its own, and returns what each printed. They go as
-/// one script: entering a host for each would take most of the time. One that failed says so, with
-/// `errors` in its own words.
+/// Runs many lines on a host, each in a shell of its own, and returns the output of each. They are
+/// sent as one script: entering a host for each would take most of the time. The output of a failed
+/// line says so; with `errors` it includes the messages.
 pub fn lines(host: &Host, all: &[&str], errors: bool) -> Result<Vec<String>> {
     let mut script = String::new();
     for (number, line) in all.iter().enumerate() {
@@ -108,8 +109,8 @@ pub fn lines(host: &Host, all: &[&str], errors: bool) -> Result<Vec<String>> {
     Ok(parts)
 }
 
-/// What `line` of each item printed on its host, under the item's label. Both hosts are asked at
-/// the same time.
+/// The output of each item's `line` on its host, under the item's label. Both hosts run at the same
+/// time.
 fn each<'a, T: 'a>(
     cluster: &Cluster,
     items: impl Iterator<Item = &'a T> + Clone,
@@ -157,7 +158,7 @@ pub fn read(cluster: &Cluster, damages: &[Damage]) -> Result<BTreeMap<String, St
     })
 }
 
-/// Adds the foreign things, and returns what they look like.
+/// Adds the foreign objects, and returns their printed form.
 pub fn add(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, String>> {
     let label = |f: &Foreign| format!("{}: {}", f.host, f.what);
     let printed = each(cluster, foreign.iter(), true, |f| {
@@ -169,7 +170,7 @@ pub fn add(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, St
     Ok(there)
 }
 
-/// The foreign things as they are now.
+/// The foreign objects as they are now.
 pub fn read_foreign(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, String>> {
     each(cluster, foreign.iter(), true, |f| {
         (
@@ -180,7 +181,7 @@ pub fn read_foreign(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<S
     })
 }
 
-/// Takes the foreign things away.
+/// Removes the foreign objects.
 pub fn remove(cluster: &Cluster, foreign: &[Foreign]) -> Result<()> {
     let printed = each(cluster, foreign.iter(), true, |f| {
         (

@@ -5,11 +5,11 @@ use halite_lab::cluster::{BOOTSTRAP, WORKER};
 use super::damage::{Damage, quote};
 use super::low::{Low, State};
 
-/// Static pods without which the API would be away, so that a prediction could say nothing about
+/// Static pods without which the API would be down, so that a prediction could say nothing about
 /// its objects.
 const NEEDED_PODS: [&str; 2] = ["kube-apiserver.yaml", "etcd.yaml"];
 
-/// Names that lead somewhere else: an address of the host itself, so that nothing tries to leave.
+/// The address of damaged host entries: one of the host itself, so that no packet tries to leave.
 const ELSEWHERE: &str = "127.0.0.9";
 
 fn hosts(low: &Low) -> impl Iterator<Item = &State> {
@@ -18,14 +18,14 @@ fn hosts(low: &Low) -> impl Iterator<Item = &State> {
         .filter(|s| [BOOTSTRAP, WORKER].contains(&s.minion.as_str()) && !s.only_follows)
 }
 
-/// Type, mode, owner and content.
+/// Prints type, mode, owner and content.
 fn whole(path: &str) -> String {
     let path = quote(path);
     format!("stat -c '%F %a %U %G' {path}; sha256sum < {path}")
 }
 
-/// Rewrites a file in place, so that mode and owner stay and no second file stands beside it for a
-/// moment.
+/// Rewrites a file in place, so that mode and owner stay, and its directory never has a second
+/// file.
 fn edited(path: &str, expression: &str) -> String {
     let path = quote(path);
     format!(
@@ -34,7 +34,7 @@ fn edited(path: &str, expression: &str) -> String {
     )
 }
 
-/// Every file with another content, every link with another target, every name with another
+/// Damages that give every file another content, every link another target, every name another
 /// address.
 pub fn content(low: &Low) -> Vec<Damage> {
     let mut damages: Vec<Damage> = hosts(low).filter_map(other_content).collect();
@@ -56,7 +56,7 @@ pub fn content(low: &Low) -> Vec<Damage> {
     damages
 }
 
-/// The addresses that `/etc/hosts` gives a name.
+/// Prints the addresses that `/etc/hosts` gives a name.
 fn addresses(quoted_name: &str) -> String {
     format!(
         "awk -v n={quoted_name} '{{for (i = 2; i <= NF; i++) if ($i == n) print $1}}' /etc/hosts"
@@ -68,7 +68,7 @@ fn other_content(state: &State) -> Option<Damage> {
     let quoted = quote(path);
     let damage = |what, line: String| Some(Damage::new(state, what, line, whole(path)));
     match state.function.as_str() {
-        // A program that runs cannot be written to, but replaced.
+        // A running program's file cannot be written, only replaced.
         "file.managed" if path.starts_with("/usr/local/bin/") => damage(
             "replaced program",
             format!(
@@ -112,7 +112,8 @@ fn other_content(state: &State) -> Option<Damage> {
         "file.absent" => Some(Damage::new(
             state,
             "is there",
-            // What is to go is ours, from before; what an operator has there may stay.
+            // Make a file as from an earlier Halite, which the state removes; an operator's own
+            // file there may stay.
             format!("mkdir -p \"$(dirname {quoted})\" && echo '# Written by Halite' > {quoted}"),
             format!("ls {quoted}"),
         )),
@@ -134,7 +135,8 @@ fn repository(name: &str) -> String {
     quote(&format!("/etc/apt/sources.list.d/{name}.list"))
 }
 
-/// Every file and directory with another mode on one host and another owner on the other.
+/// Damages that give every file and directory another mode on one host and another owner on the
+/// other.
 pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
     let ours = [
         "file.managed",
@@ -163,7 +165,7 @@ pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
         .collect()
 }
 
-/// Lost files. Of the directories only one that holds nothing but what is ours.
+/// Damages that remove files. The only removed directory holds no foreign files.
 pub fn lost(low: &Low) -> Vec<Damage> {
     hosts(low).filter_map(lost_one).collect()
 }
@@ -196,8 +198,8 @@ fn lost_one(state: &State) -> Option<Damage> {
     ))
 }
 
-/// Names that are gone from `/etc/hosts`. Not together with anything that breaks a connection:
-/// whoever looked them up anew would ask the name server.
+/// Damages that remove names from `/etc/hosts`. They must not be combined with damages that break
+/// connections: a program that looks up the name again would ask the name server.
 pub fn lost_names(low: &Low) -> Vec<Damage> {
     let names = hosts(low).filter(|s| s.function == "host.present");
     let damage = |state: &State| {
@@ -210,8 +212,8 @@ pub fn lost_names(low: &Low) -> Vec<Damage> {
     names.map(damage).collect()
 }
 
-/// A kubeconfig without its certificate's and key's text, which is new each time, but with what
-/// matters of them.
+/// Prints a kubeconfig without the text of its certificate and key, which is new each time, but
+/// with their relevant properties.
 pub fn kubeconfig(path: &str) -> String {
     let path = quote(path);
     format!(

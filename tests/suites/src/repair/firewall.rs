@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::damage::{Damage, Foreign, quote};
 use super::low::{Low, State};
 
-/// Every zone and policy of ours changed; of what we own as a whole, additions too.
+/// Damages of every zone and policy of Halite's; additions too where Halite owns the whole object.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut all: Vec<Damage> = low.0.iter().filter_map(damage).collect();
-    // Without a zone that a policy names, firewall-cmd changes nothing more in the permanent
-    // configuration.
+    // If a zone that a policy names is missing, firewall-cmd changes nothing more in the permanent
+    // configuration: delete zones last.
     all.sort_by_key(|damage| damage.line.contains("--delete-zone"));
     all
 }
@@ -75,7 +75,7 @@ fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
         .and_then(Value::as_str)
 }
 
-/// Both configurations; the order of rules in a list has no meaning.
+/// Prints both configurations, with lists sorted: the order of rules has no meaning.
 fn probe(kind: &str, method: &str, directory: &str, name: &str) -> String {
     format!(
         "busctl --json=pretty call org.fedoraproject.FirewallD1 /org/fedoraproject/FirewallD1 \
@@ -84,8 +84,8 @@ fn probe(kind: &str, method: &str, directory: &str, name: &str) -> String {
     )
 }
 
-/// What an operator set up: a zone, a port of a zone at run time only, another for the next boot
-/// only.
+/// An operator's own settings: a zone, a port of a zone at run time only, another in the permanent
+/// configuration only.
 pub fn foreign() -> Vec<Foreign> {
     [BOOTSTRAP, WORKER]
         .into_iter()

@@ -1,4 +1,5 @@
-//! The low state of the whole cluster: what can be damaged, and what follows from a change.
+//! The low state of the whole cluster: the objects that can be damaged, and the triggers of their
+//! changes.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,13 @@ use serde_json::{Map, Value};
 /// The target whose states are Kubernetes objects.
 pub const MASTER: &str = "master";
 
-/// Names a state of one minion: `worker-1: file.managed /etc/x [its id]`.
+/// The name of a state of one minion: `worker-1: file.managed /etc/x [its id]`.
 pub type Tag = String;
 
 /// One state of one minion.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// Whose it is.
+    /// Id of the minion.
     pub minion: String,
     /// Position in its low state.
     pub index: usize,
@@ -25,21 +26,21 @@ pub struct State {
     pub name: String,
     /// Arguments.
     pub args: Map<String, Value>,
-    /// How it is named in answers.
+    /// Name of the state in answers.
     pub tag: Tag,
-    /// States whose change makes this one act: `watch`, `onchanges`, `listen`.
+    /// Indexes of the states whose change triggers this one: `watch`, `onchanges`, `listen`.
     follows: Vec<usize>,
-    /// It never acts on its own.
+    /// Set if it only acts when triggered.
     pub only_follows: bool,
 }
 
 impl State {
-    /// A text among the arguments.
+    /// A text argument.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.args.get(key).and_then(Value::as_str)
     }
 
-    /// A switch among the arguments.
+    /// A boolean argument; false if it is missing.
     pub fn flag(&self, key: &str) -> bool {
         self.args.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
@@ -55,7 +56,7 @@ pub fn tag(minion: &str, function: &str, name: &str, id: &str) -> Tag {
 pub struct Low(pub Vec<State>);
 
 impl Low {
-    /// Asks the master.
+    /// Reads the low state of every minion from the master.
     pub fn read(cluster: &Cluster) -> Result<Self> {
         let mut states = Vec::new();
         for minion in [BOOTSTRAP, WORKER, MASTER] {
@@ -82,7 +83,7 @@ impl Low {
         self.0.iter().filter(move |state| state.minion == minion)
     }
 
-    /// Everything that may act because something of `changed` does.
+    /// The states in `changed`, and all that a change of one may trigger, directly or not.
     pub fn followers(&self, changed: &BTreeSet<Tag>) -> BTreeSet<Tag> {
         let mut all = changed.clone();
         loop {

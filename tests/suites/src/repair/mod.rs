@@ -1,8 +1,8 @@
-//! Repair: whatever is damaged is listed by `ctl highstate --test`, mended by `ctl highstate`, and
-//! stays mended; nothing to do is nothing done.
+//! Repair: `ctl highstate --test` lists every damage, `ctl highstate` repairs it, and it stays
+//! repaired; without damage a highstate changes nothing.
 //!
-//! The damages are made from the low state itself, so a new state in the tree is damaged too, or
-//! the last test here says that it is not.
+//! The damages are generated from the low state itself, so a new state in the tree is damaged too,
+//! or the last test here reports that it is not.
 
 mod answer;
 mod certificates;
@@ -76,7 +76,7 @@ fn second_highstate(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn system_damages(low: &Low) -> Vec<Damage> {
-    // Images first: with the runtime stopped nobody could take one away.
+    // Images first: with the runtime stopped they could not be removed.
     let mut all: Vec<Damage> = system::images(low)
         .into_iter()
         .filter(|d| d.host == BOOTSTRAP)

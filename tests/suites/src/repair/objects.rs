@@ -8,21 +8,21 @@ use serde_json::{Map, Value, json};
 
 use super::low::{Low, MASTER, State, Tag};
 
-/// It may do everything, whichever bindings are gone.
+/// Kubeconfig of an administrator whose rights do not depend on bindings, which may be damaged.
 const KUBECONFIG: &str = "--kubeconfig=/etc/kubernetes/super-admin.conf";
 
-/// A label and an annotation that are none of ours: they stay on every object.
+/// Name of a foreign label and annotation: they stay on every object.
 const FOREIGN: &str = "operator.example/theirs";
 
-/// One object that a state of the target `master` describes.
+/// One object that a state of the target `master` declares.
 struct Object {
     tag: Tag,
     wanted: Value,
-    /// All of it is ours: what others add to it goes.
+    /// Set if Halite owns the whole object: a repair removes additions of others.
     whole: bool,
 }
 
-/// What is done to an object.
+/// The damage to an object.
 enum Change {
     Replaced(Value),
     Deleted,
@@ -32,12 +32,12 @@ enum Change {
 pub struct Objects(Vec<Object>);
 
 impl Objects {
-    /// Those of the target `master`.
+    /// Collects the objects of the target `master`.
     pub fn of(low: &Low) -> Self {
         Self(low.of(MASTER).flat_map(objects).collect())
     }
 
-    /// States that a damage of their objects covers.
+    /// The states whose objects are damaged.
     pub fn tags(&self) -> BTreeSet<Tag> {
         self.0.iter().map(|object| object.tag.clone()).collect()
     }
@@ -46,7 +46,7 @@ impl Objects {
         json!({"apiVersion": "v1", "kind": "List", "items": self.0.iter().map(|o| &o.wanted).collect::<Vec<_>>()}).to_string()
     }
 
-    /// The objects as they are, under their names, without what the server keeps for itself.
+    /// The objects as they are, by name, without the fields that the server maintains.
     fn live(&self, cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
         std::fs::write(
             cluster
@@ -71,8 +71,8 @@ impl Objects {
         Ok(items.iter().map(|item| (key(item), bare(item))).collect())
     }
 
-    /// For comparison: as [`Self::live`], but without what is foreign, and of nodes only labels and
-    /// taints.
+    /// The objects for a comparison: as from [`Self::live`], but without foreign labels and
+    /// annotations, and of nodes only labels and taints.
     pub fn read(&self, cluster: &Cluster) -> Result<BTreeMap<String, String>> {
         let live = self.live(cluster)?;
         let one = |object: &Object| {
@@ -86,7 +86,7 @@ impl Objects {
         Ok(self.0.iter().map(one).collect())
     }
 
-    /// Damages every object and puts foreign labels on those that stay; returns their names.
+    /// Damages every object and adds foreign labels to those that stay; returns the names of these.
     pub fn damage(&self, cluster: &Cluster) -> Result<BTreeSet<String>> {
         let live = self.live(cluster)?;
         let (mut replaced, mut deleted) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ impl Objects {
         Ok(stay)
     }
 
-    /// Takes the foreign labels and annotations off again; fails where one is gone already.
+    /// Removes the foreign labels and annotations; an error if one is already gone.
     pub fn without_foreign(&self, cluster: &Cluster, stay: &BTreeSet<String>) -> Result<()> {
         let mut items = Vec::new();
         for (name, mut object) in self
@@ -142,7 +142,7 @@ fn send(cluster: &Cluster, verb: &str, items: &[Value]) -> Result<()> {
     kubectl(cluster, &[verb, "-f", "/root/halite-test-damage.json"]).map(drop)
 }
 
-/// Asks the API server by its address: its name may be among what is damaged.
+/// Runs kubectl with the API server's address: its name may be damaged.
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     let server = format!(
         "--server=https://{}:6443",
@@ -167,8 +167,8 @@ fn objects(state: &State) -> Vec<Object> {
                 .and_then(Value::as_array)
                 .cloned()
                 .unwrap_or_default();
-            // A service account has nothing but its name, and made anew it is another one: the
-            // tokens of the pods that run under it would be worth nothing.
+            // A service account has no content but its name, and a recreated one is another
+            // account: the tokens of the pods that run under it would be invalid.
             documents
                 .into_iter()
                 .filter(|d| d["kind"] != "ServiceAccount")
@@ -197,7 +197,7 @@ fn key(object: &Value) -> String {
     )
 }
 
-/// Without what the server keeps for itself.
+/// Removes the fields that the server maintains.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -238,7 +238,7 @@ fn compared(object: &Value) -> Value {
     sorted(&object)
 }
 
-/// The order of fields has no meaning.
+/// Sorts the fields: their order has no meaning.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -257,7 +257,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// The object damaged in the way of its kind; objects of equal kind take turns between their ways.
+/// Damages an object in a way of its kind; objects of the same kind get its ways in turn.
 fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
     let mut after = live.clone();
     let done = match live["kind"].as_str().unwrap_or_default() {
@@ -284,7 +284,7 @@ fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
             }
             first_label(object, &mut after, None)
         }
-        // The values of its labels are checked.
+        // The API server validates the values of its labels.
         "Namespace" => first_label(object, &mut after, None),
         _ => first_label(object, &mut after, Some("damaged")),
     };
@@ -297,8 +297,9 @@ fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
     Ok(Change::Replaced(after))
 }
 
-/// A line more in the first value; where all of it is ours, a foreign value too. kube-proxy ends
-/// when a file of its configuration changes, so only a label of that one is changed.
+/// Adds a line to the first value, and a foreign value where Halite owns the whole object.
+/// kube-proxy ends when a file of its configuration changes, so its ConfigMap only gets a changed
+/// label.
 fn config_map(object: &Object, after: &mut Value) -> bool {
     if after["metadata"]["name"] == "kube-proxy" {
         return first_label(object, after, Some("damaged"));
@@ -319,7 +320,7 @@ fn config_map(object: &Object, after: &mut Value) -> bool {
     true
 }
 
-/// Changes, or takes away, the first label that is ours.
+/// Changes, or removes, the first label that Halite set.
 fn first_label(object: &Object, after: &mut Value, value: Option<&str>) -> bool {
     let ours = object.wanted["metadata"]["labels"]
         .as_object()

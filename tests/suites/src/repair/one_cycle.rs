@@ -1,4 +1,4 @@
-//! One round: damage, predict, mend, look again.
+//! One round: damage, predict, repair, check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use super::objects::Objects;
 use super::{damage, wait_ready};
 use crate::test::Counts;
 
-/// For an object to be as it was after a repair: a unit may still be starting.
+/// Limit for an object to be as before after a repair: a unit may still be starting.
 const MENDED: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Everything that is damaged at the same time, and what is added beside it.
+/// The damages that are made at the same time, and the foreign objects that are added.
 pub struct Round<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// Its low state.
     pub low: &'a Low,
-    /// On hosts.
+    /// Damages on hosts.
     pub damages: Vec<Damage>,
-    /// In the API.
+    /// Damages in the API.
     pub objects: Option<Objects>,
-    /// Added, and not ours.
+    /// Foreign objects to add.
     pub foreign: Vec<Foreign>,
 }
 
@@ -45,7 +45,7 @@ impl Round<'_> {
         tags
     }
 
-    /// Runs it. Counts the damages as tests that passed.
+    /// Runs the round. Returns the number of damages as passed tests.
     pub fn run(&self) -> Result<Counts> {
         let cluster = self.cluster;
         wait_ready::answering(cluster)?;
@@ -126,10 +126,10 @@ impl Round<'_> {
         })
     }
 
-    /// After a failure: takes away what is foreign and mends, so that the next round begins with a
-    /// sound cluster.
+    /// Cleans up after a failure: removes foreign objects and repairs, so that the next round
+    /// begins with a healthy cluster.
     pub fn clear(&self) -> Result<()> {
-        // Not all of it need be there.
+        // Some of them may not exist.
         let _ = damage::remove(self.cluster, &self.foreign);
         wait_ready::answering(self.cluster)?;
         highstate(self.cluster, &[])?;
@@ -142,8 +142,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The prediction names every damaged state, and beside them only what acts because of one, or
-    /// cannot be known.
+    /// Checks that the prediction lists every damaged state, and otherwise only states that one of
+    /// them triggers, or that cannot be predicted.
     fn expect_named(&self, predicted: &Answer) -> Result<()> {
         let tags = self.tags();
         let missed: Vec<&Tag> = tags.difference(&predicted.changed).collect();
@@ -162,7 +162,7 @@ impl Round<'_> {
     }
 }
 
-/// What is not as it was, for people.
+/// The differences between two records, as text for messages.
 fn differences(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) -> Vec<String> {
     let differ = was
         .iter()
@@ -177,7 +177,7 @@ fn differences(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) ->
         .collect()
 }
 
-/// A highstate that changes nothing and restarts nothing.
+/// Runs a highstate that must change nothing and restart nothing.
 pub fn quiet(cluster: &Cluster) -> Result<()> {
     let before = wait_ready::running(cluster)?;
     let again = highstate(cluster, &[])?;

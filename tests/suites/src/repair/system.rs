@@ -5,13 +5,13 @@ use halite_lab::cluster::{BOOTSTRAP, WORKER};
 use super::damage::{Damage, quote};
 use super::low::{Low, State};
 
-/// Packages whose absence harms nobody for the moment.
+/// Packages whose absence does no harm for the moment.
 const PACKAGES: &str = "socat ethtool";
 
-/// Without these two nobody would be there to mend anything: they are switched off, not stopped.
+/// Units that carry out the repair: they are disabled, not stopped.
 const MENDERS: [&str; 2] = ["halite-master", "halite-minion"];
 
-/// Units, each stopped on one host and switched off on the other.
+/// Damages of units, each stopped on one host and disabled on the other.
 pub fn units(low: &Low) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (place, minion) in [BOOTSTRAP, WORKER].into_iter().enumerate() {
@@ -38,8 +38,8 @@ pub fn units(low: &Low) -> Vec<Damage> {
     damages
 }
 
-/// Packages taken away, parameters changed: live on one host, in the file that sets them at boot on
-/// the other.
+/// Damages of packages, which are removed, and of kernel parameters, which are changed: live on one
+/// host, in the file that sets them at boot on the other.
 pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
     low.0.iter().filter_map(package_or_parameter).collect()
 }
@@ -80,7 +80,7 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
     }
 }
 
-/// Images taken from the runtime. Containers that run have their files already.
+/// Damages that remove images from the runtime. Running containers already have their files.
 pub fn images(low: &Low) -> Vec<Damage> {
     let images = low.0.iter().filter(|s| s.function == "image.present");
     let damage = |state: &State| {

@@ -1,4 +1,4 @@
-//! What runs, and waiting until it stays as it is.
+//! The running processes, and waits until they are stable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::answer::Answer;
 
-/// For everything to be up again after a repair: an API server and an etcd among it.
+/// Limit for everything to be up again after a repair, including an API server and an etcd.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// All pods but those that have done their job (kubeadm's health check leaves one), which go by
-/// themselves after a while.
+/// Arguments that list all pods except completed ones (kubeadm's health check leaves one), which
+/// are deleted after a while.
 const PODS: [&str; 4] = [
     "get",
     "pods",
@@ -29,11 +29,10 @@ const UNITS: [(&str, &str); 2] = [
     (OWN, "halite-master halite-minion"),
 ];
 
-/// What Halite's own units are called in [`running`].
+/// Label of Halite's own units in [`running`].
 const OWN: &str = "daemons";
 
-/// Invocation ids of units, ids of containers and restart counts of pods: they change when
-/// something restarts.
+/// Invocation ids of units, ids of containers and restart counts of pods: they change at a restart.
 pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for host in cluster.hosts() {
@@ -52,14 +51,14 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// The same without Halite's own daemons, for when these are replaced.
+/// The same as [`running`], without Halite's own daemons, for tests that replace these.
 pub fn workload(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = running(cluster)?;
     all.retain(|label, _| !label.starts_with(OWN));
     Ok(all)
 }
 
-/// Fails when anything was started anew since then.
+/// Fails if anything was restarted since then.
 pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let after = running(cluster)?;
     for (label, was) in before {
@@ -77,7 +76,7 @@ fn tasks(host: &Host) -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Our own daemons' invocation ids, by `host unit`.
+/// The invocation ids of Halite's own daemons, by `host unit`.
 pub fn daemons(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for (host, unit) in [
@@ -91,7 +90,8 @@ pub fn daemons(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// Waits for the daemons whose restart `answer` left to systemd, and until all answer.
+/// Waits until systemd has done the restarts of daemons that `answer` left to it, and until all
+/// daemons answer.
 pub fn daemons_restarted(
     cluster: &Cluster,
     before: &BTreeMap<String, String>,
@@ -130,15 +130,15 @@ pub fn answering(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// Waits until the nodes are Ready, each pod is, static pods are those of their files, and no
-/// container is left over.
+/// Waits until nodes and pods are Ready, static pods equal their files, and no container is left
+/// over.
 pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
     wait::until("the cluster to settle", LIMIT, || {
         look(cluster, pods_before).map_err(|e| format!("{e:#}"))
     })
 }
 
-/// How many pods there are.
+/// The number of pods.
 pub fn pods(cluster: &Cluster) -> Result<usize> {
     Ok(items(&cluster.kubectl(&[&PODS, ["-o", "json"].as_slice()].concat())?)?.len())
 }
@@ -183,7 +183,7 @@ fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
                 .as_array()
                 .map_or(0, Vec::len)
         };
-        // A sandbox for each pod, and its containers.
+        // Each pod has a sandbox, and its containers.
         let known: usize = here().map(|pod| 1 + of_pod(pod)).sum();
         let found = tasks(host)?.len();
         ensure!(
