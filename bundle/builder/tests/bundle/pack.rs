@@ -79,7 +79,7 @@ fn what_comes_out_is_what_went_in() {
     let error = halite_bundle::signed_manifest::verified(&out, &other)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no trusted key vouches for it"), "{error}");
+    assert!(error.contains("no trusted key signed it"), "{error}");
     let error = halite_bundle::signed_manifest::verified(&site.path("bundle"), &trust)
         .unwrap_err()
         .to_string();

@@ -215,7 +215,7 @@ impl Trust {
             trusted.push("none".to_owned());
         }
         Err(format!(
-            "no trusted key vouches for it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
+            "no trusted key signed it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
              another way than the image, and put it into the trust directory; or for an image that a trusted key signed",
             verdict.ignored.join("; "),
             trusted.join(", ")
