@@ -56,6 +56,8 @@ fn links(file: &Text) -> Vec<(usize, &str)> {
             .split("](")
             .skip(1)
             .filter_map(|rest| rest.split(')').next());
+        // A call in code, such as `pillar['a']('b')`, looks like a link.
+        let targets = targets.filter(|target| !target.contains(['\'', '\"', ' ']));
         found.extend(targets.map(|target| (number + 1, target)));
     }
     found
