@@ -35,8 +35,6 @@ use crate::paths::CONFIG;
 use crate::site::Site;
 use crate::{FAILED, preflight};
 
-pub use crate::paths::CLUSTER_DOCUMENT_MODE as CLUSTER_MODE;
-
 /// The orchestration that makes the first host a control plane.
 pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
 
@@ -129,7 +127,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         return Ok(FAILED);
     }
 
-    medium.settle(&here, screen)?;
+    medium.install(&here, screen)?;
     preparation.bundle.clone_from(&preparation.site);
     declared.write(Path::new(CONFIG))?;
     install::install(global, &preparation, &declared, screen).await?;

@@ -8,14 +8,13 @@ use halite_bundle::{Added, BundleStore, Origin};
 use halite_fetch::Settings;
 use serde_json::json;
 
-use super::bundle::megabytes;
 use crate::cli::Copy;
-use crate::output::Screen;
+use crate::output::{Screen, megabytes};
 
-/// `ctl bundle copy`.
+/// Runs `ctl bundle copy`.
 ///
 /// # Errors
-/// With `--check`, when it is not there; otherwise when it cannot be copied.
+/// With `--check`, the bundle is missing or incomplete; without, it cannot be copied.
 pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     let place = (
         args.to.parent(),
@@ -66,7 +65,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Hosts of one site are near: who does not answer soon is not there, and no proxy stands between.
+/// Settings for hosts of the same site: short timeouts and no proxy.
 fn settings(args: &Copy) -> Settings {
     Settings {
         authorities: args.ca.iter().cloned().collect(),

@@ -1,0 +1,57 @@
+//! `ctl bundle key`: a new key pair that signs bundles.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use halite_seal::keys::{Password, PublicKey, generate};
+use serde_json::json;
+
+use crate::output::Screen;
+use crate::site::own_keys;
+
+/// Runs `ctl bundle key`.
+///
+/// # Errors
+/// A file is there already, or cannot be written.
+pub fn key(
+    file: &Path,
+    password_file: Option<&Path>,
+    unencrypted: bool,
+    not_after: Option<jiff::civil::Date>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let password = match password_file {
+        _ if unencrypted => None,
+        Some(file) => Some(Password::from_file(file)?),
+        None => Some(Password::ask_twice("Password of the new key: ")?),
+    };
+    let end = not_after
+        .map(|date| {
+            date.tomorrow()?
+                .to_zoned(jiff::tz::TimeZone::UTC)
+                .map(|next| next.timestamp())
+        })
+        .transpose()
+        .context("the key's end is no date")?;
+    let key = generate(file, password.as_ref(), end)?;
+    let public = file.with_extension("pub");
+    let kept = match own_keys() {
+        Some(dir) => {
+            let kept = PublicKey::load(&public)?.keep(&dir)?;
+            format!("  {} lets you check what you sign\n", kept.display())
+        }
+        None => String::new(),
+    };
+    let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
+    screen.answer(&document, |_| {
+        format!(
+            "key {}\n  {} signs; keep it where only builders of bundles are\n  {} is for the sites, by another way than \
+             the bundles:\n    {}\n{kept}",
+            key.id(),
+            file.display(),
+            public.display(),
+            key.line()
+        )
+    })?;
+    Ok(0)
+}
