@@ -20,7 +20,7 @@ pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -49,7 +49,7 @@ pub struct Global {
     pub identity: PathBuf,
 }
 
-/// What to do.
+/// The commands of `ctl`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make this host the first one of a cluster, from a bundle; or repair that host.
@@ -342,7 +342,7 @@ pub struct Destroy {
 pub enum Token {
     /// Create a token.
     Create {
-        /// How long the token is valid, for example 30m or 24h.
+        /// The time for which the token is valid, for example 30m or 24h.
         #[arg(long, default_value = "24h")]
         ttl: String,
         /// The number of minions that may use it.
@@ -429,7 +429,8 @@ pub struct LocalStates {
     /// This host's id; default: its host name.
     #[arg(long)]
     pub id: Option<String>,
-    /// The halite-minion program; default: the one beside this program, or the installed one.
+    /// The halite-minion program; default: the one in the directory of this program, or the
+    /// installed one.
     #[arg(long)]
     pub minion: Option<PathBuf>,
     #[command(flatten)]

@@ -33,8 +33,8 @@ pub fn trusted_keys(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
     Ok(trust)
 }
 
-/// Loads the trusted keys as [`trusted_keys()`] does; `None` if there is no key and unsigned bundles are not
-/// allowed.
+/// Loads the trusted keys as [`trusted_keys()`] does; `None` if there is no key and unsigned
+/// bundles are not allowed.
 fn known_keys(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
     let directory = [Some(site.trusted()), own_keys()]
         .into_iter()

@@ -81,8 +81,8 @@ impl Site {
         }))
     }
 
-    /// The path of a bundle: the given one, or else the directory of the bundle that contains the running program
-    /// (`BUNDLE/bin/ctl`), or else the bundle in use.
+    /// The path of a bundle: the given one, or else the directory of the bundle that contains the
+    /// running program (`BUNDLE/bin/ctl`), or else the bundle in use.
     ///
     /// # Errors
     /// There is none of these, or the cluster document cannot be read.

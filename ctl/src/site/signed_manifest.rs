@@ -31,7 +31,8 @@ pub struct VerifiedBundle {
     pub version: String,
     /// The time at which its content was resolved.
     pub built: jiff::Timestamp,
-    /// The SHA-256 of its manifest, or of a delta's description, so that only what was checked is used.
+    /// The SHA-256 of its manifest, or of a delta's description, so that only what was checked is
+    /// used.
     pub sha256: String,
     trust: Trust,
 }

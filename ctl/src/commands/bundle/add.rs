@@ -34,13 +34,13 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
     let what = match added {
         Added::New => "is added",
         Added::There => "is there already",
-        Added::Replaced => "is whole again",
+        Added::Replaced => "is repaired",
     };
     screen.answer(&document, |paint| {
         let (good, version) = (paint.good("✓"), &held.version);
         format!(
-            "{good} bundle {version} {what}: {}\n`ctl highstate` lets it be served, `ctl bundle use {version}` makes it the \
-             one in use\n",
+            "{good} bundle {version} {what}: {}\n`ctl highstate` makes it available to the hosts; `ctl bundle use {version}` \
+             selects it for the cluster\n",
             held.path.display()
         )
     })?;

@@ -22,7 +22,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     );
     let (Some(root), Some(version)) = place else {
         bail!(
-            "--to {}: it is the bundle's directory, whose name is its version",
+            "--to {}: name the bundle's directory; its last part is the version",
             args.to.display()
         );
     };
@@ -45,7 +45,9 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             screen.progress(text)
         })
         .with_context(|| {
-            format!("the bundle {version} was not copied; what came is kept for the next time")
+            format!(
+                "cannot copy the bundle {version}; the files that arrived are kept for the next try"
+            )
         })?;
     let document = json!({"version": version, "path": args.to, "changed": copied.added != Added::There,
         "fetched": copied.fetched, "reused": copied.reused});
@@ -56,7 +58,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             "is copied"
         };
         format!(
-            "{} bundle {version} {there}: {} fetched, {} were here\n",
+            "{} bundle {version} {there}: {} fetched, {} reused\n",
             paint.good("✓"),
             megabytes(copied.fetched),
             megabytes(copied.reused)

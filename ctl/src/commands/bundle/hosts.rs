@@ -78,18 +78,18 @@ impl Hosts {
         let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
         let what = match (users.is_empty(), self.unknown.is_empty()) {
             (false, _) => format!(
-                "these hosts still fetch from the bundle {version}, nothing was removed: {}",
+                "these hosts still use the bundle {version}, nothing was removed: {}",
                 users.join(", ")
             ),
             (true, false) => format!(
-                "of which bundles these hosts have something is not known, nothing was removed: {} (`ctl key delete` \
-                 forgets those that are gone)",
+                "the bundles of these hosts are not known, nothing was removed: {} (`ctl key delete` \
+                 forgets hosts that do not exist any more)",
                 self.unknown.join(", ")
             ),
             (true, true) => return None,
         };
         Some(format!(
-            "{what}. `ctl highstate` brings them to the one in use; --force removes it all the same"
+            "{what}. `ctl highstate` changes them to the bundle in use; --force removes this one in spite of that"
         ))
     }
 }

@@ -32,21 +32,21 @@ pub fn key(
                 .map(|next| next.timestamp())
         })
         .transpose()
-        .context("the key's end is no date")?;
+        .context("cannot use the value of --not-after")?;
     let key = generate(file, password.as_ref(), end)?;
     let public = file.with_extension("pub");
-    let kept = match own_keys() {
+    let note = match own_keys() {
         Some(dir) => {
-            let kept = PublicKey::load(&public)?.keep(&dir)?;
-            format!("  {} lets you check what you sign\n", kept.display())
+            let path = PublicKey::load(&public)?.keep(&dir)?;
+            format!("  {} lets you verify your own bundles\n", path.display())
         }
         None => String::new(),
     };
     let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
     screen.answer(&document, |_| {
         format!(
-            "key {}\n  {} signs; keep it where only builders of bundles are\n  {} is for the sites, by another way than \
-             the bundles:\n    {}\n{kept}",
+            "key {}\n  {} signs; keep it on machines that build bundles, and nowhere else\n  {} is for the sites; bring it there by another way \
+             than the bundles:\n    {}\n{note}",
             key.id(),
             file.display(),
             public.display(),

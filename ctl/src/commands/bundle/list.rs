@@ -21,6 +21,7 @@ pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::
     Ok(0)
 }
 
+/// The site's bundles, as a document.
 pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
     let in_use = site.in_use()?;
     let mut all = site.bundles.list()?;
@@ -61,6 +62,7 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Val
     Ok(all.iter().map(each).collect())
 }
 
+/// Formats the site's bundles as a table, and their problems.
 pub(super) fn overview(document: &Value, paint: &Paint) -> String {
     let rows = document.as_array().cloned().unwrap_or_default();
     let row = |row: &Value| {

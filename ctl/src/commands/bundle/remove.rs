@@ -49,7 +49,7 @@ pub(super) fn remove_unused(
         );
     }
     let hosts = hosts.context(
-        "which hosts still have what this bundle gave them is not known; --force removes it all the same",
+        "cannot ask which hosts still use this bundle; --force removes it in spite of that",
     )?;
     if let Some(need) = hosts.need(version) {
         bail!(need);

@@ -40,7 +40,7 @@ impl Checked {
         })?;
         let Some(resolved) = declaration.cluster.resolved.clone() else {
             bail!(
-                "the cluster of {} is not made yet: `ctl bootstrap` makes it",
+                "the cluster of {} does not exist yet: `ctl bootstrap` creates it",
                 texts.cluster.file
             );
         };
@@ -98,8 +98,8 @@ impl Checked {
 /// Runs `ctl bundle use`.
 ///
 /// # Errors
-/// There is no such bundle, another command changes the bundles, or the cluster's documents cannot be
-/// read or written.
+/// There is no such bundle, another command changes the bundles, or the cluster's documents cannot
+/// be read or written.
 pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result<u8> {
     let program = site.bundles.get(&args.version)?.path.join("bin/ctl");
     // No other command removes the bundle between the check and the record.
@@ -146,15 +146,15 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
             (false, _) => format!("{} bundle {} is the one in use\n", paint.good("✓"), args.version),
             (true, true) => format!("{changes}Nothing was changed.\n"),
             (true, false) if other_halite => format!(
-                "{changes}{} bundle {} is recorded as the one in use\nIts states are for its own Halite: `{} bootstrap` brings \
-                 that to this host first, then `ctl highstate` does the rest\n",
+                "{changes}{} bundle {} is recorded as the one in use\nIts states need its own Halite: run `{} bootstrap` on \
+                 this host first, then `ctl highstate`\n",
                 paint.good("✓"),
                 args.version,
                 program.display()
             ),
             (true, false) => format!(
-                "{changes}{} bundle {} is recorded as the one in use\n`ctl highstate --test` shows what that changes on the \
-                 hosts, `ctl highstate` does it\n",
+                "{changes}{} bundle {} is recorded as the one in use\n`ctl highstate --test` shows the changes on the \
+                 hosts, `ctl highstate` makes them\n",
                 paint.good("✓"),
                 args.version
             ),

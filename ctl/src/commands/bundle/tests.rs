@@ -5,7 +5,6 @@ use std::fs;
 use halite_bundle::{BundleStore, pack};
 use halite_seal::keys::{PublicKey, SecretKey, generate};
 use halite_testkit::{layout, put};
-
 use serde_json::{Value, json};
 
 use super::add::add;
@@ -163,7 +162,7 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
     let error = refused(Ok(from_status(&json!({"nodes": [half]})))).to_string();
     assert!(
-        error.contains("still fetch") && error.contains("removed: b. "),
+        error.contains("still use") && error.contains("removed: b. "),
         "{error}"
     );
     let unknown = json!({"name": "c", "key": "accepted", "bundle": "0.2.0"});
@@ -179,7 +178,8 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         refused(Err(anyhow::anyhow!("the master does not answer")))
     );
     assert!(
-        error.contains("not known; --force") && error.contains("does not answer"),
+        error.contains("cannot ask which hosts still use this bundle; --force")
+            && error.contains("does not answer"),
         "{error}"
     );
     assert_eq!(here.remove("0.1.0").unwrap(), 0);

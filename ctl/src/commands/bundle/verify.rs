@@ -30,23 +30,23 @@ pub fn directory(
         }
         None => halite_bundle::verify(directory, &mut report_progress)?,
     };
-    let mut complete = true;
-    // Of a damaged bundle only the damage is reported, not what it would lead to.
+    let mut is_complete_checked = true;
+    // Of a damaged bundle only the damage is reported, not its consequences.
     if report.is_sound() {
-        screen.progress("looking for what a cluster could ask for and would not find");
+        screen.progress("checking that the bundle is complete");
         match builder::missing(directory)? {
             Some(missing) => {
                 let incomplete = |message| Damage::Incomplete { message };
                 report.problems.extend(missing.into_iter().map(incomplete));
             }
-            None => complete = false,
+            None => is_complete_checked = false,
         }
     }
     let signers = signed.map(|signed| signed.signers);
     let mut document = serde_json::to_value(&report)?;
     document["sound"] = json!(report.is_sound());
     document["signers"] = json!(signers);
-    document["completeness_checked"] = json!(complete && report.is_sound());
+    document["completeness_checked"] = json!(is_complete_checked && report.is_sound());
     screen.answer(&document, |paint| {
         let mut text: String = report
             .problems
@@ -63,14 +63,13 @@ pub fn directory(
             text += &match &signers {
                 Some(signers) => format!("; signed by {}\n", signer_names(signers)),
                 None => format!(
-                    "\n{} its signature was not looked at: name a key with --trust\n",
+                    "\n{} its signature was not checked: name a key with --trust\n",
                     paint.notable("!")
                 ),
             };
-            if !complete {
+            if !is_complete_checked {
                 text += &format!(
-                    "{} not checked: whether it has everything that a cluster could request; {} checks that, \
-                     on the machine that builds bundles\n",
+                    "{} its completeness was not checked: that needs {}, which only machines that build bundles have\n",
                     paint.notable("!"),
                     builder::PROGRAM
                 );

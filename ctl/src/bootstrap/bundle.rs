@@ -17,7 +17,7 @@ use crate::site::{REFUSED, Site, Source, VerifiedBundle};
 const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
 
 /// A bundle that was checked.
-pub struct Medium {
+pub struct BootstrapBundle {
     /// The directory in which it can be read now: all of it, or those files of an ISO that the
     /// checks and the plan need.
     pub bundle: PathBuf,
@@ -28,7 +28,7 @@ pub struct Medium {
     _scratch: Option<ScratchDir>,
 }
 
-impl Medium {
+impl BootstrapBundle {
     /// Checks the bundle that is named, or that contains this program, or that this site uses.
     /// Damage is the inner error.
     ///
