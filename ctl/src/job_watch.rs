@@ -49,7 +49,7 @@ pub struct FinishedJob {
     pub returns: BTreeMap<String, MinionReturn>,
 }
 
-/// Starts a job and waits for its end. Shows progress meanwhile.
+/// Starts a job and waits for its end, and shows its progress.
 ///
 /// # Errors
 /// The master refuses the job, or does not answer any more.

@@ -62,8 +62,8 @@ impl Daemon {
     }
 }
 
-/// Returns true if a process runs another file than the one at the program's path. Process 0 stands
-/// for a daemon that does not run.
+/// Returns true if a process runs another file than the one at the program's path. Process 0 is
+/// a daemon that does not run.
 fn runs_other_file(pid: u32, program: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|status| (status.dev(), status.ino()));
     match (file(Path::new(&format!("/proc/{pid}/exe"))), file(program)) {

@@ -6,11 +6,11 @@
 //! repeated: the same command continues an interrupted bootstrap, and repairs a finished host.
 
 mod authority;
+mod bundle;
 mod daemon;
 mod declaration;
 mod install;
 mod local_states;
-mod medium;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use halite_proto::v1;
 use halite_states::low::RunReturn;
 use serde_json::{Value, json};
 
+use self::bundle::BootstrapBundle;
 use self::declaration::{Declared, InitialDocuments};
 use self::local_states::apply;
-use self::medium::Medium;
 use crate::cli::{Bootstrap, Global};
 use crate::minion::Minion;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
@@ -34,8 +34,6 @@ use crate::output::{Screen, returns};
 use crate::paths::CONFIG;
 use crate::site::Site;
 use crate::{FAILED, preflight};
-
-pub use crate::paths::CLUSTER_DOCUMENT_MODE as CLUSTER_MODE;
 
 /// The orchestration that makes the first host a control plane.
 pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
@@ -65,11 +63,11 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         bail!(reason);
     }
     let here = Site::here();
-    let medium = match Medium::open(&here, args, screen)? {
-        Ok(medium) => medium,
+    let checked = match BootstrapBundle::open(&here, args, screen)? {
+        Ok(checked) => checked,
         Err(problems) => return damaged(args, problems, screen).await,
     };
-    let (bundle, site) = (medium.bundle.clone(), medium.site.clone());
+    let (bundle, site) = (checked.bundle.clone(), checked.site.clone());
     let manifest = halite_manifest::manifest::load(&bundle)?;
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
@@ -129,7 +127,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         return Ok(FAILED);
     }
 
-    medium.settle(&here, screen)?;
+    checked.install(&here, screen)?;
     preparation.bundle.clone_from(&preparation.site);
     declared.write(Path::new(CONFIG))?;
     install::install(global, &preparation, &declared, screen).await?;

@@ -1,18 +1,18 @@
-//! The command line of bundles: `ctl bundle`, and the options of whatever reads or signs one.
+//! The command line of `ctl bundle`, and the options of all commands that verify a bundle.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use halite_cli::builder::{Builder, Signing};
 
-/// Whom a bundle is believed.
+/// The keys whose signatures are accepted.
 #[derive(Debug, Default, Args)]
 pub struct TrustArgs {
-    /// The public key of who builds the bundles, or a directory of such keys; default:
+    /// The public key of the builder of the bundles, or a directory of such keys; default:
     /// /etc/halite/trust.
     #[arg(long)]
     pub trust: Option<PathBuf>,
-    /// Believe a bundle that no trusted key signed: only damage is found then, not intent.
+    /// Accept a bundle that no trusted key signed. Then only damage is found, not manipulation.
     #[arg(long)]
     pub allow_unsigned: bool,
 }
@@ -20,12 +20,12 @@ pub struct TrustArgs {
 /// `ctl bundle use`.
 #[derive(Debug, Args)]
 pub struct Switch {
-    /// Its version; `ctl bundle list` shows those that are there.
+    /// The bundle's version; `ctl bundle list` shows the versions of this site.
     pub version: String,
-    /// Take one that was built before the one in use.
+    /// Accept a bundle that is older than the one in use.
     #[arg(long)]
     pub allow_downgrade: bool,
-    /// Check, and show what changes; change nothing.
+    /// Check the bundle and show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
 }
@@ -33,62 +33,63 @@ pub struct Switch {
 /// `ctl bundle`.
 #[derive(Debug, Subcommand)]
 pub enum Bundle {
-    /// Put a bundle beside those that this site has; which one its cluster uses stays the same.
+    /// Add a bundle to those of this site. The cluster still uses the same one.
     Add {
-        /// Its ISO; or its directory, mounted or extracted, which is not copied and has to stay
-        /// where it is.
+        /// The bundle's ISO; or its directory, mounted or extracted, which is not copied and has to
+        /// stay where it is.
         bundle: PathBuf,
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// The bundles of this site.
+    /// List the bundles of this site.
     List,
-    /// Let the cluster use another bundle of this site, one with the same Kubernetes; `ctl
-    /// highstate` carries it out.
+    /// Select another bundle of this site, with the same Kubernetes version, for the cluster. The
+    /// next `ctl highstate` makes the changes.
     Use(Switch),
-    /// Take a bundle away that is not in use. Of one that was not copied only the record goes.
+    /// Remove a bundle that is not in use. Of a directory that was not copied, only the link is
+    /// removed.
     Remove {
-        /// Its version.
+        /// The bundle's version.
         version: String,
-        /// Also when hosts still have what it gave them, or nobody knows.
+        /// Remove it even if hosts still use it, or if that is not known.
         #[arg(long)]
         force: bool,
     },
-    /// Copy a bundle from hosts that serve it: what `registry` hosts do by themselves at every
+    /// Copy a bundle from hosts that serve it. Hosts with the role `registry` do this at every
     /// highstate.
     Copy(Copy),
-    /// What is in a bundle.
+    /// Show the content of a bundle.
     Show {
-        /// Its ISO or directory, or its version on this site; default: the directory above this
-        /// program, or the bundle in use.
+        /// The bundle's ISO or directory, or its version on this site; default: the bundle that
+        /// contains this program, or else the one in use.
         bundle: Option<PathBuf>,
     },
-    /// Check who signed an ISO or a directory, and every byte of it; name all that is not as it was
-    /// made.
+    /// Verify the signature and every file of an ISO or a directory, and report all damage.
     Verify {
-        /// The ISO or the directory; default: the directory above this program.
+        /// The ISO or the directory; default: the bundle that contains this program, or else the
+        /// one in use.
         bundle: Option<PathBuf>,
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// What changes from one bundle to another: versions, images, packages, states, sizes. Neither
-    /// is checked.
+    /// Show the changes from one bundle to another: versions, images, packages, states, sizes.
+    /// Neither is verified.
     Diff {
-        /// The ISO or directory of the old one.
+        /// The ISO or directory of the old bundle.
         old: PathBuf,
-        /// The ISO or directory of the new one.
+        /// The ISO or directory of the new bundle.
         new: PathBuf,
     },
-    /// Write what a site that has one bundle lacks of another as one sealed, signed ISO: a delta,
-    /// for `ctl bundle add`.
+    /// Write a delta: a signed ISO with only those files of a new bundle that an old one lacks. A
+    /// site that has the old bundle adds it with `ctl bundle add`.
     Export {
         /// The ISO or directory of the bundle that the site has; only its manifest is read.
         #[arg(long)]
         since: PathBuf,
-        /// The ISO or directory of the new bundle. It is checked, and must be signed by somebody
-        /// that is trusted here.
+        /// The ISO or directory of the new bundle. It is verified, and must be signed by a key that
+        /// is trusted here.
         new: PathBuf,
-        /// The delta.
+        /// The file of the delta.
         #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
@@ -96,25 +97,26 @@ pub enum Bundle {
         #[command(flatten)]
         trust: TrustArgs,
     },
-    /// Make a key pair that signs ISOs: FILE, and the public key beside it with the suffix .pub.
+    /// Make a key pair that signs ISOs: FILE, and the public key in the same directory with the
+    /// suffix .pub.
     Key {
         /// The secret key's file.
         file: PathBuf,
-        /// A file with the new key's password; default: it is asked for.
+        /// A file with the new key's password; default: ask for it.
         #[arg(long)]
         password_file: Option<PathBuf>,
-        /// No password: for a machine that builds without people.
+        /// Do not encrypt the key: for a machine that builds unattended.
         #[arg(long, conflicts_with = "password_file")]
         unencrypted: bool,
-        /// The last day on which sites trust it.
+        /// The last day on which sites trust the key.
         #[arg(long)]
         not_after: Option<jiff::civil::Date>,
     },
-    /// Write the bundle in a directory into one sealed, signed ISO.
+    /// Write the bundle in a directory as one signed ISO.
     Pack {
-        /// Its directory.
+        /// The bundle's directory.
         directory: PathBuf,
-        /// The ISO.
+        /// The file of the ISO.
         #[arg(long)]
         out: PathBuf,
         #[command(flatten)]
@@ -128,21 +130,21 @@ pub enum Bundle {
 /// `ctl bundle copy`.
 #[derive(Debug, Args)]
 pub struct Copy {
-    /// Its directory on another host, as an address; may be repeated, and the next one is asked
-    /// where one fails.
+    /// The URL of the bundle's directory on another host; may be repeated: if one fails, the next
+    /// one is asked.
     #[arg(long, required_unless_present = "check")]
     pub from: Vec<String>,
     /// The authority that signed the servers' certificates (PEM); default: those that this host
     /// trusts.
     #[arg(long)]
     pub ca: Option<PathBuf>,
-    /// The SHA-256 of its manifest.json, which knows that of every other file.
+    /// The SHA-256 of the bundle's manifest.json, which contains the digests of all other files.
     #[arg(long)]
     pub manifest_sha256: String,
-    /// Its directory here; the last part of the path is its version.
+    /// The bundle's directory on this host; the last part of the path is its version.
     #[arg(long)]
     pub to: PathBuf,
-    /// Only say whether it is there: its manifest, and each file with its size.
+    /// Only check that the bundle is there: its manifest, and each file with its size.
     #[arg(long)]
     pub check: bool,
 }

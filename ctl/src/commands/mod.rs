@@ -1,23 +1,17 @@
 //! One module for each group of commands.
 
 mod bundle;
-mod bundles;
 mod config;
-mod copy;
 mod inspect;
 mod keys;
 mod local;
 mod nodes;
 mod registry;
-mod seal;
 mod targets;
 
 use crate::bootstrap;
 use crate::cli::{Cli, Command};
 use crate::output::Screen;
-
-pub use bundle::directory_of;
-pub use seal::trust;
 
 /// Runs a command and returns its exit code.
 ///

@@ -6,10 +6,9 @@ use halite_registry_backup as registry;
 use halite_registry_backup::{Backup, Backups, Damage, Repaired, Reporter, chain};
 use serde_json::{Value, json};
 
-use super::bundle::megabytes;
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
-use crate::output::{Paint, Screen, count, table};
+use crate::output::{Paint, Screen, count, megabytes, table};
 
 /// Runs `ctl registry`.
 ///

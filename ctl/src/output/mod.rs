@@ -1,6 +1,7 @@
 //! Answers about jobs, as people read them.
 
+pub mod bundle_diff;
 pub mod changes;
 pub mod returns;
 
-pub use halite_terminal::{Format, Paint, Screen, count, seconds, table, yaml};
+pub use halite_terminal::{Format, Paint, Screen, count, megabytes, seconds, table, yaml};

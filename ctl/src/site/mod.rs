@@ -1,11 +1,12 @@
 //! The site of this host: its directories, its bundles, and the bundle that its cluster uses.
 
-mod vouched;
+mod keys;
+mod signed_manifest;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use halite_bundle::BundleStore;
 use halite_manifest::{InstalledBundle, manifest};
 use halite_pillar::bundle_facts::SiteBundle;
@@ -14,7 +15,8 @@ use serde_json::Value;
 
 use crate::paths::CONFIG;
 
-pub use vouched::{REFUSED, Source, Vouched};
+pub use keys::{own_keys, trusted_keys, verify_manifest, verify_manifest_with_known_keys};
+pub use signed_manifest::{REFUSED, Source, VerifiedBundle};
 
 /// A site.
 pub struct Site {
@@ -77,6 +79,34 @@ impl Site {
             version: None,
             path,
         }))
+    }
+
+    /// The path of a bundle: the given one, or else the directory of the bundle that contains the
+    /// running program (`BUNDLE/bin/ctl`), or else the bundle in use.
+    ///
+    /// # Errors
+    /// There is none of these, or the cluster document cannot be read.
+    pub fn bundle_directory(&self, given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+        if let Some(directory) = given {
+            return directory
+                .canonicalize()
+                .with_context(|| format!("there is no bundle at {}", directory.display()));
+        }
+        let program = std::env::current_exe()
+            .and_then(|path| path.canonicalize())
+            .context("cannot find the path of this program")?;
+        match program.parent().and_then(Path::parent) {
+            Some(directory) if directory.join(manifest::FILE).exists() => Ok(directory.to_owned()),
+            _ => match self.in_use()? {
+                Some(in_use) => Ok(in_use.path),
+                None => {
+                    bail!(
+                        "{} is not part of a bundle, and none is installed here: name one",
+                        program.display()
+                    )
+                }
+            },
+        }
     }
 
     /// The installed bundles, as templates see them.

@@ -67,7 +67,7 @@ fn without_room_nothing_is_written() {
     );
 }
 
-/// Somebody else takes the room that was there.
+/// Another program takes the free room.
 #[test]
 fn when_the_room_goes_meanwhile_nothing_is_left() {
     let said = on_a_host(

@@ -34,7 +34,9 @@ fn without_the_builder_its_commands_say_where_it_is_installed() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("cannot run halite-builder: it is neither beside ctl nor in PATH"),
+        said.contains(
+            "cannot run halite-builder: it is neither in the directory of ctl nor in PATH"
+        ),
         "{said}"
     );
 }

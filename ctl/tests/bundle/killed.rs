@@ -1,4 +1,4 @@
-//! Killed in the middle: what was there stays, and the next run clears up.
+//! Killed in the middle: the previous files stay, and the next run removes the leftovers.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use crate::work::{build, ctl, site};
 
-/// What a build of `X.iso` writes, in that order: it is killed when the first one is there, then
-/// when the next one is.
+/// The files that a build of `X.iso` writes, in that order: it is killed when the first one is
+/// there, then when the next one is.
 const MARKS: &[&str] = &[
     ".X.iso.lock",
     "..X.iso.bundle.parts",
@@ -47,7 +47,7 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
         signal(&child, Signal::KILL);
         let (ended, said) = end(child);
         if ended {
-            // It was done before anybody looked.
+            // It ended before the first look.
             break;
         }
         assert!(in_time, "{mark} was never seen: {said}");
@@ -65,8 +65,8 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
         &["bundle", "verify", "X.iso", "--trust", "builder.pub"],
     ));
     assert_eq!(names(site.dir.path()), there, "something was left");
-    // The programs that it had started are nobody's children any more: that they are gone shows in
-    // what they leave.
+    // The programs that it had started have lost their parent: the files that they leave show that
+    // they have ended.
     let start = Instant::now();
     while !names(&site.path("tmp"))
         .iter()

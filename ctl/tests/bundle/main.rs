@@ -15,6 +15,6 @@ mod room;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
-mod vouched;
+mod signatures;
 #[cfg(test)]
 mod work;

@@ -11,7 +11,7 @@ const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: pr
 const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
     roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
 
-/// What every script begins with: an empty site whose cluster uses 0.1.0, and tools to look at it.
+/// The beginning of every script: an empty site whose cluster uses 0.1.0, and tools to look at it.
 const PRELUDE: &str = r##"
     mount -t tmpfs none /etc
     mount -t tmpfs none /var/lib
@@ -20,7 +20,7 @@ const PRELUDE: &str = r##"
     mkdir -p /etc/halite
     cp -r etc/. /etc/halite/
     bundles=/var/lib/halite/bundles
-    # Everything that is there, also what nobody shall see.
+    # Everything that is there, also hidden names.
     there() { ls -A "$bundles" | tr '\n' ' '; }
     bundle() { "$CTL" bundle "$@" > said 2>&1 || { cat said; return 1; }; cat said; }
     refused() {
@@ -172,7 +172,7 @@ fn whoever_is_cut_off_does_it_again() {
             for later in 0.02 0.04 0.06 0.08 0.1 0.15 0.2 0.3; do
                 timeout -s KILL $later "$CTL" bundle add 0.2.0.iso || true
                 if "$CTL" bundle list | grep '^0\.2\.0'; then
-                    # Whoever was not cut off was done.
+                    # A run that was not killed has finished.
                     "$CTL" bundle use 0.2.0
                     "$CTL" bundle use 0.1.0 --allow-downgrade
                     timeout -s KILL $later "$CTL" bundle remove 0.2.0 --force || true

@@ -1,5 +1,4 @@
-//! What the internet has for a recipe that `ctl bundle init` writes, each thing as small as it can
-//! be.
+//! The internet that a recipe of `ctl bundle init` needs: each artifact is as small as possible.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,13 +29,13 @@ const PACKAGES: &[&str] = &[
     "socat",
 ];
 
-/// What stands in the recipe and where it leads here.
+/// The addresses in the recipe, and their servers in this test.
 const SUITES: &[(&str, &str, &[&str])] = &[
     ("debian", "bookworm", PACKAGES),
     ("debian-security", "bookworm-security", &[]),
 ];
 
-/// Fewer clusters to look at: that all of them are is for other tests to see.
+/// Fewer example clusters: other tests check all of them.
 const OPTIONS: &str = "options: {cni.plugin: [flannel], kubeProxy.mode: [nftables], host.manageSwap: [true], \
                        host.manageFirewall: [true], host.manageTime: [true], \
                        containerd.restrictOomScoreAdj: [false]}";
@@ -141,7 +140,7 @@ impl World {
         ctl.output().unwrap()
     }
 
-    /// What it says when all is well.
+    /// Runs a command that must succeed, and returns its output.
     pub fn said(&self, args: &[&str]) -> String {
         let output = self.ctl(args);
         assert!(
@@ -152,7 +151,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it says when it refuses.
+    /// Runs a command that must fail, and returns its output.
     pub fn refused(&self, args: &[&str]) -> String {
         let output = self.ctl(args);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -212,7 +211,7 @@ impl World {
         let path = self.path("site/recipe.yaml");
         let mut text = fs::read_to_string(&path).unwrap();
         let web = format!("https://{}", self.web.host());
-        // The example of a mirror, and nothing else that stands in comments.
+        // The example of a mirror, and nothing else that is in comments.
         let mut mirror = false;
         let opened = text.lines().map(|line| {
             mirror = line.starts_with("#=") && (mirror || line == "#=   repositories:");

@@ -103,7 +103,7 @@ fn what_an_earlier_backup_has_makes_damage_good() {
     let listed = world.done(&["list", "backups"]);
     assert_eq!(listed.answer.as_array().unwrap().len(), 2);
     assert_eq!(listed.answer[1]["complete"], true);
-    // The backup mends the registry.
+    // The backup repairs the registry.
     let restored = world.done(&RESTORE);
     let mut repaired = vec![json!(changed), json!(cut)];
     repaired.sort_by_key(ToString::to_string);
@@ -243,7 +243,7 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     assert!(!world.live(&place(&layer)).exists());
     world.push("app/web", &web);
     world.push("app/web", &next);
-    // Then the backup mends nothing and lacks nothing.
+    // Then the backup repairs nothing and lacks nothing.
     let restored = world.done(&[&RESTORE[..], &["--without-damaged"]].concat());
     assert_eq!(
         (&restored.answer["lost"], restored.number("copied")),
@@ -364,7 +364,7 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
     );
     assert!(before == all_of(&world.path("storage")));
     let without = [&RESTORE[..], &["--without-damaged"]].concat();
-    // Also when the registry is lost meanwhile.
+    // Also when the registry is lost in between.
     for lost in [false, true] {
         if lost {
             fs::remove_dir_all(world.path("storage/docker")).unwrap();

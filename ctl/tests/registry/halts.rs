@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place};
 
-/// How often something is killed, each time a bit later.
+/// The number of kills, each one a bit later.
 const KILLS: u32 = 10;
 
 /// Asks that a command fails, and for what one that was started has said.
@@ -51,7 +51,7 @@ fn large() -> (World, Content) {
     (world, all)
 }
 
-/// Kills it when something is there. Whether it was there before the end.
+/// Kills it when something is there. Returns true if that was there before the end.
 fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
     let mut child = started(world.command(args));
     let mut seen = false;
@@ -64,7 +64,8 @@ fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
     seen && !ended
 }
 
-/// Whether something comes about at last; what was done before anybody looked is undone each time.
+/// Tries until something happens, and resets the world before each try. Returns false if it never
+/// does.
 fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
     (0..20).any(|_| {
         let done = comes_about();
@@ -101,7 +102,7 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
                 .iter()
                 .any(|name| world.kept(name, path).exists())
     };
-    let anew = || {
+    let reset = || {
         for name in names(&world.path("backups"))
             .iter()
             .filter(|name| !name.starts_with('.'))
@@ -109,8 +110,8 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
             fs::remove_dir_all(world.path("backups").join(name)).unwrap();
         }
     };
-    assert!(again(anew, || killed_at(&world, &BACKUP, || world.is_partial())));
-    assert!(again(anew, || killed_at(&world, &BACKUP, || at_work(
+    assert!(again(reset, || killed_at(&world, &BACKUP, || world.is_partial())));
+    assert!(again(reset, || killed_at(&world, &BACKUP, || at_work(
         &blob
     )) && world.is_partial()));
     let start = Instant::now();
@@ -176,8 +177,8 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
     };
     let there = |name: &str| world.live(name).exists();
     lose();
-    // Nobody sees half of it. Each goes on with what the one before has left, unless that is too
-    // much.
+    // An incomplete backup is never visible. Each run continues with the leftovers of the previous
+    // one, unless they are too large.
     let blob = place(&largest(&all));
     for (mark, old) in [
         (".restore", true),
@@ -298,7 +299,7 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
         "{}",
         said.text
     );
-    // Two that only read are in nobody's way.
+    // Two that only read do not block each other.
     world.done(&["backup", "--data", "storage", "--to", "older"]);
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
@@ -332,7 +333,7 @@ fn a_backup_without_room_leaves_what_was_there() {
                 test -z "$(ls -A disk/backups)"
                 rm disk/filler
             done
-            # Not foreseen: somebody else fills the disk.
+            # Not foreseen: another program fills the disk.
             work() { exec "$CTL" registry backup --data storage --to disk/backups; }
             undo() { rm -r disk/backups/2*; }
             catch 'disk/backups/.partial-*/docker/registry/v2/blobs/sha256/*/*/data'

@@ -1,5 +1,5 @@
 //! The real `ctl` backs up the real registry and brings it back: whole, damaged, killed in the
-//! middle, without room, and while somebody pushes. The modules are marked as tests for the lints
+//! middle, without room, and during pushes. The modules are marked as tests for the lints
 //! that tests are free of.
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What runs leave behind for `ctl status`.
+//! The reports of runs, which `ctl status` shows.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn failure(report: &Value) -> &str {
         .unwrap_or_else(|| panic!("no failure: {report}"))
 }
 
-/// When a backup was made, by its name: in milliseconds since 1970.
+/// The time of a backup according to its name, in milliseconds since 1970.
 fn time_of(backup: &str) -> i64 {
     let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", &backup[..16]).unwrap();
     time.to_zoned(jiff::tz::TimeZone::UTC)

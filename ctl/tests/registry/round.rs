@@ -85,7 +85,7 @@ fn what_was_lost_comes_back_as_it_was() {
     world.serves("app/web", &web);
     world.serves("app", &tool);
 
-    // All is lost, and the registry goes on meanwhile.
+    // All data is lost while the registry runs.
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     assert!(!world.has("app/web", "1"));
     let owner = if geteuid().is_root() {
@@ -255,7 +255,7 @@ fn a_place_that_makes_no_sense_is_refused() {
     assert!(before == all_of(&world.path("storage")));
 }
 
-/// What backups rely on: there is never half of a link to be read.
+/// Backups rely on this: the registry writes each link atomically.
 #[test]
 fn the_registry_moves_links_to_their_places() {
     let world = World::new();
@@ -274,7 +274,7 @@ fn the_registry_moves_links_to_their_places() {
     assert_eq!(still, before, "the file itself was written to");
 }
 
-/// Whatever a backup catches of pushes is whole.
+/// A backup that runs during pushes is whole.
 #[test]
 fn pushes_during_a_backup_are_in_it_or_not() {
     let world = World::new();
@@ -327,10 +327,13 @@ fn pushes_during_a_backup_are_in_it_or_not() {
         assert_eq!(all as u64, restored.number("tags"));
         tags.insert(all);
     }
-    assert!(tags.len() > 1, "nothing was pushed meanwhile: {tags:?}");
+    assert!(
+        tags.len() > 1,
+        "nothing was pushed during the backups: {tags:?}"
+    );
 }
 
-/// The same at one moment that is sure to be in the middle.
+/// As the test before, at a moment that is certainly in the middle.
 #[test]
 fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     let world = World::new();
@@ -345,8 +348,8 @@ fn a_push_in_the_middle_of_a_backup_does_no_harm() {
         };
         partial.iter().any(|name| world.kept(name, &blob).exists())
     };
-    let anew = || fs::remove_dir_all(world.path("backups")).unwrap();
-    let child = world.stopped(&BACKUP, in_the_middle, anew);
+    let reset = || fs::remove_dir_all(world.path("backups")).unwrap();
+    let child = world.stopped(&BACKUP, in_the_middle, reset);
     let late = image("app", "1", &[3000], 50);
     world.push("app", &late);
     signal(&child, Signal::CONT);

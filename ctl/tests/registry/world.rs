@@ -24,7 +24,7 @@ pub struct World {
     dir: tempfile::TempDir,
 }
 
-/// What `ctl` said.
+/// The output of `ctl`.
 pub struct Said {
     pub good: bool,
     pub answer: Value,
@@ -46,7 +46,7 @@ impl Said {
             .to_owned()
     }
 
-    /// What a list of damage names, in order.
+    /// The names in a list of damage, in order.
     pub fn named(&self, key: &str) -> Vec<String> {
         let each = self.answer[key]
             .as_array()
@@ -77,7 +77,7 @@ impl World {
         self.path("storage/docker/registry/v2").join(path)
     }
 
-    /// The same in a backup.
+    /// The path in a backup.
     pub fn kept(&self, backup: &str, path: &str) -> PathBuf {
         self.path("backups")
             .join(backup)
@@ -189,7 +189,7 @@ impl World {
             .is_some()
     }
 
-    /// What is not of a backup in the directory with the backups.
+    /// The entries of the directory of the backups that belong to no backup.
     pub fn left(&self) -> Vec<String> {
         names(&self.path("backups"))
             .into_iter()
@@ -197,8 +197,8 @@ impl World {
             .collect()
     }
 
-    /// Starts it and stops it when something of it is there. What was done before anybody looked is
-    /// undone, and it starts again.
+    /// Starts it and stops it when something of it is there. If it ended before the first look, the
+    /// world is reset and it starts again.
     pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool, undo: impl Fn()) -> Child {
         for _ in 0..20 {
             let mut child = process::started(self.command(args));
@@ -209,7 +209,7 @@ impl World {
                 }
                 signal(&child, Signal::CONT);
             }
-            // It was done before anybody looked.
+            // It ended before the first look.
             let (good, said) = process::end(child);
             assert!(good, "{said}");
             undo();
@@ -217,7 +217,7 @@ impl World {
         panic!("it was always done before anybody looked")
     }
 
-    /// Whether a backup is being made.
+    /// Returns true while a backup is being made.
     pub fn is_partial(&self) -> bool {
         self.path("backups").exists()
             && self.left().iter().any(|name| name.starts_with(".partial-"))
@@ -268,7 +268,7 @@ pub fn largest(all: &Content) -> String {
         .clone()
 }
 
-/// Where a blob is, below the registry's layout.
+/// The path of a blob, below the registry's layout.
 pub fn place(digest: &str) -> String {
     let hex = digest.strip_prefix("sha256:").unwrap();
     format!("blobs/sha256/{}/{hex}/data", &hex[..2])

@@ -22,7 +22,7 @@ pub const PROGRAM: &str = "halite-builder";
 pub fn run(output: Format, command: Builder) -> anyhow::Result<u8> {
     let Some(program) = find() else {
         bail!(
-            "cannot run {PROGRAM}: it is neither beside ctl nor in PATH; only machines that build bundles have it: \
+            "cannot run {PROGRAM}: it is neither in the directory of ctl nor in PATH; only machines that build bundles have it: \
              install the package {PROGRAM} there"
         );
     };
@@ -36,8 +36,8 @@ pub fn run(output: Format, command: Builder) -> anyhow::Result<u8> {
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// What the bundle in a directory lacks of what its state tree can request; `None` where no builder
-/// is installed.
+/// Lists what the state tree of the bundle in a directory can request and the bundle lacks; `None`
+/// if no builder is installed.
 ///
 /// # Errors
 /// The builder fails.
@@ -66,7 +66,7 @@ pub fn missing(directory: &Path) -> anyhow::Result<Option<Vec<String>>> {
     Ok(Some(missing))
 }
 
-/// `ctl` is one of the programs that go into a bundle, wherever the builder is.
+/// Sets the default directory of the programs for `init`: that of `ctl`, which is one of them.
 fn with_own_directory(command: Builder) -> Builder {
     let own = || Some(own_path()?.parent()?.to_owned());
     match command {

@@ -278,7 +278,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     refused(
         host,
         &[CTL, "bundle", "remove", second::VERSION],
-        &["still fetch from", BOOTSTRAP, WORKER],
+        &["still use the bundle", BOOTSTRAP, WORKER],
     )?;
     only_addresses(cluster)?;
     asked(cluster, FIRST, second::VERSION)?;

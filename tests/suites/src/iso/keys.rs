@@ -128,7 +128,7 @@ fn trusted(work: &Work) -> Result<usize> {
     let unsigned = verdict(unsigned.arg(&work.sealed))?;
     unsigned.accepts("a look for damage only")?;
     ensure!(
-        unsigned.said.contains("signed by nobody"),
+        unsigned.said.contains("signed by no trusted key"),
         "it vouches for a key: {}",
         unsigned.said
     );

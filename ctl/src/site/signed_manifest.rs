@@ -1,4 +1,4 @@
-//! A bundle that is to be used here: who vouches for it, and how it comes to its place.
+//! A bundle with a signed manifest: its check and its installation on this site.
 
 use std::path::{Path, PathBuf};
 
@@ -8,48 +8,48 @@ use halite_manifest::manifest;
 use halite_seal::Signer;
 use halite_seal::keys::Trust;
 
-use super::Site;
+use super::{Site, trusted_keys};
 use crate::cli::TrustArgs;
-use crate::commands::trust;
 use crate::output::Screen;
 
-/// Told with every refusal.
+/// The end of every refusal.
 pub const REFUSED: &str = "nothing of this bundle is used, and nothing was changed";
 
-/// Where a bundle comes from.
+/// The origin of a bundle.
 pub enum Source {
-    /// An ISO, every byte of which is as it was sealed.
+    /// An ISO whose every byte is as it was sealed.
     Image(PathBuf),
     /// A directory whose manifest is signed; its files were not read.
     Directory(PathBuf),
 }
 
-/// A bundle that a trusted key vouches for.
-pub struct Vouched {
-    /// Where it comes from.
+/// A bundle that a trusted key signed.
+pub struct VerifiedBundle {
+    /// Its origin.
     pub source: Source,
     /// Its version.
     pub version: String,
-    /// When its content was settled.
+    /// The time at which its content was resolved.
     pub built: jiff::Timestamp,
-    /// The SHA-256 of its manifest, or of a delta's description: what is used is what was checked.
+    /// The SHA-256 of its manifest, or of a delta's description, so that only what was checked is
+    /// used.
     pub sha256: String,
     trust: Trust,
 }
 
-impl Vouched {
-    /// Asks who vouches for a bundle, and reads all of an ISO. Damage is the inner error.
+impl VerifiedBundle {
+    /// Checks the signature of a bundle, and all of an ISO. Damage is the inner error.
     ///
     /// # Errors
-    /// It cannot be read, no trusted key vouches for it, or it is where the services of a site do
-    /// not see it.
+    /// It cannot be read, no trusted key signed it, or the services of a site do not see its
+    /// directory.
     pub fn check(
         site: &Site,
         path: &Path,
         args: &TrustArgs,
         screen: &mut Screen,
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
-        let trust = trust(site, args)?;
+        let trust = trusted_keys(site, args)?;
         let path = path
             .canonicalize()
             .with_context(|| format!("there is no bundle at {}", path.display()))?;
@@ -65,9 +65,13 @@ impl Vouched {
                     .map(ToString::to_string)
                     .collect()));
             }
-            signed(&report.signers, screen);
-            let said = report.statement;
-            let (version, built, sha256) = (said.version, said.built, said.manifest_sha256);
+            report_signers(&report.signers, screen);
+            let statement = report.statement;
+            let (version, built, sha256) = (
+                statement.version,
+                statement.built,
+                statement.manifest_sha256,
+            );
             return Ok(Ok(Self {
                 source: Source::Image(path),
                 version,
@@ -76,17 +80,17 @@ impl Vouched {
                 trust,
             }));
         }
-        let vouched = halite_bundle::signed_manifest::verified(&path, &trust).context(REFUSED)?;
-        let manifest = manifest::load_same(&path, &vouched.sha256).context(REFUSED)?;
+        let signed = halite_bundle::signed_manifest::verified(&path, &trust).context(REFUSED)?;
+        let manifest = manifest::load_same(&path, &signed.sha256).context(REFUSED)?;
         if !path.starts_with(site.bundles.root()) {
             visible(&path).context(REFUSED)?;
         }
-        signed(&vouched.signers, screen);
+        report_signers(&signed.signers, screen);
         let built = manifest
             .built
             .parse()
             .context("the bundle does not say when it was built")?;
-        let (version, sha256) = (manifest.version, vouched.sha256);
+        let (version, sha256) = (manifest.version, signed.sha256);
         Ok(Ok(Self {
             source: Source::Directory(path),
             version,
@@ -96,17 +100,17 @@ impl Vouched {
         }))
     }
 
-    /// Puts it among the site's bundles, whole or not at all, and keeps the keys that were trusted,
-    /// and those that were revoked, so that the next one is checked with them.
+    /// Adds the bundle to the site's, whole or not at all. Stores the trusted and the revoked keys,
+    /// so that the next bundle is checked with them.
     ///
     /// # Errors
-    /// Another one of the same version is there, there is no room, or the system refuses.
-    pub fn settle(&self, site: &Site, screen: &mut Screen) -> anyhow::Result<Added> {
-        screen.progress("putting the bundle in its place");
+    /// The site has another bundle of the same version, the disk is full, or the system refuses.
+    pub fn install(&self, site: &Site, screen: &mut Screen) -> anyhow::Result<Added> {
+        screen.progress("adding the bundle to the site");
         let added = match &self.source {
             Source::Image(iso) => {
-                let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
-                site.bundles.add_image(iso, &self.sha256, &mut told)?
+                let mut report = |text: &str| screen.progress(&format!("bundle: {text}"));
+                site.bundles.add_image(iso, &self.sha256, &mut report)?
             }
             Source::Directory(dir) => site.bundles.add_directory(dir, &self.sha256)?,
         };
@@ -115,11 +119,11 @@ impl Vouched {
     }
 }
 
-fn signed(signers: &[Signer], screen: &mut Screen) {
+fn report_signers(signers: &[Signer], screen: &mut Screen) {
     let paint = screen.paint();
     if signers.is_empty() {
         screen.line(format!(
-            "bundle       {} signed by nobody that is trusted here",
+            "bundle       {} not signed by a trusted key",
             paint.notable("!")
         ));
     }

@@ -8,14 +8,13 @@ use halite_bundle::{Added, BundleStore, Origin};
 use halite_fetch::Settings;
 use serde_json::json;
 
-use super::bundle::megabytes;
 use crate::cli::Copy;
-use crate::output::Screen;
+use crate::output::{Screen, megabytes};
 
-/// `ctl bundle copy`.
+/// Runs `ctl bundle copy`.
 ///
 /// # Errors
-/// With `--check`, when it is not there; otherwise when it cannot be copied.
+/// With `--check`, the bundle is missing or incomplete; without, it cannot be copied.
 pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     let place = (
         args.to.parent(),
@@ -23,7 +22,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     );
     let (Some(root), Some(version)) = place else {
         bail!(
-            "--to {}: it is the bundle's directory, whose name is its version",
+            "--to {}: name the bundle's directory; its last part is the version",
             args.to.display()
         );
     };
@@ -46,7 +45,9 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             screen.progress(text)
         })
         .with_context(|| {
-            format!("the bundle {version} was not copied; what came is kept for the next time")
+            format!(
+                "cannot copy the bundle {version}; the files that arrived are kept for the next try"
+            )
         })?;
     let document = json!({"version": version, "path": args.to, "changed": copied.added != Added::There,
         "fetched": copied.fetched, "reused": copied.reused});
@@ -57,7 +58,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             "is copied"
         };
         format!(
-            "{} bundle {version} {there}: {} fetched, {} were here\n",
+            "{} bundle {version} {there}: {} fetched, {} reused\n",
             paint.good("✓"),
             megabytes(copied.fetched),
             megabytes(copied.reused)
@@ -66,7 +67,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Hosts of one site are near: who does not answer soon is not there, and no proxy stands between.
+/// Settings for hosts of the same site: short timeouts and no proxy.
 fn settings(args: &Copy) -> Settings {
     Settings {
         authorities: args.ca.iter().cloned().collect(),

@@ -10,30 +10,30 @@ use halite_manifest::manifest;
 
 use super::bundle_problems;
 use crate::cli::Bootstrap;
-use crate::commands::directory_of;
 use crate::output::Screen;
-use crate::site::{REFUSED, Site, Source, Vouched};
+use crate::site::{REFUSED, Site, Source, VerifiedBundle};
 
-/// What makes an image large; neither the checks nor the plan need it.
+/// The large directories of an image, which neither the checks nor the plan need.
 const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
 
-/// A bundle that is as it was made.
-pub struct Medium {
-    /// Where it can be read now: all of it, or of an ISO what the checks and the plan need.
+/// A bundle that was checked.
+pub struct BootstrapBundle {
+    /// The directory in which it can be read now: all of it, or those files of an ISO that the
+    /// checks and the plan need.
     pub bundle: PathBuf,
-    /// Where it will stand.
+    /// The directory in which it will be installed.
     pub site: PathBuf,
-    vouched: Vouched,
-    /// Holds what was taken out for a look.
-    _look: Option<ScratchDir>,
+    source: VerifiedBundle,
+    /// Holds the files that were extracted from an ISO.
+    _scratch: Option<ScratchDir>,
 }
 
-impl Medium {
-    /// Looks at the bundle that is named, or that this program is part of, or that this site uses.
-    /// What is wrong with it is the inner error.
+impl BootstrapBundle {
+    /// Checks the bundle that is named, or that contains this program, or that this site uses.
+    /// Damage is the inner error.
     ///
     /// # Errors
-    /// There is no bundle, it cannot be read, no trusted key vouches for it, or it is older than
+    /// There is no bundle, it cannot be read, no trusted key signed it, or it is older than
     /// the one in use.
     pub fn open(
         here: &Site,
@@ -42,14 +42,14 @@ impl Medium {
     ) -> anyhow::Result<Result<Self, Vec<String>>> {
         let path = match &args.bundle {
             Some(path) => path.clone(),
-            None => directory_of(None)?,
+            None => here.bundle_directory(None)?,
         };
-        let vouched = match Vouched::check(here, &path, &args.trust, screen)? {
-            Ok(vouched) => vouched,
+        let verified = match VerifiedBundle::check(here, &path, &args.trust, screen)? {
+            Ok(verified) => verified,
             Err(problems) => return Ok(Err(problems)),
         };
-        let sound = match &vouched.source {
-            Source::Image(iso) => Some(VerifiedImage::open(iso, &vouched.sha256)?),
+        let sound = match &verified.source {
+            Source::Image(iso) => Some(VerifiedImage::open(iso, &verified.sha256)?),
             Source::Directory(_) => None,
         };
         if let Some(delta) = sound.as_ref().and_then(VerifiedImage::delta) {
@@ -61,42 +61,42 @@ impl Medium {
                 delta.new.version
             );
         }
-        if let Some(reason) = here.downgrade(&vouched.version, vouched.built)?
+        if let Some(reason) = here.downgrade(&verified.version, verified.built)?
             && !args.allow_downgrade
         {
             bail!("{reason}. {REFUSED}");
         }
-        let (bundle, look) = match (&vouched.source, sound) {
+        let (bundle, scratch) = match (&verified.source, sound) {
             (Source::Directory(dir), _) => {
-                let problems = bundle_problems(dir, &vouched.sha256, screen)?;
+                let problems = bundle_problems(dir, &verified.sha256, screen)?;
                 if !problems.is_empty() {
                     return Ok(Err(problems));
                 }
                 (dir.clone(), None)
             }
             (Source::Image(_), sound) => {
-                let look = ScratchDir::new("halite-look-")?;
+                let scratch = ScratchDir::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
-                sound.map_or(Ok(()), |sound| sound.unpack_some(look.path(), &small))?;
-                (look.path().to_owned(), Some(look))
+                sound.map_or(Ok(()), |sound| sound.unpack_some(scratch.path(), &small))?;
+                (scratch.path().to_owned(), Some(scratch))
             }
         };
         let checksum = std::fs::read(bundle.join(manifest::CHECKSUM))?;
-        here.bundles.refuse_other(&vouched.version, &checksum)?;
-        let site = here.bundles.path(&vouched.version)?;
+        here.bundles.refuse_other(&verified.version, &checksum)?;
+        let site = here.bundles.path(&verified.version)?;
         Ok(Ok(Self {
             bundle,
             site,
-            vouched,
-            _look: look,
+            source: verified,
+            _scratch: scratch,
         }))
     }
 
-    /// Puts the bundle where it will stand.
+    /// Installs the bundle on this site.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn settle(&self, here: &Site, screen: &mut Screen) -> anyhow::Result<()> {
-        self.vouched.settle(here, screen).map(|_| ())
+    pub fn install(&self, here: &Site, screen: &mut Screen) -> anyhow::Result<()> {
+        self.source.install(here, screen).map(|_| ())
     }
 }

@@ -1,4 +1,4 @@
-//! Who vouches for the bundle in a directory, and for one on a disc.
+//! The signature of a bundle in a directory, and of one on a disc.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn extracted() -> Site {
     site
 }
 
-/// Another program, a manifest that says so, and its checksum: all of it fits together.
+/// Replaces a program, and its digest in the manifest and in the checksum: all of it is consistent.
 fn forge(dir: &Path) {
     let program = b"#!/bin/sh\necho evil\n";
     let text = fs::read(dir.join("manifest.json")).unwrap();
@@ -66,15 +66,15 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     };
     let stranger = |more: &[&str]| {
         let mut command = verify(more);
-        command.env("HOME", site.path("nobody"));
+        command.env("HOME", site.path("stranger"));
         command
     };
     assert!(done(verify(&["--trust", "builder.pub"])).contains("; signed by builder ("));
-    // Whoever made the key trusts it.
+    // The user who made the key trusts it.
     assert!(done(verify(&[])).contains("; signed by builder ("));
     let said = done(stranger(&[]));
     assert!(
-        said.contains("its signature was not looked at: name a key with --trust"),
+        said.contains("its signature was not checked: name a key with --trust"),
         "{said}"
     );
 
@@ -86,7 +86,7 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     ] {
         let said = refused(command);
         assert!(
-            said.contains("does not fit") && said.contains("nobody who is trusted"),
+            said.contains("does not fit") && said.contains("no trusted key signed this directory"),
             "{said}"
         );
     }
@@ -110,12 +110,12 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
         );
     }
     let said = done(verify(&["--allow-unsigned"]));
-    assert!(said.contains("; signed by nobody"), "{said}");
-    let mut nobody = export(&[]);
-    nobody.env("HOME", site.path("nobody"));
-    assert!(refused(nobody).contains("no key is trusted here yet"));
+    assert!(said.contains("; signed by no trusted key"), "{said}");
+    let mut stranger_export = export(&[]);
+    stranger_export.env("HOME", site.path("stranger"));
+    assert!(refused(stranger_export).contains("no key is trusted here yet"));
 
-    // Only when that was said is it signed on.
+    // Only with the option is an unsigned bundle exported.
     site_of("old", &site);
     done(export(&["--allow-unsigned"]));
 }

@@ -1,11 +1,21 @@
+//! The bundles of a site, with real bundles in a temporary directory.
+
 use std::fs;
 
 use halite_bundle::{BundleStore, pack};
 use halite_seal::keys::{PublicKey, SecretKey, generate};
 use halite_testkit::{layout, put};
+use serde_json::{Value, json};
 
-use super::*;
-use crate::output::Format;
+use super::add::add;
+use super::hosts::{Hosts, from_status};
+use super::list::{document, overview};
+use super::remove::remove_unused;
+use super::switch::{Checked, record, switch};
+use crate::FAILED;
+use crate::cli::{Switch, TrustArgs};
+use crate::output::{Format, Paint, Screen};
+use crate::site::Site;
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"} # mine\n\
@@ -71,7 +81,7 @@ impl Here {
     }
 
     fn remove(&self, version: &str) -> anyhow::Result<u8> {
-        take_away(
+        remove_unused(
             &self.site,
             version,
             Ok(Hosts::default()),
@@ -83,7 +93,7 @@ impl Here {
         fs::read_to_string(self.site.document()).unwrap()
     }
 
-    /// Why a bundle is not taken.
+    /// The reasons against the use of a bundle.
     fn reasons(&self, version: &str) -> String {
         let args = Switch {
             version: version.to_owned(),
@@ -134,12 +144,13 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         "again is nothing new"
     );
     // A host that has not had its highstate since then would find nothing any more.
-    let hosts = of_status(
+    let hosts = from_status(
         &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0"]},
         {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}),
     );
-    let refused =
-        |hosts| take_away(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err();
+    let refused = |hosts| {
+        remove_unused(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err()
+    };
     let error = refused(Ok(hosts)).to_string();
     assert!(
         error.contains("removed: a. ") && error.contains("ctl highstate"),
@@ -149,13 +160,13 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     // master, for example.
     let half =
         json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
-    let error = refused(Ok(of_status(&json!({"nodes": [half]})))).to_string();
+    let error = refused(Ok(from_status(&json!({"nodes": [half]})))).to_string();
     assert!(
-        error.contains("still fetch") && error.contains("removed: b. "),
+        error.contains("still use") && error.contains("removed: b. "),
         "{error}"
     );
     let unknown = json!({"name": "c", "key": "accepted", "bundle": "0.2.0"});
-    let error = refused(Ok(of_status(&json!({"nodes": [unknown]})))).to_string();
+    let error = refused(Ok(from_status(&json!({"nodes": [unknown]})))).to_string();
     assert!(
         error.contains("not known")
             && error.contains("removed: c ")
@@ -167,7 +178,8 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         refused(Err(anyhow::anyhow!("the master does not answer")))
     );
     assert!(
-        error.contains("not known; --force") && error.contains("does not answer"),
+        error.contains("cannot ask which hosts still use this bundle; --force")
+            && error.contains("does not answer"),
         "{error}"
     );
     assert_eq!(here.remove("0.1.0").unwrap(), 0);
@@ -177,21 +189,21 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
 }
 
 #[test]
-fn what_was_written_meanwhile_is_not_undone() {
+fn a_change_by_another_program_is_not_undone() {
     let dir = tempfile::tempdir().unwrap();
     let document = dir.path().join("cluster.yaml");
     fs::write(&document, "a: 2\n").unwrap();
     let error = record(&document, "a: 1\n", "a: 1\nresolved: {}\n")
         .unwrap_err()
         .to_string();
-    assert!(error.contains("changed meanwhile"), "{error}");
+    assert!(error.contains("changed by another program"), "{error}");
     assert_eq!(fs::read_to_string(&document).unwrap(), "a: 2\n");
     record(&document, "a: 2\n", "a: 3\n").unwrap();
     assert_eq!(fs::read_to_string(&document).unwrap(), "a: 3\n");
 }
 
 #[test]
-fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
+fn a_bundle_that_the_cluster_cannot_use_is_refused_with_every_reason() {
     let mut here = Here::new();
     here.made.recipe["kubernetes"] = "v1.36.4".into();
     here.made.recipe["options"] = json!({"cni.plugin": ["none"]});
@@ -235,7 +247,7 @@ fn what_the_cluster_cannot_use_is_refused_with_every_reason() {
 }
 
 #[test]
-fn going_back_has_to_be_said() {
+fn a_downgrade_needs_the_option() {
     let mut here = Here::new();
     here.build("0.0.9", "2025-01-01T00:00:00Z");
     here.add("0.0.9.iso").unwrap();
@@ -243,7 +255,7 @@ fn going_back_has_to_be_said() {
     assert_eq!(here.switch("0.0.9", true).unwrap(), 0);
     assert!(here.document().contains("bundle: \"0.0.9\""));
 
-    // Of a bundle that is gone nobody knows when it was built.
+    // The build time of a missing bundle is not known.
     here.build("0.3.0", "2027-01-01T00:00:00Z");
     here.add("0.3.0.iso").unwrap();
     here.site.bundles.remove("0.0.9").unwrap();
@@ -301,7 +313,7 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
 }
 
 #[test]
-fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
+fn no_command_removes_a_bundle_while_another_uses_it() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
@@ -313,7 +325,7 @@ fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
         assert!(error.to_string().contains("just now"), "{error}");
     }
     assert_eq!(here.document(), CLUSTER);
-    // A look needs nobody to wait.
+    // A check that changes nothing does not wait.
     let test = Switch {
         version: "0.2.0".to_owned(),
         allow_downgrade: false,
@@ -328,7 +340,7 @@ fn nobody_takes_a_bundle_away_while_it_comes_into_use() {
 }
 
 #[test]
-fn whom_the_site_or_the_named_directory_revoked_is_not_trusted() {
+fn a_key_that_the_site_or_the_named_directory_revoked_is_not_trusted() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     let id = PublicKey::load(&here.made.path("builder.pub"))
@@ -381,7 +393,7 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
-    let hosts = of_status(
+    let hosts = from_status(
         &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0", "0.2.0"]}]}),
     );
     let document = document(&here.site, Some(&hosts)).unwrap();
@@ -417,7 +429,7 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     assert_eq!(used().as_deref(), Some("0.1.0"));
     here.site.bundles.remove("0.1.0").unwrap();
     assert_eq!(used(), None);
-    let document = super::document(&here.site, None).unwrap();
+    let document = super::list::document(&here.site, None).unwrap();
     assert_eq!(
         in_use(&document),
         [("0.2.0".to_owned(), false), ("0.1.0".to_owned(), true)]

@@ -1,0 +1,64 @@
+use clap::CommandFactory as _;
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn the_commands_of_the_guide_are_valid() {
+    for line in [
+        "ctl bootstrap --config cluster.yaml --yes --bundle /media/halite",
+        "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
+        "ctl status",
+        "ctl key list -o yaml",
+        "ctl ping *",
+        "ctl grains * --item os",
+        "ctl highstate --test --exit-code",
+        "ctl highstate -C web-*",
+        "ctl apply custom.motd --target worker-* --test",
+        "ctl cmd worker-1 -- systemctl status kubelet",
+        "ctl local apply motd --tree . --test",
+        "ctl orchestrate halite.orchestrate.add_node --pillar node=worker-1",
+        "ctl key delete a --force --cluster prod",
+        "ctl bundle build --recipe r.yaml --out b",
+        "ctl bundle build --recipe r.yaml --out halite.iso --key builder.key",
+        "ctl bundle key builder.key --not-after 2027-12-31",
+        "ctl bundle pack b --out halite.iso --key builder.key",
+        "ctl bundle diff old.iso new.iso",
+        "ctl bundle add new.iso --trust builder.pub",
+        "ctl bundle add /srv/halite-0.2.0",
+        "ctl bundle list -o json",
+        "ctl bundle export --since old.iso new.iso --out delta.iso --key builder.key",
+        "ctl bundle show 0.2.0",
+        "ctl bundle use 0.2.0 --test",
+        "ctl bundle use 0.1.0 --allow-downgrade",
+        "ctl bundle remove 0.1.0 --force",
+        "ctl bundle verify halite.iso --trust builder.pub",
+        "ctl registry backup --to /srv/registry-backup",
+        "ctl registry backup --data /srv/registry --to /mnt/backup --keep 30 -o json",
+        "ctl registry list /srv/registry-backup",
+        "ctl registry backup --to /srv/registry-backup --report /var/lib/halite/reports/registry-backup.json",
+        "ctl registry verify /srv/registry-backup",
+        "ctl registry verify /srv/registry-backup --report /var/lib/halite/reports/registry-verify.json",
+        "ctl registry verify /srv/registry-backup/20261121T231310Z",
+        "ctl registry restore /srv/registry-backup",
+        "ctl registry restore /srv/registry-backup --without-damaged",
+        "ctl registry restore /srv/registry-backup/20261121T231310Z --data /srv/registry",
+        "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
+    ] {
+        Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
+#[test]
+fn force_needs_the_name_of_the_cluster() {
+    assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
+    assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
+    assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
+    assert!(
+        Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err()
+    );
+}

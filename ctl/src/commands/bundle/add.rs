@@ -1,0 +1,48 @@
+//! `ctl bundle add`: one more bundle for the site.
+
+use std::path::Path;
+
+use anyhow::bail;
+use halite_bundle::Added;
+use serde_json::json;
+
+use super::problems;
+use crate::cli::TrustArgs;
+use crate::output::Screen;
+use crate::site::{Site, VerifiedBundle};
+
+/// Runs `ctl bundle add`.
+///
+/// # Errors
+/// This host has no cluster, no trusted key signed the bundle, or it cannot be added.
+pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> anyhow::Result<u8> {
+    if !site.document().exists() {
+        bail!(
+            "there is no cluster on this host ({} is missing): bundles are added on the bootstrap host, and the first one \
+             comes with `ctl bootstrap --bundle`",
+            site.document().display()
+        );
+    }
+    let bundle = match VerifiedBundle::check(site, path, trust, screen)? {
+        Ok(bundle) => bundle,
+        Err(problems) => return problems::refuse(&problems, screen),
+    };
+    let added = bundle.install(site, screen)?;
+    let held = site.bundles.get(&bundle.version)?;
+    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.link_target,
+        "changed": added != Added::There});
+    let what = match added {
+        Added::New => "is added",
+        Added::There => "is there already",
+        Added::Replaced => "is repaired",
+    };
+    screen.answer(&document, |paint| {
+        let (good, version) = (paint.good("✓"), &held.version);
+        format!(
+            "{good} bundle {version} {what}: {}\n`ctl highstate` makes it available to the hosts; `ctl bundle use {version}` \
+             selects it for the cluster\n",
+            held.path.display()
+        )
+    })?;
+    Ok(0)
+}

@@ -1,0 +1,38 @@
+//! `ctl bundle pack`: a signed image from the bundle in a directory.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::signing;
+use crate::cli::Signing;
+use crate::output::Screen;
+
+/// Runs `ctl bundle pack`.
+///
+/// # Errors
+/// The bundle cannot be read, or the image cannot be written.
+pub fn pack(
+    directory: &Path,
+    out: &Path,
+    signing_args: &Signing,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let keys = signing::keys(signing_args)?;
+    let people = screen.is_for_people();
+    let mut report = |text: &str| {
+        if people {
+            screen.line(text)
+        } else {
+            screen.progress(text)
+        }
+    };
+    let manifest = halite_bundle::pack(directory, out, &keys, &mut report)?;
+    let size = std::fs::metadata(out)
+        .map(|status| status.len())
+        .unwrap_or_default();
+    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
+    let document = json!({"image": out.display().to_string(), "version": manifest.version, "size": size, "signers": signers});
+    screen.document(&document)?;
+    Ok(0)
+}

@@ -1,0 +1,22 @@
+//! The answer to a bundle that cannot be used.
+
+use serde_json::json;
+
+use crate::FAILED;
+use crate::output::Screen;
+
+/// Prints the problems of a bundle, after which nothing was changed, and returns the exit code.
+///
+/// # Errors
+/// The answer cannot be printed.
+pub fn refuse(problems: &[String], screen: &mut Screen) -> anyhow::Result<u8> {
+    screen.answer(&json!({"changed": false, "problems": problems}), |paint| {
+        let mut text: String = problems
+            .iter()
+            .map(|problem| format!("{} {problem}\n", paint.bad("✗")))
+            .collect();
+        text.push_str("Nothing was changed.\n");
+        text
+    })?;
+    Ok(FAILED)
+}

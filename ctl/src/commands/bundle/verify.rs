@@ -1,0 +1,137 @@
+//! `ctl bundle verify`: the signature and every file of a directory or an image.
+
+use std::path::Path;
+
+use halite_bundle::Damage;
+use halite_seal::Signer;
+use serde_json::json;
+
+use super::builder;
+use crate::FAILED;
+use crate::cli::TrustArgs;
+use crate::output::{Screen, count, megabytes};
+use crate::site::{Site, trusted_keys, verify_manifest_with_known_keys};
+
+/// Runs `ctl bundle verify` for a directory.
+///
+/// # Errors
+/// The directory cannot be read, or no trusted key signed it.
+pub fn directory(
+    site: &Site,
+    directory: &Path,
+    trusted: &TrustArgs,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let signed = verify_manifest_with_known_keys(site, directory, trusted)?;
+    let mut report_progress = |text: &str| screen.progress(text);
+    let mut report = match &signed {
+        Some(signed) => {
+            halite_bundle::verify_same(directory, &signed.sha256, &mut report_progress)?
+        }
+        None => halite_bundle::verify(directory, &mut report_progress)?,
+    };
+    let mut is_complete_checked = true;
+    // Of a damaged bundle only the damage is reported, not its consequences.
+    if report.is_sound() {
+        screen.progress("checking that the bundle is complete");
+        match builder::missing(directory)? {
+            Some(missing) => {
+                let incomplete = |message| Damage::Incomplete { message };
+                report.problems.extend(missing.into_iter().map(incomplete));
+            }
+            None => is_complete_checked = false,
+        }
+    }
+    let signers = signed.map(|signed| signed.signers);
+    let mut document = serde_json::to_value(&report)?;
+    document["sound"] = json!(report.is_sound());
+    document["signers"] = json!(signers);
+    document["completeness_checked"] = json!(is_complete_checked && report.is_sound());
+    screen.answer(&document, |paint| {
+        let mut text: String = report
+            .problems
+            .iter()
+            .map(|problem| format!("{} {problem}\n", paint.bad("✗")))
+            .collect();
+        if report.is_sound() {
+            let size = megabytes(report.size);
+            text = format!(
+                "{} {}, {size}: all as they were made",
+                paint.good("✓"),
+                count(report.files, "file")
+            );
+            text += &match &signers {
+                Some(signers) => format!("; signed by {}\n", signer_names(signers)),
+                None => format!(
+                    "\n{} its signature was not checked: name a key with --trust\n",
+                    paint.notable("!")
+                ),
+            };
+            if !is_complete_checked {
+                text += &format!(
+                    "{} its completeness was not checked: that needs {}, which only machines that build bundles have\n",
+                    paint.notable("!"),
+                    builder::PROGRAM
+                );
+            }
+        }
+        text
+    })?;
+    Ok(if report.is_sound() { 0 } else { FAILED })
+}
+
+/// Runs `ctl bundle verify` for an image.
+///
+/// # Errors
+/// The file cannot be read, or no trusted key signed it.
+pub fn image(
+    site: &Site,
+    file: &Path,
+    trusted: &TrustArgs,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let report = halite_seal::check(file, &trusted_keys(site, trusted)?, &mut |text| {
+        screen.progress(text)
+    })?;
+    // Nothing in a damaged image is trusted, not even its kind.
+    let delta = if report.is_sound() {
+        halite_bundle::delta::look(file)?
+    } else {
+        None
+    };
+    let mut document = serde_json::to_value(&report)?;
+    document["sound"] = json!(report.is_sound());
+    document["delta"] = json!(delta);
+    screen.answer(&document, |paint| {
+        let mut text: String =
+            report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
+        if report.is_sound() {
+            let by = signer_names(&report.signers);
+            text = format!(
+                "{} {} {}, {}: all as they were sealed; signed by {by}\n",
+                paint.good("✓"),
+                report.statement.name,
+                report.statement.version,
+                count(report.files, "file")
+            );
+            text.extend(delta.iter().map(|delta| {
+                format!(
+                    "  it is a delta: only a site that has the bundle {} (built {}) can add it, and has the bundle {} then\n",
+                    delta.old.version, delta.old.built, delta.new.version
+                )
+            }));
+        }
+        text
+    })?;
+    Ok(if report.is_sound() { 0 } else { FAILED })
+}
+
+/// The names of the signers, in words.
+fn signer_names(signers: &[Signer]) -> String {
+    let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
+    if signers.is_empty() {
+        "no trusted key".to_owned()
+    } else {
+        signers.join(", ")
+    }
+}
