@@ -121,7 +121,7 @@ fn one_of_several_keys_is_enough_and_a_rotation_has_two() {
     assert!(
         complaints(&image.iso, &trust(&[&other]))
             .concat()
-            .contains("no trusted key vouches")
+            .contains("no trusted key signed it")
     );
 }
 
