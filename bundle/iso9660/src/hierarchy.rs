@@ -9,23 +9,23 @@ use super::tree::{Child, Tree};
 pub struct Place {
     /// The first sector.
     pub sector: u32,
-    /// How many bytes.
+    /// Number of bytes.
     pub size: u32,
 }
 
-/// A view with all its names in order, and the places of its directories.
+/// A view with all its names in order, and the positions of its directories.
 pub struct Hierarchy {
-    /// Which.
+    /// The kind of the view.
     pub view: View,
-    /// What each directory holds, in the order of its records; by the directory's index in the
+    /// The entries of each directory, in the order of its records; by the directory's index in the
     /// tree.
     pub listed: Vec<Vec<Listed>>,
     /// Each directory's own identifier, by index.
     pub identifiers: Vec<Vec<u8>>,
     /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
-    /// places.
+    /// positions.
     pub order: Vec<usize>,
-    /// Each directory's records, by index. Content that they refer to is in the sectors after them.
+    /// Each directory's records, by index. Their continuations are in the sectors after them.
     pub places: Vec<Place>,
     /// The path table with the less significant bytes first.
     pub little: Place,
@@ -33,13 +33,13 @@ pub struct Hierarchy {
     pub big: Place,
 }
 
-/// What is in a directory, with its identifier in a view.
+/// An entry of a directory, with its identifier in a view.
 pub struct Listed {
     /// The file identifier.
     pub identifier: Vec<u8>,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The file or directory.
     pub child: Child,
 }
 
@@ -97,7 +97,8 @@ impl Hierarchy {
     }
 }
 
-/// The directories level by level, those of one level by the directory above and then by name.
+/// The directories level by level; within a level, ordered by the parent directory and then by
+/// name.
 fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut at = 0;

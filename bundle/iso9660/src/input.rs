@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-/// What an image is called and how old it is.
+/// The name and the date of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// The volume identifier: 1 to 32 characters of `A-Z0-9_`. Joliet has place for the first 16.
+    /// The volume identifier: 1 to 32 characters of `A-Z0-9_`. Joliet has room for the first 16.
     pub id: String,
     /// The date of the image and of everything in it, to the second.
     pub date: Timestamp,
 }
 
-/// Where a file's content comes from, and its mode.
+/// A file for an image: its content and its mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The content.
@@ -25,7 +25,7 @@ pub struct Source {
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// What is in this file when the image is written.
+    /// The content of this file when the image is written.
     File(PathBuf),
     /// These bytes.
     Bytes(Vec<u8>),

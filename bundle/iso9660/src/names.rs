@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_name_takes_nobodys_place() {
+    fn a_changed_name_takes_no_other_names_place() {
         let long = "y".repeat(64);
         let cut = |number: u32| format!("{}~{number}", &long[..62]);
         let all = [

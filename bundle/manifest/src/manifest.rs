@@ -135,7 +135,7 @@ pub fn checksum_of(sha256: &str) -> String {
 }
 
 /// Reads the manifest of the bundle in a directory and compares it with its checksum file. The
-/// listed files are not checked: that is [`halite_bundle::verify()`].
+/// listed files are not checked: that is `halite_bundle::verify()`.
 ///
 /// # Errors
 /// When one of the two files is missing, they do not match, or the format is unknown.

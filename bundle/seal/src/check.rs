@@ -85,7 +85,7 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
     let sha256 = digest::sha256(&map);
     if sha256 != statement.map_sha256 {
         let why = format!(
-            "its map has the sha256 {sha256}, and its statement vouches for {}: one of the two is of another image",
+            "its map has the sha256 {sha256}, and its statement has {}: one of the two is of another image",
             statement.map_sha256
         );
         return Err(refused(why));

@@ -8,33 +8,33 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Damage {
-    /// The manifest itself cannot be believed; no other file was looked at.
+    /// The manifest itself is damaged; no other file was checked.
     Manifest {
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
-    /// A file's content is not what the manifest says.
+    /// A file's content differs from the manifest.
     Changed {
         /// The file.
         path: String,
-        /// What the manifest says and what was found.
+        /// The expected and the actual content.
         message: String,
     },
-    /// A file of the manifest is not there or cannot be read.
+    /// A file of the manifest is missing or cannot be read.
     Missing {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         message: String,
     },
-    /// Something is there that the manifest does not list.
+    /// A file that the manifest does not list.
     Extra {
         /// The file.
         path: String,
     },
-    /// An image or package is not complete, although every file is what the manifest says.
+    /// An image or package is incomplete, although every file matches the manifest.
     Incomplete {
-        /// Which, and what it lacks.
+        /// The image or package, and the missing part.
         message: String,
     },
 }

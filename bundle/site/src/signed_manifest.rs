@@ -11,7 +11,7 @@ use halite_seal::keys::Trust;
 use crate::error::Error;
 
 /// Verifies the signatures of the manifest of the bundle in a directory. They are in the directory
-/// too. The manifest has the digests of all other files, which [`halite_bundle::verify()`]
+/// too. The manifest has the digests of all other files, which [`crate::verify()`]
 /// compares.
 ///
 /// # Errors

@@ -93,7 +93,7 @@ impl BundleStore {
                 continue;
             }
             let message =
-                "somebody else adds or removes a bundle here just now: wait until that has ended";
+                "another process is adding or removing a bundle here; wait until it has finished";
             return Err(Error::content(self.root(), message));
         }
         Ok(lock)

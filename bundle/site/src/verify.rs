@@ -36,8 +36,8 @@ impl Report {
     }
 }
 
-/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and
-/// that each image and each package has all that belongs to it.
+/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and the
+/// completeness of each image and each package.
 ///
 /// # Errors
 /// When the directory cannot be listed. Problems of the bundle are in the report.

@@ -125,7 +125,7 @@ fn a_second_one_meanwhile_is_refused() {
         "#,
     );
     assert!(
-        said.contains("somebody else adds or removes a bundle here just now"),
+        said.contains("another process is adding or removing a bundle here"),
         "{said}"
     );
 }

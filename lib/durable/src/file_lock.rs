@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_sweeps_what_another_is_making() {
+    fn a_directory_that_is_being_made_is_not_swept() {
         let dir = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_holds_nobody_up() {
+    fn files_of_other_users_block_no_sweep() {
         use rustix::fs::{CWD, mkfifoat};
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -242,10 +242,10 @@ mod tests {
         std::os::unix::fs::symlink(at("outside"), at("x-directory")).unwrap();
         let mut left = vec!["outside", "x-directory", "x-folder", "x-link", "x-pipe"];
         if geteuid().is_root() {
-            fs::create_dir(at("x-somebody")).unwrap();
-            fs::write(at("x-somebody/.owner"), "").unwrap();
-            std::os::unix::fs::chown(at("x-somebody"), Some(65534), None).unwrap();
-            left.push("x-somebody");
+            fs::create_dir(at("x-user")).unwrap();
+            fs::write(at("x-user/.owner"), "").unwrap();
+            std::os::unix::fs::chown(at("x-user"), Some(65534), None).unwrap();
+            left.push("x-user");
         }
         let (done, waited) = std::sync::mpsc::channel();
         let parent = dir.path().to_owned();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_holds_is_swept() {
+    fn only_unlocked_directories_are_swept() {
         let dir = tempfile::tempdir().unwrap();
         let held = ScratchDir::within(dir.path(), "x-").unwrap();
         fs::create_dir(dir.path().join("x-left")).unwrap();

@@ -143,9 +143,7 @@ impl Repository {
 /// The signed text of `InRelease`, or of `Release` with `Release.gpg` if there is no such file.
 fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error> {
     let inline = format!("{dir}InRelease");
-    let client = fetcher.online(&format!(
-        "{inline} (a repository is looked at anew each time)"
-    ))?;
+    let client = fetcher.online(&format!("{inline} (a repository is read again each time)"))?;
     let bytes = match client.bytes(&inline, RELEASE) {
         Ok(message) => source.keyring.open_message(&inline, &message)?,
         Err(Error::Status { status, .. }) if status.starts_with("404") => {

@@ -166,7 +166,10 @@ fn lock(path: &Path) -> Result<File, Error> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                tracing::info!("waiting for whoever else writes {}", path.display());
+                tracing::info!(
+                    "waiting for another process or thread that writes {}",
+                    path.display()
+                );
                 file.lock().map_err(Error::file("lock", path))?;
             }
             Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
@@ -185,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waited_does_not_write_into_what_was_kept_meanwhile() {
+    fn a_writer_that_waited_leaves_the_complete_content_alone() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path()).unwrap();
         let mut first = cache.begin_unknown("https://x/").unwrap();

@@ -8,7 +8,7 @@ pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str
     headers.get(name)?.to_str().ok()
 }
 
-/// How many bytes the answer will bring.
+/// Number of bytes in the response's body.
 pub(super) fn length(response: &Response<Body>) -> Option<u64> {
     text(response.headers(), header::CONTENT_LENGTH)?
         .parse()

@@ -304,7 +304,7 @@ impl Transfer<'_> {
     }
 }
 
-/// The first byte that a partial answer brings: `bytes 500-999/1000`.
+/// The first byte of a partial response: `bytes 500-999/1000`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
         .strip_prefix("bytes ")?

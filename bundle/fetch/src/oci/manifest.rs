@@ -162,7 +162,7 @@ impl Manifest {
             serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
         if raw.schema_version != 2 {
             return Err(
-                "its manifest has the old schema 1, which holds no digests of layers; push it anew"
+                "its manifest has the old schema 1, which holds no digests of layers; push it again"
                     .into(),
             );
         }

@@ -61,8 +61,7 @@ impl Repository {
     pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let url = format!("{base}repodata/repomd.xml");
-        let client =
-            fetcher.online(&format!("{url} (a repository is looked at anew each time)"))?;
+        let client = fetcher.online(&format!("{url} (a repository is read again each time)"))?;
         let repomd = client.bytes(&url, REPOMD)?;
         if source.signed {
             let signature =

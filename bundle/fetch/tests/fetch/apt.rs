@@ -191,7 +191,7 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
     assert!(
         error
             .to_string()
-            .contains("InRelease (a repository is looked at anew"),
+            .contains("InRelease (a repository is read again"),
         "{error}"
     );
 }

@@ -178,7 +178,7 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
 }
 
 #[test]
-fn what_is_damaged_is_fetched_anew() {
+fn a_damaged_content_is_fetched_again() {
     let (fixture, file) = (Fixture::new(), content(1_000, 31));
     let served = file.clone();
     let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));

@@ -121,7 +121,7 @@ fn a_later_run_goes_on_with_what_is_there() {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_fetched_anew() {
+fn a_file_that_changes_during_the_transfer_is_fetched_again() {
     for known in [false, true] {
         let (fixture, old, new) = (Fixture::new(), content(200_000, 4), content(210_000, 5));
         let (first, second, count) = (old.clone(), new.clone(), AtomicUsize::new(0));

@@ -72,7 +72,7 @@ fn connections_that_are_cut_in_mid_file_cost_no_byte_twice() {
 }
 
 #[test]
-fn a_file_that_is_replaced_between_two_cuts_is_fetched_anew() {
+fn a_file_that_is_replaced_between_two_cuts_is_fetched_again() {
     let (fixture, old, new) = (Fixture::new(), content(900_000, 21), content(900_001, 22));
     let nginx = site(&fixture, &[("file", &old)]);
     let (port, turn, path, next) = (

@@ -96,7 +96,7 @@ fn an_image_of_nothing_is_an_image() {
 }
 
 #[test]
-fn what_stands_behind_the_image_does_not_matter() {
+fn bytes_after_the_image_are_ignored() {
     let files = zoo();
     let made = Made::new(&files);
     let mut bytes = fs::read(made.image()).unwrap();

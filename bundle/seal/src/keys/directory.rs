@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::KeyId;
 use crate::error::Error;
 
-/// The file of a trust directory that lists the keys that are trusted no more.
+/// The file in a trust directory that lists the revoked keys.
 pub(super) const REVOKED: &str = "revoked";
 
-/// A key id a line, with why behind it; what begins with `#` is a comment.
+/// Parses lines of a key id and a reason; lines that begin with `#` are comments.
 pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
     let (mut revoked, mut wrong) = (BTreeMap::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
@@ -34,7 +34,7 @@ pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<S
     }
 }
 
-/// The text of a list of revoked keys, empty where there is none.
+/// The text of a list of revoked keys, empty if the file does not exist.
 pub(super) fn list(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -42,7 +42,7 @@ pub(super) fn list(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// The `.pub` files of a directory, which need not be there.
+/// The `.pub` files of a directory, which need not exist.
 pub(super) fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let listed = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -12,7 +12,7 @@ use super::directory::{REVOKED, parse_revoked};
 use super::{KeyId, PublicKey, directory};
 use crate::error::Error;
 
-/// The keys that may vouch for an image, and those that may no more.
+/// The trusted keys and the revoked ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     keys: Vec<PublicKey>,

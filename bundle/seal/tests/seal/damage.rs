@@ -106,7 +106,7 @@ fn a_byte_that_flips_is_found_and_named() {
 
 /// Accidental damage is found without a signature too.
 #[test]
-fn damage_is_found_in_what_nobody_signed() {
+fn damage_is_found_in_an_unsigned_image() {
     let image = Image::small();
     image.seal(&[]);
     let bytes = image.bytes();
@@ -263,7 +263,7 @@ fn the_seal_of_another_image_fits_no_other() {
     );
     fs::write(&new.iso, crate::hostile::mended(mixed)).unwrap();
     let found = complaints(&new.iso, &trust).concat();
-    assert!(found.contains("its statement vouches for"), "{found}");
+    assert!(found.contains("and its statement has"), "{found}");
 
     // On an image of another size.
     let other = Image::new(&[("manifest.json", 300)]);

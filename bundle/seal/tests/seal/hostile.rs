@@ -184,7 +184,7 @@ fn a_statement_is_of_this_image_and_of_a_known_format() {
         ),
         (
             right.replace(&hex(map.as_bytes()), &hex(b"")),
-            "its statement vouches for",
+            "and its statement has",
         ),
         (
             right.replace(r#""format":1"#, r#""format":2,"more":[]"#),

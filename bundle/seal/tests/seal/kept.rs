@@ -17,7 +17,7 @@ fn given(dir: &Path, key: &SecretKey, name: &str) -> PublicKey {
 }
 
 #[test]
-fn a_rotated_key_of_the_same_name_stands_beside_the_old_one() {
+fn a_rotated_key_of_the_same_name_is_stored_beside_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (key(dir.path(), "old"), key(dir.path(), "new"));
     let kept = dir.path().join("trust");

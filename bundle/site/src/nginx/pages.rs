@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_follows_the_links_sees_every_name_once() {
+    fn a_client_that_follows_the_links_sees_every_name_once() {
         let names: BTreeSet<String> = (0..137).map(|n| format!("r:5/name-{n:03}")).collect();
         let pages = pages(&names);
         for size in ["", "1", "10", "100"] {

@@ -139,7 +139,7 @@ fn same(place: &Path, files: &Files) {
 }
 
 #[test]
-fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
+fn a_bundle_is_copied_once_and_repaired_where_it_is_damaged() {
     let host = Host::new();
     let (files, hash) = bundle("0.1.0", b"layer");
     let served = files.clone();
@@ -175,7 +175,7 @@ fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
 }
 
 #[test]
-fn whoever_serves_the_bundles_can_reach_them() {
+fn the_server_can_read_the_bundles() {
     let host = Host::new();
     let (files, hash) = bundle("0.1.0", b"layer");
     let server = Server::tls(&host.authority, move |seen| answer(&files, seen));
@@ -367,7 +367,7 @@ fn what_came_earlier_and_is_damaged_since_comes_again() {
 }
 
 #[test]
-fn whoever_serves_something_else_is_not_believed() {
+fn a_server_of_another_content_is_not_trusted() {
     let (files, hash) = bundle("0.1.0", b"layer");
     for path in ["manifest.json", "bin/ctl", "images/blobs/sha256/layer"] {
         let host = Host::new();

@@ -132,7 +132,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
     let before = sha256(&content);
     content[3] ^= 1;
     let forged_map = map.replace(&before, &sha256(&content));
-    let expected = "and its statement vouches for";
+    let expected = "and its statement has";
     let edits = [("map", forged_map.clone().into_bytes())];
     forgery(
         &edits,
