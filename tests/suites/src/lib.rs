@@ -68,7 +68,8 @@ pub fn main(options: Options) -> Result<ExitCode> {
             total.add(on_site(&options, &site));
         }
     }
-    // It has ended long ago; if not, its child processes would outlive this program.
+    // The thread has normally ended long ago. Wait for it, or its child processes would outlive
+    // this program.
     if let Some(meanwhile) = meanwhile {
         meanwhile
             .join()

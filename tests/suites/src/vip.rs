@@ -287,8 +287,8 @@ fn idle(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Digests of all certificates on both hosts, including the kubelets' own, each with its serial
-/// number.
+/// Digests of all certificates on both hosts, including the kubelets' own. A new certificate has
+/// another serial number, and so another digest.
 fn certificates(cluster: &Cluster) -> Result<String> {
     let list = "find /etc/kubernetes/pki /var/lib/kubelet/pki -name '*.crt' -o -name '*-current.pem' | sort | xargs sha256sum";
     Ok(format!(

@@ -59,8 +59,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// The version of the bundle that the cluster was made from.
 const FIRST: &str = env!("CARGO_PKG_VERSION");
 
-/// File on each host in which a test that leaves the first bundle records the configuration, for
-/// the test that returns to it.
+/// Directory on the bootstrap host in which a test that leaves the first bundle records the hosts'
+/// configuration, for the test that returns to it.
 const BEFORE: &str = "/root/before-bundles";
 
 /// Parts of the tags of states that may change when only the address of the bundle in use differs.

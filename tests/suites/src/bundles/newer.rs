@@ -242,7 +242,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     if let Some(status) = over {
         bail!("ctl bootstrap has ended with {status} before the new master's program came");
     }
-    // The working process before the one that waits for it.
+    // Kill the working process before the one that waits for it.
     let killed = found
         .iter()
         .rev()

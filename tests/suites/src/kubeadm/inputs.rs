@@ -1,4 +1,4 @@
-//! The same inputs for both: a cluster document for Halite, and an equivalent configuration for
+//! Inputs for both sides: a cluster document for Halite, and an equivalent configuration for
 //! kubeadm.
 
 use anyhow::{Context as _, Result};

@@ -20,7 +20,7 @@ const MENDED: std::time::Duration = std::time::Duration::from_secs(30);
 pub struct Round<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// Its low state.
+    /// The low state of the cluster.
     pub low: &'a Low,
     /// Damages on hosts.
     pub damages: Vec<Damage>,
