@@ -73,7 +73,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     if let Some(meanwhile) = meanwhile {
         meanwhile
             .join()
-            .map_err(|_| anyhow!("what is made meanwhile panicked"))?;
+            .map_err(|_| anyhow!("the thread that prepares the lab panicked"))?;
     }
     println!("\n{} passed, {} failed", total.passed, total.failed);
     Ok(if total.failed == 0 && total.passed > 0 {

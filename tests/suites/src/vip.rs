@@ -224,7 +224,7 @@ fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
     repair::highstate(cluster, &[])?;
     arrived(cluster, VIP, before)?;
     idle(cluster)?;
-    ensure!(has_address(cluster)?, "the external address was taken away");
+    ensure!(has_address(cluster)?, "the external address was removed");
     Ok(())
 }
 

@@ -247,7 +247,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     ensure!(
         told.iter().any(|problem| problem.contains(&behind)),
-        "nobody is behind: {told:?}"
+        "ctl status reports no host that still has the old bundle: {told:?}"
     );
     only_addresses(cluster)?;
     listed(cluster, FIRST, false, 0)?;
@@ -286,7 +286,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     let manifest = second::file(cluster, "manifest.json");
     ensure!(
         manifest.exists(),
-        "ctl bundle remove took {} from its medium",
+        "ctl bundle remove deleted {} from the ISO",
         manifest.display()
     );
     second::take_away(cluster)?;

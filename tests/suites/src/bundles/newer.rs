@@ -251,7 +251,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     let status = ended(&mut first)?;
     ensure!(
         killed == 2 && !status.success(),
-        "{killed} programs were ended, and ctl bootstrap came to {status}"
+        "{killed} programs were killed, and ctl bootstrap ended with {status}"
     );
     match runs(cluster, host, "halite-master", version) {
         Ok(()) => bail!("the master runs the new program already: this shows nothing"),
