@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line, as definitions for clap. The help texts are also the manual pages.
 
 mod bundle;
 mod registry;
@@ -13,7 +13,7 @@ pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use halite_cli::builder::Signing;
 
-/// Halite's command: declares, shows and mends a cluster.
+/// Declares, shows and repairs a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "ctl", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -28,7 +28,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// How to show the answer.
+    /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
     /// The master's address, HOST:PORT.
@@ -52,55 +52,54 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make this host the first one of a cluster, from a bundle; or repair that.
+    /// Make this host the first one of a cluster, from a bundle; or repair that host.
     Bootstrap(Bootstrap),
-    /// Hosts of the cluster.
+    /// Manage the hosts of the cluster.
     #[command(subcommand)]
     Node(Node),
-    /// The cluster at a glance.
+    /// Show the state of the cluster and its nodes.
     Status,
-    /// Apply everything that is declared; mend what differs.
+    /// Apply the highstate: everything that is declared.
     Highstate(Highstate),
     /// Apply SLS files on minions.
     Apply(Apply),
-    /// Ask minions whether they are there.
+    /// Test the connection to minions.
     Ping(OnTarget),
-    /// What minions report about their hosts.
+    /// Show the grains of minions: facts about their hosts.
     Grains(Grains),
-    /// What a minion's templates see; secrets are references.
+    /// Show the pillar of a minion. Secrets are references.
     Pillar(OneMinion),
-    /// Every file and state of a minion's highstate, and where each comes from.
+    /// Show the files and states of a minion's highstate, and where each of them is declared.
     Render(Render),
     /// Run a command on minions.
     Cmd(Cmd),
-    /// What was done.
+    /// Show jobs and their returns.
     #[command(subcommand)]
     Job(Job),
-    /// Minions' keys.
+    /// Manage the keys of minions.
     #[command(subcommand)]
     Key(Key),
-    /// Tokens that let new minions in.
+    /// Manage tokens, with which new minions enrol.
     #[command(subcommand)]
     Token(Token),
     /// Run an orchestration.
     Orchestrate(Orchestrate),
-    /// The cluster document.
+    /// Check and show the cluster document.
     #[command(subcommand)]
     Config(Config),
-    /// Bundles.
+    /// Build, copy, verify and use bundles.
     #[command(subcommand)]
     Bundle(Bundle),
-    /// Backups of the registry with the site's own images.
+    /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
-    /// Write the manual pages of all programs and the completions of this one, as packages hold
-    /// them.
+    /// Write the manual pages of all programs and the completions of this one, for packages.
     #[command(hide = true)]
-    Paper {
-        /// A new directory; in it one for each package, whose content belongs below /usr/share.
+    Generate {
+        /// A new directory. It gets one directory for each package, with the content of /usr/share.
         directory: PathBuf,
     },
 }
@@ -108,24 +107,24 @@ pub enum Command {
 /// `ctl bootstrap`.
 #[derive(Debug, Args)]
 pub struct Bootstrap {
-    /// The cluster document; default: /etc/halite/cluster.yaml, if there is one already.
+    /// The cluster document; default: /etc/halite/cluster.yaml, if it exists.
     #[arg(long)]
     pub config: Option<PathBuf>,
-    /// The bundle's ISO, or its directory; default: the directory above this program.
+    /// The bundle's ISO or directory; default: the bundle that contains this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// Take an ISO that is older than the bundle which this site has.
+    /// Accept an ISO that is older than the bundle that this site uses.
     #[arg(long)]
     pub allow_downgrade: bool,
     /// This host's name in the cluster; default: its host name.
     #[arg(long)]
     pub name: Option<String>,
-    /// Do not ask before changing anything.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
-    /// Check and plan; change nothing.
+    /// Only check the host and show the plan; change nothing.
     #[arg(long)]
     pub test: bool,
 }
@@ -133,7 +132,8 @@ pub struct Bootstrap {
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Declare a host, print what to run on it, and wait until it is Ready. May be repeated.
+    /// Declare a host, print the command to run on it, and wait until its node is Ready. May be
+    /// repeated.
     Add(NodeAdd),
 }
 
@@ -142,7 +142,7 @@ pub enum Node {
 pub struct NodeAdd {
     /// The new host's name.
     pub name: String,
-    /// Its address in a control-plane network; default: found in its own report.
+    /// Its address in a control-plane network; default: taken from its grains.
     #[arg(long, default_value = "")]
     pub address: String,
     /// Its roles.
@@ -151,12 +151,12 @@ pub struct NodeAdd {
     /// A label of the Kubernetes node, KEY=VALUE; may be repeated.
     #[arg(long = "label")]
     pub labels: Vec<String>,
-    /// Only declare it and print the command.
+    /// Only declare the host and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,
 }
 
-/// Which minions, and how the expression is to be read.
+/// The kind of the target expression.
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
 pub struct Kind {
@@ -175,7 +175,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// As the master calls it.
+    /// The name of the kind in a request to the master.
     pub fn name(&self) -> &'static str {
         match self {
             Self { list: true, .. } => "list",
@@ -190,12 +190,12 @@ impl Kind {
 /// A command that only needs a target.
 #[derive(Debug, Args)]
 pub struct OnTarget {
-    /// Minions to ask; `*` is everybody.
+    /// The target minions; `*` is all minions.
     #[arg(default_value = "*")]
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Seconds to wait for an answer.
+    /// Seconds to wait for an answer of a minion.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub timeout: u32,
 }
@@ -205,7 +205,7 @@ pub struct OnTarget {
 pub struct Grains {
     #[command(flatten)]
     pub on: OnTarget,
-    /// Only these grains.
+    /// Show only this grain; may be repeated.
     #[arg(long = "item")]
     pub items: Vec<String>,
 }
@@ -222,26 +222,26 @@ pub struct OneMinion {
 pub struct Render {
     /// The minion's id; `master` is the master itself.
     pub minion: String,
-    /// Only these SLS files; default: the highstate.
+    /// SLS files to render; default: the highstate.
     pub sls: Vec<String>,
-    /// The low state instead of the files.
+    /// Show the low state instead of the files.
     #[arg(long)]
     pub low: bool,
 }
 
-/// How states are to be applied.
+/// Options of commands that apply states.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Applying {
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
-    /// With --test: exit with 2 when something would change.
+    /// With --test: exit with 2 if something would change.
     #[arg(long, requires = "test")]
     pub exit_code: bool,
-    /// Show unchanged states too.
+    /// Also show unchanged states.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Seconds after which a minion is given up.
+    /// Seconds after which the job times out on a minion.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub timeout: u32,
 }
@@ -249,8 +249,8 @@ pub struct Applying {
 /// `ctl highstate`.
 #[derive(Debug, Args)]
 pub struct Highstate {
-    /// Minions; without it everybody, in the order that is safe for the cluster, and the Kubernetes
-    /// objects.
+    /// The target minions. Without a target: all minions, in an order that is safe for the cluster,
+    /// and the Kubernetes objects.
     #[arg(default_value = "*", hide_default_value = true)]
     pub target: String,
     #[command(flatten)]
@@ -262,10 +262,10 @@ pub struct Highstate {
 /// `ctl apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// SLS files, dotted.
+    /// SLS names, with dots: `base.kubelet`.
     #[arg(required = true)]
     pub sls: Vec<String>,
-    /// Minions.
+    /// The target minions.
     #[arg(long, short, default_value = "*")]
     pub target: String,
     #[command(flatten)]
@@ -277,11 +277,11 @@ pub struct Apply {
 /// `ctl cmd`.
 #[derive(Debug, Args)]
 pub struct Cmd {
-    /// Minions.
+    /// The target minions.
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Seconds to wait for an answer.
+    /// Seconds to wait for an answer of a minion.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub timeout: u32,
     /// The command: one argument is a shell line, several are a program and its arguments.
@@ -292,15 +292,15 @@ pub struct Cmd {
 /// `ctl job`.
 #[derive(Debug, Subcommand)]
 pub enum Job {
-    /// The latest jobs.
+    /// List the latest jobs.
     List {
-        /// How many.
+        /// The number of jobs.
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
-    /// One job with its returns.
+    /// Show a job with its returns.
     Show {
-        /// Its id.
+        /// The job id.
         job: String,
     },
 }
@@ -308,31 +308,31 @@ pub enum Job {
 /// `ctl key`.
 #[derive(Debug, Subcommand)]
 pub enum Key {
-    /// All keys.
+    /// List all keys.
     List,
-    /// Let a waiting minion in, after its fingerprint was compared.
+    /// Accept the key of a pending minion, after comparing the fingerprint.
     Accept {
         /// The minion's id.
         id: String,
-        /// The fingerprint that the host shows; refused when it is another.
+        /// The fingerprint that the host shows; any other one is refused.
         #[arg(long, default_value = "")]
         fingerprint: String,
     },
-    /// Keep a minion out.
+    /// Reject a minion's key.
     Reject(Destroy),
-    /// Forget a minion's key.
+    /// Delete a minion's key.
     Delete(Destroy),
 }
 
-/// A destructive order.
+/// A command that cuts a minion off.
 #[derive(Debug, Args)]
 pub struct Destroy {
     /// The minion's id.
     pub id: String,
-    /// Also when the minion is connected.
+    /// Allow this for a connected minion.
     #[arg(long, requires = "cluster")]
     pub force: bool,
-    /// The cluster's name, with --force.
+    /// The cluster's name, to confirm --force.
     #[arg(long, default_value = "", requires = "force")]
     pub cluster: String,
 }
@@ -340,12 +340,12 @@ pub struct Destroy {
 /// `ctl token`.
 #[derive(Debug, Subcommand)]
 pub enum Token {
-    /// Make one.
+    /// Create a token.
     Create {
-        /// How long it is good, for example 30m or 24h.
+        /// How long the token is valid, for example 30m or 24h.
         #[arg(long, default_value = "24h")]
         ttl: String,
-        /// How many minions may use it.
+        /// The number of minions that may use it.
         #[arg(long, default_value_t = 1)]
         uses: u32,
         /// Only minions with these roles may use it.
@@ -355,9 +355,9 @@ pub enum Token {
         #[arg(long, default_value = "")]
         id: String,
     },
-    /// All tokens, without their secret.
+    /// List all tokens, without their secrets.
     List,
-    /// Take one out of use.
+    /// Revoke a token.
     Revoke {
         /// The token's id.
         token: String,
@@ -380,29 +380,28 @@ pub struct Orchestrate {
 /// `ctl config`.
 #[derive(Debug, Subcommand)]
 pub enum Config {
-    /// A commented cluster document to begin with.
+    /// Print an example of a cluster document, with comments.
     Example,
-    /// Report everything that is wrong with a cluster document, or with a whole configuration
-    /// directory.
+    /// Report all problems of a cluster document, or of a whole configuration directory.
     Validate(ConfigPath),
-    /// The documents with all defaults filled in; secrets are hidden.
+    /// Show the documents with all defaults. Secrets are hidden.
     Show(ConfigPath),
-    /// The documents' JSON Schema.
+    /// Print the JSON Schema of a document.
     Schema {
-        /// `cluster` or `node`.
+        /// The document: `cluster` or `node`.
         #[arg(default_value = "cluster", value_parser = ["cluster", "node"])]
         kind: String,
     },
 }
 
-/// Where the configuration is.
+/// The location of the configuration.
 #[derive(Debug, Args)]
 pub struct ConfigPath {
     /// A cluster document, or a directory with cluster.yaml and nodes/.
     #[arg(default_value = "/etc/halite")]
     pub path: PathBuf,
-    /// Check against this bundle too; without it against the one that the site uses, where that is
-    /// at hand.
+    /// Also check against this bundle; default: the bundle that the site uses, if it is readable
+    /// here.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
 }
@@ -412,16 +411,16 @@ pub struct ConfigPath {
 pub enum Local {
     /// Apply SLS files of a directory on this host.
     Apply(LocalStates),
-    /// Show the low state that they compile to for this host.
+    /// Show the low state that SLS files of a directory compile to for this host.
     Render(LocalStates),
 }
 
 /// A local state tree.
 #[derive(Debug, Args)]
 pub struct LocalStates {
-    /// SLS files, dotted; default: what top.sls assigns to this host.
+    /// SLS names, with dots; default: those that top.sls assigns to this host.
     pub sls: Vec<String>,
-    /// The state tree.
+    /// The directory of the state tree.
     #[arg(long, required = true)]
     pub tree: PathBuf,
     /// A YAML file that templates see as `pillar`.
@@ -430,7 +429,7 @@ pub struct LocalStates {
     /// This host's id; default: its host name.
     #[arg(long)]
     pub id: Option<String>,
-    /// The halite-minion program; default: beside this one, or the installed one.
+    /// The halite-minion program; default: the one beside this program, or the installed one.
     #[arg(long)]
     pub minion: Option<PathBuf>,
     #[command(flatten)]
@@ -449,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_the_guide_are_understood() {
+    fn the_commands_of_the_guide_are_valid() {
         for line in [
             "ctl bootstrap --config cluster.yaml --yes --bundle /media/halite",
             "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
@@ -495,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_off_needs_both_the_flag_and_the_name() {
+    fn force_needs_the_name_of_the_cluster() {
         assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
         assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());

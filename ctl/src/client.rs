@@ -13,25 +13,25 @@ use serde_json::Value;
 
 use crate::cli::Global;
 
-/// The operator's calls.
+/// The client of the operator API.
 pub type Operator = OperatorClient<Channel>;
 
-/// Largest answer: the returns of a long highstate of many hosts.
+/// The limit of an answer's size, in bytes. The largest answers are returns of highstates.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
-/// How long a master may be away in the middle of a call.
+/// The time for which the master may be unreachable during a call.
 pub const AWAY: Duration = Duration::from_secs(60);
 
-/// Connects as the operator.
+/// Connects to the master as operator.
 ///
 /// # Errors
-/// There is no identity, nothing answers, or what answers is not our master.
+/// There is no valid identity, or the master does not answer or has another CA.
 pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
     let (identity, ca) = identity(&global.identity)?;
     match connect(&global.master, &ca, Some(&identity)).await {
         Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),
         Err(error) => {
-            let why = daemon(&global.master);
-            Err(anyhow::Error::new(error).context(format!("the master does not answer{why}")))
+            let state = daemon_state(&global.master);
+            Err(anyhow::Error::new(error).context(format!("the master does not answer{state}")))
         }
     }
 }
@@ -41,7 +41,7 @@ fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
         let path = directory.join(name);
         std::fs::read_to_string(&path).with_context(|| {
             format!(
-                "the operator's identity cannot be read from {}; run this as root on the bootstrap host, or name its \
+                "cannot read the operator's identity from {}; run this as root on the bootstrap host, or name its \
                  directory with --identity",
                 path.display()
             )
@@ -51,43 +51,44 @@ fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
         certificate_pem: read("operator.crt")?,
         key_pem: read("operator.key")?,
     };
-    if let Some(reason) = over(directory, &identity.certificate_pem, jiff::Timestamp::now()) {
+    if let Some(reason) = expired(directory, &identity.certificate_pem, jiff::Timestamp::now()) {
         anyhow::bail!(reason);
     }
     Ok((identity, read("ca.crt")?))
 }
 
-/// Why an identity is of no use any more, with what makes a new one. The master would only break
-/// the handshake off.
-fn over(directory: &Path, certificate_pem: &str, now: jiff::Timestamp) -> Option<String> {
-    // What cannot be read is refused with its own reason when it is used.
+/// The message about an expired identity, with the command that makes a new one. Without it, only
+/// the TLS handshake would fail.
+fn expired(directory: &Path, certificate_pem: &str, now: jiff::Timestamp) -> Option<String> {
+    // An invalid certificate is refused with its own reason when it is used.
     let found = Inspected::from_pem(certificate_pem).ok()?;
     let ended = jiff::Timestamp::from_second(found.not_after).ok()?;
     (ended < now).then(|| {
         format!(
-            "the operator's identity in {} ended on {ended}; `halite-master init` as root on the bootstrap host makes a new \
-             one (and a highstate does, before it ends)",
+            "the operator's identity in {} expired on {ended}; run `halite-master init` as root on the bootstrap host to make a \
+             new one (a highstate renews it before it expires)",
             directory.display()
         )
     })
 }
 
-/// What this host's own master daemon says, when it is the one that was called and does not run.
-fn daemon(master: &str) -> String {
+/// The state and the last log lines of this host's master daemon, if that was called and does not
+/// run.
+fn daemon_state(master: &str) -> String {
     if !master.starts_with("127.") {
         return String::new();
     }
-    let said = |program: &str, args: &[&str]| {
+    let output_of = |program: &str, args: &[&str]| {
         let output = std::process::Command::new(program)
             .args(args)
             .output()
             .ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    match said("systemctl", &["is-active", "halite-master.service"]).as_deref() {
+    match output_of("systemctl", &["is-active", "halite-master.service"]).as_deref() {
         Some("active") | None => String::new(),
         Some(state) => {
-            let log = said(
+            let log = output_of(
                 "journalctl",
                 &[
                     "-u",
@@ -109,7 +110,7 @@ fn daemon(master: &str) -> String {
     }
 }
 
-/// A refusal of the master in its own words.
+/// Makes an error of the master's refusal, in the master's own words.
 pub fn refused(status: &Status) -> anyhow::Error {
     let message = status.message();
     match status.code() {
@@ -122,22 +123,22 @@ pub fn refused(status: &Status) -> anyhow::Error {
     }
 }
 
-/// The JSON of an answered document.
+/// Reads the JSON document of an answer.
 ///
 /// # Errors
-/// The master refused, or answered with something that is no JSON.
+/// The master refused, or the answer is not JSON.
 pub fn document(
     answer: Result<halite_proto::tonic::Response<v1::Document>, Status>,
 ) -> anyhow::Result<Value> {
     let answer = answer.map_err(|status| refused(&status))?.into_inner();
-    serde_json::from_str(&answer.json).context("the master's answer is not JSON")
+    serde_json::from_str(&answer.json).context("cannot read the master's answer as JSON")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of one day.
+    /// A certificate that was valid for one day.
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
         MIIBdDCCARmgAwIBAgIUDsjpG8s8tQceRBXDIiMGmkgceR0wCgYIKoZIzj0EAwIw\n\
         DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjEwMzM5MDdaFw0yNjExMjIwMzM5MDda\n\
@@ -150,12 +151,12 @@ mod tests {
         -----END CERTIFICATE-----\n";
 
     #[test]
-    fn an_identity_that_ended_says_how_to_get_another() {
+    fn an_expired_identity_has_a_remedy() {
         let end = jiff::Timestamp::from_second(Inspected::from_pem(CERTIFICATE).unwrap().not_after)
             .unwrap();
         let at = |seconds: i64| {
             let now = end + jiff::SignedDuration::from_secs(seconds);
-            over(Path::new("/etc/halite/operator"), CERTIFICATE, now)
+            expired(Path::new("/etc/halite/operator"), CERTIFICATE, now)
         };
         assert_eq!(at(-1), None);
         let text = at(1).unwrap();
@@ -163,6 +164,6 @@ mod tests {
             text.contains("/etc/halite/operator") && text.contains("halite-master init"),
             "{text}"
         );
-        assert!(over(Path::new("/x"), "no certificate", end).is_none());
+        assert!(expired(Path::new("/x"), "no certificate", end).is_none());
     }
 }

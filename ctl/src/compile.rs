@@ -1,4 +1,5 @@
-//! Compiling on this host: for the plan and the first states of a bootstrap, and for `ctl local`.
+//! Compiles states on this host: for the plan and the first states of a bootstrap, and for
+//! `ctl local`.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -15,25 +16,25 @@ use halite_states::signature::RunsOn;
 use halite_states::tree::Tree;
 use serde_json::Value;
 
-/// Where things to compile come from.
+/// The input of a compilation.
 pub struct Source<'a> {
     /// The state tree.
     pub tree: &'a dyn Tree,
     /// The host's id.
     pub minion: &'a str,
-    /// What templates see as `pillar`.
+    /// The value of `pillar` in templates.
     pub pillar: &'a Value,
-    /// What templates see as `grains`.
+    /// The value of `grains` in templates.
     pub grains: &'a Value,
     /// The bundle, for `bundle://` sources.
     pub bundle: Option<(&'a Path, &'a Manifest)>,
 }
 
 impl Source<'_> {
-    /// Compiles the named SLS files, or without any what `top.sls` assigns.
+    /// Compiles the named SLS files; without names, those that `top.sls` assigns.
     ///
     /// # Errors
-    /// All problems, each with its place; or a state that does not run on a host.
+    /// All problems, each with its place, including states that do not run on a host.
     pub fn compile(&self, sls: &[String]) -> Result<Compiled, Vec<Problem>> {
         let bundle = |path: &str| {
             self.bundle
@@ -78,23 +79,23 @@ impl Source<'_> {
         }
     }
 
-    /// Lays every file that the low state refers to by hash into a directory: files of the tree as
-    /// copies, files of the bundle as links.
+    /// Puts every file that the low state names by digest into a directory: files of the tree as
+    /// copies, files of the bundle as symbolic links.
     ///
     /// # Errors
     /// The system's reason.
     pub fn lay_out(&self, compiled: &Compiled, directory: &Path) -> anyhow::Result<()> {
         for (sha256, content) in &compiled.blobs {
             std::fs::write(directory.join(sha256), content)
-                .context("the files of the state tree cannot be laid out")?;
+                .context("cannot copy the files of the state tree")?;
         }
         let Some((bundle, manifest)) = self.bundle else {
             return Ok(());
         };
         let bundle = bundle
             .canonicalize()
-            .with_context(|| format!("{} cannot be read", bundle.display()))?;
-        let wanted = blobs(
+            .with_context(|| format!("cannot read {}", bundle.display()))?;
+        let needed = blobs(
             &compiled
                 .low
                 .chunks
@@ -105,25 +106,24 @@ impl Source<'_> {
         for (path, entry) in manifest
             .files
             .iter()
-            .filter(|(_, entry)| wanted.contains(&entry.sha256))
+            .filter(|(_, entry)| needed.contains(&entry.sha256))
         {
             let link = directory.join(&entry.sha256);
             if !link.exists() {
-                symlink(bundle.join(path), &link)
-                    .context("the files of the bundle cannot be laid out")?;
+                symlink(bundle.join(path), &link).context("cannot link the files of the bundle")?;
             }
         }
         Ok(())
     }
 }
 
-/// What declarations and templates know of a bundle that stands at `path`.
+/// The facts about a bundle at `path`, for declarations and templates.
 pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
     let program = |path: &str| path.strip_prefix("bin/").map(str::to_owned);
     let programs = manifest.files.iter();
     BundleFacts {
         path: path.to_owned(),
-        // Only further hosts that serve the bundle ask for it, and for those the master compiles.
+        // Only further hosts that serve the bundle need it, and the master compiles for those.
         manifest: String::new(),
         version: manifest.version.clone(),
         kubernetes: manifest.kubernetes.clone(),
@@ -140,7 +140,7 @@ pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
     }
 }
 
-/// All problems, one below the other.
+/// Formats problems, one on each line, below their number.
 pub fn report(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let what = if problems.len() == 1 {
@@ -151,7 +151,7 @@ pub fn report(problems: &[Problem]) -> String {
     format!("{what}\n{}", lines.join("\n"))
 }
 
-/// The hashes that a value refers to as `blob:SHA256`.
+/// The digests that a value names as `blob:SHA256`.
 fn blobs(value: &Value) -> BTreeSet<String> {
     fn walk(value: &Value, found: &mut BTreeSet<String>) {
         match value {
@@ -162,7 +162,7 @@ fn blobs(value: &Value) -> BTreeSet<String> {
             }
             Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
             Value::Object(map) => {
-                // Files of a directory name their content by `blob` alone.
+                // Files of a directory have the digest in `blob`.
                 if let Some(hash) = map.get("blob").and_then(Value::as_str) {
                     found.insert(hash.trim_start_matches("blob:").to_owned());
                 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_master_runs_is_refused() {
+    fn a_state_of_the_master_is_refused() {
         let pillar = json!({});
         let tree = MemoryTree::new().with("x.sls", "y:\n  kubernetes.api_ready: []\n");
         let error = source(&tree, &pillar)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told() {
+    fn all_problems_are_reported() {
         let pillar = json!({});
         let tree = MemoryTree::new().with(
             "x.sls",

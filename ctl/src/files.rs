@@ -1,5 +1,5 @@
-//! Writing configuration so that a power cut leaves the old file or the new one, never half of
-//! either.
+//! Atomic writing of configuration files: after a power failure, a file has its old or its new
+//! content.
 
 use std::fs;
 use std::fs::{File, OpenOptions};
@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Writes a whole file: temporary file, fsync, rename, fsync of the directory. Missing directories
-/// are made (0755). A file that already has this content and mode is left alone; true when
-/// something was written.
+/// Writes a file: temporary file, fsync, rename, fsync of the directory. Creates missing
+/// directories with mode 0755. A file that already has this content and mode is not written.
+/// Returns true if something was written.
 ///
 /// # Errors
 /// The system's reason, with the path.
@@ -22,7 +22,7 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<bool> {
     if fs::read(path).is_ok_and(|there| there == content) && same_mode(path) {
         return Ok(false);
     }
-    put(path, content, mode).with_context(|| format!("{} cannot be written", path.display()))?;
+    put(path, content, mode).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(true)
 }
 
@@ -31,7 +31,7 @@ fn put(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
     fs::create_dir_all(directory)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = directory.join(format!(".{name}.new"));
-    // What an interrupted run left behind must not keep its mode.
+    // A leftover of an interrupted run may have another mode.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}

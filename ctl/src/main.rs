@@ -1,15 +1,23 @@
-//! The operator's command: parse, call, show.
+//! `ctl`, the operator's command.
+//!
+//! Input: the command line, the operator's documents in `/etc/halite`, bundles, and the master's
+//! answers. Output: one document on standard output (a table, JSON or YAML), progress on standard
+//! error, and the exit code. `ctl` itself changes only bundles, backups and documents: hosts are
+//! changed by the minion program, and the cluster by the master.
 
 mod bootstrap;
 mod cli;
 mod client;
 mod commands;
 mod compile;
+mod event_stream;
 mod files;
-mod follow;
+mod generate;
+mod job_watch;
 mod minion;
+mod orchestration_watch;
 mod output;
-mod paper;
+mod paths;
 mod preflight;
 mod site;
 
@@ -19,11 +27,11 @@ use clap::Parser as _;
 
 use crate::output::Screen;
 
-/// Something failed, or was found to be wrong.
+/// The exit code of a failure, and of a check that found something wrong.
 pub const FAILED: u8 = 1;
-/// `--exit-code`: something would change.
+/// The exit code with `--exit-code`, if something would change.
 pub const WOULD_CHANGE: u8 = 2;
-/// The command line makes no sense (`EX_USAGE` of sysexits.h).
+/// The exit code of an invalid command line (`EX_USAGE` of sysexits.h).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
@@ -31,7 +39,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };
-            // Nothing is left to be said when even this cannot be printed.
+            // If this cannot be printed, nothing can.
             let _ = error.print();
             return ExitCode::from(code);
         }

@@ -1,4 +1,4 @@
-//! The halite-minion program as a child: it alone changes hosts.
+//! The halite-minion program as a child process. Only that program changes hosts.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,17 +9,17 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// Where it is once a host is managed.
+/// The path of the installed program.
 const INSTALLED: &str = "/usr/local/bin/halite-minion";
 
-/// The program.
+/// The halite-minion program.
 #[derive(Debug, Clone)]
 pub struct Minion {
     program: PathBuf,
 }
 
 impl Minion {
-    /// The given program; else the one beside this one, else the installed one.
+    /// Finds the program: the given one, else the one beside this program, else the installed one.
     pub fn find(given: Option<&Path>) -> Self {
         if let Some(program) = given {
             return Self {
@@ -35,35 +35,36 @@ impl Minion {
         Self { program }
     }
 
-    fn failed(&self) -> String {
-        format!("{} cannot be run", self.program.display())
+    fn cannot_run(&self) -> String {
+        format!("cannot run {}", self.program.display())
     }
 
-    /// What it finds out about this host.
+    /// Collects the grains of this host.
     ///
     /// # Errors
-    /// It cannot be run, or fails.
+    /// The program cannot be run, or fails.
     pub async fn grains(&self) -> anyhow::Result<Value> {
         let output = Command::new(&self.program)
             .arg("grains")
             .stdin(Stdio::null())
             .output()
             .await;
-        let output = output.with_context(|| self.failed())?;
+        let output = output.with_context(|| self.cannot_run())?;
         if !output.status.success() {
             bail!(
                 "`halite-minion grains` failed: {}",
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }
-        serde_json::from_slice(&output.stdout).context("`halite-minion grains` printed no JSON")
+        serde_json::from_slice(&output.stdout)
+            .context("cannot read the output of `halite-minion grains` as JSON")
     }
 
-    /// Applies a low state (or only predicts what that would do). The low state goes over standard
-    /// input, because it may hold secrets.
+    /// Applies a low state, or with `test` only predicts its changes. The low state is passed on
+    /// standard input, because it may contain secrets.
     ///
     /// # Errors
-    /// It cannot be run, or ends without a return. Failed states are in the return.
+    /// The program cannot be run, or ends without a return. Failed states are in the return.
     pub async fn apply(
         &self,
         low: &LowState,
@@ -79,38 +80,38 @@ impl Minion {
         if test {
             command.arg("--test");
         }
-        // What it logs while it works is not ours to show: the return says it all.
+        // Its log is only shown if there is no return.
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = command.spawn().with_context(|| self.failed())?;
-        let text = serde_json::to_vec(low).context("the low state cannot be written")?;
+        let mut child = command.spawn().with_context(|| self.cannot_run())?;
+        let text = serde_json::to_vec(low).context("cannot write the low state as JSON")?;
         let stdin = child.stdin.take();
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // A child that ends early says why itself.
+                // A child that ends early explains that on its standard error.
                 let _ = stdin.write_all(&text).await;
             }
         };
         let (output, ()) = tokio::join!(child.wait_with_output(), feed);
-        let output = output.context("`halite-minion apply` was lost")?;
+        let output = output.context("cannot wait for `halite-minion apply`")?;
         serde_json::from_slice(&output.stdout).map_err(|_| {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let log = String::from_utf8_lossy(&output.stderr);
             anyhow::anyhow!(
                 "`halite-minion apply` failed ({}): {}",
                 output.status,
-                said.trim()
+                log.trim()
             )
         })
     }
 
-    /// Enrols this host at a master; `again` although it has an identity, because the master does
-    /// not know it. A second time with the same key is harmless.
+    /// Enrols this host at a master. With `again` also if it has an identity, which the master may
+    /// have forgotten. Repeating this with the same key is harmless.
     ///
     /// # Errors
-    /// It cannot be run, or the master refuses.
+    /// The program cannot be run, or the master refuses.
     pub async fn enrol(
         &self,
         master: &str,
@@ -121,15 +122,15 @@ impl Minion {
         let output = Command::new(&self.program)
             .args(["enrol", "--master", master, "--id", id])
             .args(again.then_some("--force"))
-            // Not among the arguments, which every user of the host can see.
+            // Every user of the host can see arguments, but not the environment.
             .env("HALITE_TOKEN", token)
             .stdin(Stdio::null())
             .output()
             .await
-            .with_context(|| self.failed())?;
+            .with_context(|| self.cannot_run())?;
         if !output.status.success() {
             bail!(
-                "this host could not be enrolled: {}",
+                "cannot enrol this host: {}",
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }

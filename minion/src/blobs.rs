@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
+use halite_durable::digest::{is_sha256, sha256};
 
 use crate::clock;
 use crate::host::linux::{Blobs, files};
@@ -11,18 +11,6 @@ use crate::host::{HostError, HostFuture, HostResult};
 
 /// A file that no job has used for this long is dropped from the cache.
 const UNUSED: Duration = Duration::from_secs(7 * 86_400);
-
-/// SHA-256, lower-case hex.
-#[must_use]
-pub fn sha256(content: &[u8]) -> String {
-    halite_proto::pki::hex(&Sha256::digest(content))
-}
-
-/// Returns whether a text is such a digest; no other text may become part of a path.
-#[must_use]
-pub fn is_hash(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
 
 /// A directory with one file for each digest.
 #[derive(Debug, Clone)]
@@ -104,7 +92,7 @@ impl Store {
     }
 
     fn path(&self, hash: &str) -> HostResult<PathBuf> {
-        if is_hash(hash) {
+        if is_sha256(hash) {
             Ok(self.0.join(hash))
         } else {
             Err(HostError::refused(
@@ -134,7 +122,7 @@ impl Blobs for LocalBlobs {
                     "the file {hash} is needed: name its directory with --blobs"
                 ))
             })?;
-            if !is_hash(hash) {
+            if !is_sha256(hash) {
                 return Err(HostError::refused(
                     "a blob is named by 64 lower-case hexadecimal digits",
                 ));

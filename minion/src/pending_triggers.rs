@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use halite_durable::digest::sha256;
 use halite_states::low::Chunk;
 
-use crate::blobs::sha256;
 use crate::host::HostResult;
 use crate::journal::RecordStore;
 

@@ -3,12 +3,13 @@
 use std::error::Error;
 use std::time::Duration;
 
+use halite_durable::digest::is_sha256;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::{FetchRequest, SignRequest};
 use tokio::sync::watch;
 
-use crate::blobs::{Store, is_hash};
+use crate::blobs::Store;
 use crate::host::certificate::{Signed, Signer};
 use crate::host::effect::CertificateRequest;
 use crate::host::linux::Blobs;
@@ -89,7 +90,7 @@ impl Remote {
 impl Blobs for Remote {
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {
         Box::pin(async move {
-            if !is_hash(sha256) {
+            if !is_sha256(sha256) {
                 return Err(HostError::refused(
                     "a blob is named by 64 lower-case hexadecimal digits",
                 ));

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halite_durable::digest::sha256;
 use halite_minion::config::Config;
 use halite_minion::jobs::Jobs;
-use halite_minion::{blobs, enrol, identity, link};
+use halite_minion::{enrol, identity, link};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
@@ -365,7 +366,7 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
         .await;
     assert_eq!(stream.returned().await.return_json, "true");
 
-    let hash = blobs::sha256(b"from the master");
+    let hash = sha256(b"from the master");
     let path = world.config.state_dir.join("target");
     for (id, retcode) in [("2", 1), ("3", 0)] {
         let order = Job {
@@ -394,7 +395,7 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
 }
 
 #[tokio::test]
-async fn an_answer_is_handed_in_until_it_is_stored_and_the_job_runs_once() {
+async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
     let mut world = world().await;
     world.enrolled().await;
     let going = world.minion();

@@ -255,11 +255,10 @@ async fn empty(host: &FakeHost, case: &Case) -> anyhow::Result<()> {
 fn known_arguments(case: &Case) -> anyhow::Result<()> {
     let signature =
         signatures::find(&case.state, &case.fun).context("there is no such signature")?;
-    if let Some(unknown) = case
-        .args
-        .keys()
-        .find(|key| !signature.args.iter().any(|arg| arg.name == **key))
-    {
+    let compiled = signatures::compiled_arguments(&case.state, &case.fun);
+    if let Some(unknown) = case.args.keys().find(|key| {
+        !signature.args.iter().any(|arg| arg.name == **key) && !compiled.contains(&key.as_str())
+    }) {
         bail!("the signature has no argument `{unknown}`");
     }
     let resolved = |name: &str| name == "source" && case.args.contains_key("files");

@@ -1,6 +1,5 @@
 //! The overlay's law: after effects were predicted, it answers as the host answers after they were
 //! carried out.
-#![expect(clippy::expect_used, reason = "a test stops where it fails")]
 
 use std::collections::BTreeMap;
 

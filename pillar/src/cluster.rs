@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use halite_secrets::SecretText;
 use ipnet::Ipv4Net;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,10 +13,8 @@ use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
+use crate::role::Role;
 use crate::trust::Trust;
-
-/// The `apiVersion` of both documents.
-pub const API_VERSION: &str = "halite/v1";
 
 /// The declaration of a cluster. Every field that is left out has a default that fits most sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,7 +91,7 @@ pub struct Cluster {
     /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
     /// only for the hosts named.
     #[serde(default)]
-    #[schemars(schema_with = "field_schemas::secrets")]
+    #[schemars(schema_with = "secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
     /// Free data for the operator's own states, as `pillar.custom`.
     #[serde(default)]
@@ -258,7 +256,7 @@ pub struct Containerd {
     pub config: Map<String, Value>,
     /// Registries outside the site, by the host in the names of images (`docker.io`,
     /// `registry.corp:5000`). Images that the bundle has still come from the bundle.
-    #[schemars(schema_with = "field_schemas::registries")]
+    #[schemars(schema_with = "registries")]
     pub registries: BTreeMap<String, ForeignRegistry>,
 }
 
@@ -412,7 +410,7 @@ pub struct OwnSecret {
     /// Hosts with one of these roles get it.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::roles_optional")]
-    pub roles: Vec<crate::node::Role>,
+    pub roles: Vec<Role>,
     /// Hosts with one of these names get it.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::names")]
@@ -441,6 +439,12 @@ impl Cluster {
             .unwrap_or_else(|| format!("api.{}.internal", self.metadata.name))
     }
 
+    /// The registry's name in references of images, certificates and hosts entries.
+    #[must_use]
+    pub fn registry_name(&self) -> String {
+        format!("registry.{}.internal", self.metadata.name)
+    }
+
     /// The Kubernetes version in effect: the recorded one, else the declared one.
     #[must_use]
     pub fn kubernetes_version(&self) -> &str {
@@ -448,4 +452,14 @@ impl Cluster {
             .as_ref()
             .map_or(&self.kubernetes.version, |resolved| &resolved.kubernetes)
     }
+}
+
+fn registries(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<ForeignRegistry>();
+    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
+}
+
+fn secrets(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<OwnSecret>();
+    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
 }

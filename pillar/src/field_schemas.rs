@@ -2,7 +2,10 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::node::Role;
+use crate::role::Role;
+
+/// The `apiVersion` of both documents.
+pub(crate) const API_VERSION: &str = "halite/v1";
 
 macro_rules! texts {
     ($($function:ident $optional:ident $format:literal),* $(,)?) => {$(
@@ -92,22 +95,12 @@ pub(crate) fn certificates(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(crate) fn registries(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<crate::mirrors::ForeignRegistry>();
-    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
-}
-
 pub(crate) fn no_proxy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "no-proxy"}})
 }
 
 pub(crate) fn time_servers(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "time-server"}})
-}
-
-pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<crate::cluster::OwnSecret>();
-    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
 }
 
 pub(crate) fn users(_: &mut SchemaGenerator) -> Schema {
@@ -159,7 +152,7 @@ pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn api_version(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "const": crate::cluster::API_VERSION})
+    json_schema!({"type": "string", "const": API_VERSION})
 }
 
 pub(crate) fn kind_cluster(_: &mut SchemaGenerator) -> Schema {

@@ -8,6 +8,7 @@
 
 pub mod bundle_facts;
 pub mod cluster;
+pub mod declaration;
 pub mod example;
 mod field_schemas;
 pub mod formats;
@@ -16,11 +17,13 @@ pub mod load;
 pub mod mirrors;
 pub mod network;
 pub mod node;
+pub mod option_sets;
 pub mod options;
 pub mod proxy;
 mod reader;
 pub mod registry;
 pub mod resolve;
+pub mod role;
 pub mod schema;
 pub mod source;
 pub mod trust;

@@ -1,7 +1,5 @@
 //! Reads the documents of a cluster, and reports every problem of every file at once.
 
-use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::path::Path;
 
 use halite_document::Problem;
@@ -10,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
+use crate::declaration::{Declaration, Document};
 use crate::node::Node;
 use crate::source::Source;
 use crate::validate::Context;
@@ -85,34 +84,6 @@ impl Texts {
             _ => Err(problems),
         }
     }
-}
-
-/// A document with its text.
-#[derive(Debug, Clone)]
-pub struct Document<T> {
-    /// The value.
-    pub value: T,
-    /// The text, with positions.
-    pub source: Source,
-}
-
-impl<T> Deref for Document<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-/// The operator's documents, read and validated.
-#[derive(Debug, Clone)]
-pub struct Declaration {
-    /// The cluster document.
-    pub cluster: Document<Cluster>,
-    /// Node documents by name.
-    pub nodes: BTreeMap<String, Document<Node>>,
-    /// `custom/pillar.yaml`, over which the `custom` of both documents is merged.
-    pub custom: Map<String, Value>,
 }
 
 /// Reads and validates the documents. `context` has further facts; checks that need a missing fact

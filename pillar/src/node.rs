@@ -1,7 +1,7 @@
 //! The node document: `kind: Node`, one per host, in `nodes/NAME.yaml`.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use schemars::JsonSchema;
@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::cluster::Metadata;
 use crate::field_schemas;
+use crate::field_schemas::API_VERSION;
+use crate::role::Role;
 
 /// The declaration of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,73 +76,12 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// A role of a host. A host can have several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// The first host: stores the bundle and runs the master.
-    Bootstrap,
-    /// A member of etcd.
-    Etcd,
-    /// API server, controller manager and scheduler.
-    ControlPlane,
-    /// Runs workloads.
-    Worker,
-    /// Runs the cluster's own services.
-    Infra,
-    /// Takes traffic from outside.
-    Frontend,
-    /// Serves packages and images.
-    Registry,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Self; 7] = [
-        Self::Bootstrap,
-        Self::Etcd,
-        Self::ControlPlane,
-        Self::Worker,
-        Self::Infra,
-        Self::Frontend,
-        Self::Registry,
-    ];
-
-    /// The name in documents.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Bootstrap => "bootstrap",
-            Self::Etcd => "etcd",
-            Self::ControlPlane => "control-plane",
-            Self::Worker => "worker",
-            Self::Infra => "infra",
-            Self::Frontend => "frontend",
-            Self::Registry => "registry",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The roles of the first host of this version's clusters.
-pub const BOOTSTRAP_ROLES: [Role; 4] = [
-    Role::Bootstrap,
-    Role::Registry,
-    Role::Etcd,
-    Role::ControlPlane,
-];
-
 impl Node {
     /// A document with only these fields.
     #[must_use]
     pub fn new(name: &str, address: Option<Ipv4Addr>, roles: &[Role]) -> Self {
         Self {
-            api_version: crate::cluster::API_VERSION.to_owned(),
+            api_version: API_VERSION.to_owned(),
             kind: "Node".to_owned(),
             metadata: Metadata {
                 name: name.to_owned(),
@@ -218,10 +159,21 @@ impl Node {
             further("custom", Value::Object(self.custom.clone()));
         }
         if let Some(resolved) = &self.resolved {
-            text.push_str(&crate::resolve::node_block(resolved));
+            text.push_str(&node_block(resolved));
         }
         text
     }
+}
+
+/// The block that records a node's addresses.
+#[must_use]
+pub fn node_block(resolved: &ResolvedNode) -> String {
+    let mut block = String::from(
+        "# Chosen by Halite; certificates and etcd name these addresses.\nresolved:\n",
+    );
+    let _ = writeln!(block, "  controlPlane: {}", resolved.control_plane);
+    let _ = writeln!(block, "  workloadPlane: {}", resolved.workload_plane);
+    block
 }
 
 /// Quotes a name that other programs would read as a number or a boolean.

@@ -2,9 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
 use crate::field_schemas;
 
 /// The proxy through which containerd reaches registries outside the site. No other program of the
@@ -27,79 +25,5 @@ impl Proxy {
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.http.is_some() || self.https.is_some()
-    }
-}
-
-/// The hosts that are reached without the proxy: this host, the hosts' networks (which contain the
-/// bundle's servers), pods, Services and the API; then the operator's own entries. They are
-/// networks rather than addresses, so that adding a host changes nothing and containerd is not
-/// restarted.
-fn without(cluster: &Cluster) -> Vec<String> {
-    let networks = &cluster.networks;
-    let mut all = vec!["localhost".to_owned(), "127.0.0.0/8".to_owned()];
-    let planes = networks
-        .control_plane
-        .cidrs
-        .iter()
-        .chain(networks.workload_cidrs());
-    all.extend(
-        planes
-            .chain([&networks.pods, &networks.services])
-            .map(ToString::to_string),
-    );
-    all.extend(cluster.api_server.vip.map(|vip| vip.to_string()));
-    all.push(cluster.endpoint());
-    all.extend([".svc".to_owned(), format!(".{}", cluster.dns_domain)]);
-    all.extend(cluster.proxy.no_proxy.iter().cloned());
-    let mut seen = std::collections::BTreeSet::new();
-    all.retain(|entry| seen.insert(entry.clone()));
-    all
-}
-
-/// The part of the view about the proxy.
-pub(crate) fn view(cluster: &Cluster) -> Value {
-    let bare = |url: &Option<String>| {
-        url.as_deref()
-            .map(|url| url.trim_end_matches('/').to_owned())
-    };
-    json!({
-        "http": bare(&cluster.proxy.http),
-        "https": bare(&cluster.proxy.https),
-        "noProxy": without(cluster),
-    })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cluster_itself_is_never_asked_through_the_proxy() {
-        let cluster: Cluster = serde_json::from_value(json!({
-            "apiVersion": "halite/v1", "kind": "Cluster", "metadata": {"name": "prod"}, "dnsDomain": "k8s.corp",
-            "networks": {"controlPlane": {"cidrs": ["10.0.0.0/24", "10.1.0.0/24"]}, "workloadPlane": {"cidrs": ["10.2.0.0/24"]}},
-            "apiServer": {"vip": "10.0.0.100"}, "kubernetes": {"version": "1.36"},
-            "proxy": {"https": "http://proxy.corp:3128/", "noProxy": [".corp", "10.2.0.0/24"]},
-        }))
-        .unwrap();
-        let view = view(&cluster);
-        assert_eq!(view["http"], Value::Null);
-        assert_eq!(view["https"], "http://proxy.corp:3128");
-        let wanted = [
-            "localhost",
-            "127.0.0.0/8",
-            "10.0.0.0/24",
-            "10.1.0.0/24",
-            "10.2.0.0/24",
-            "10.233.0.0/16",
-            "10.96.0.0/12",
-            "10.0.0.100",
-            "api.prod.internal",
-            ".svc",
-            ".k8s.corp",
-            ".corp",
-        ];
-        assert_eq!(view["noProxy"], json!(wanted));
     }
 }

@@ -10,9 +10,9 @@ use halite_secrets::yaml;
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Cluster, ResolvedCluster};
+use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
-use crate::load::{Declaration, Document};
-use crate::node::{Node, ResolvedNode};
+use crate::node::{Node, ResolvedNode, node_block};
 
 /// Chooses the addresses of a node from what its host reports: for each plane the first network of
 /// the list in which the host has an address. A recorded address is kept, and a declared `address`
@@ -133,17 +133,6 @@ pub fn node(
         node_text: Some(text),
         addresses,
     })
-}
-
-/// The block that records a node's addresses.
-#[must_use]
-pub fn node_block(resolved: &ResolvedNode) -> String {
-    let mut block = String::from(
-        "# Chosen by Halite; certificates and etcd name these addresses.\nresolved:\n",
-    );
-    let _ = writeln!(block, "  controlPlane: {}", resolved.control_plane);
-    let _ = writeln!(block, "  workloadPlane: {}", resolved.workload_plane);
-    block
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.

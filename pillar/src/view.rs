@@ -1,5 +1,8 @@
 //! The view of one minion: all data that its templates may use.
 
+mod proxy;
+mod registry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -7,9 +10,10 @@ use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
 use crate::bundle_facts::BundleFacts;
-use crate::load::{Declaration, Document};
-use crate::node::{Node, Role};
-use crate::{mirrors, network, proxy, registry, trust};
+use crate::declaration::{Declaration, Document};
+use crate::node::Node;
+use crate::role::Role;
+use crate::{mirrors, network, trust};
 
 /// The id of the master as a target of states.
 pub const MASTER: &str = "master";
@@ -97,21 +101,13 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
     }
 }
 
-/// The node with the role `bootstrap`.
-#[must_use]
-pub fn bootstrap_node(declaration: &Declaration) -> Option<&Document<Node>> {
-    declaration
-        .nodes
-        .values()
-        .find(|node| node.has(Role::Bootstrap))
-}
-
 /// The address of the API server: the VIP, or that of the first host with the role.
 ///
 /// # Errors
 /// The cluster has no first host yet.
 pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
-    let first = bootstrap_node(declaration)
+    let first = declaration
+        .bootstrap_node()
         .and_then(|node| node.control_plane())
         .ok_or(ViewError::NoBootstrap)?;
     Ok(declaration.cluster.api_server.vip.unwrap_or_else(|| {
@@ -142,7 +138,8 @@ pub fn view(
     if node.is_none() && minion != MASTER {
         return Err(ViewError::NoSuchNode(minion.to_owned()));
     }
-    let first = bootstrap_node(declaration)
+    let first = declaration
+        .bootstrap_node()
         .and_then(|node| node.control_plane())
         .ok_or(ViewError::NoBootstrap)?;
     let networks = &cluster.networks;

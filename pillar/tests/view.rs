@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 
 use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
-use halite_pillar::load::{Declaration, Text, Texts, load};
-use halite_pillar::node::{Node, Role};
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::Node;
 use halite_pillar::resolve;
+use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
 use halite_secrets::reference::{PREFIX, fill, paths_in};
@@ -40,7 +42,7 @@ fn declaration() -> Declaration {
     let bootstrap = Node::new(
         "bootstrap-1",
         Some("10.0.0.11".parse().unwrap()),
-        &halite_pillar::node::BOOTSTRAP_ROLES,
+        &halite_pillar::role::BOOTSTRAP_ROLES,
     );
     let mut worker = Node::new("worker-1", None, &[Role::Worker]);
     worker.custom = json!({"a": {"y": "node"}, "list": [2]})
@@ -372,7 +374,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
 fn the_vip_is_never_a_hosts_own_address() {
     let cluster = CLUSTER.replace("custom:", "apiServer: {vip: 10.0.0.100}\ncustom:");
     let cluster = cluster.replace("  workloadPlane: {cidrs: [10.2.0.0/24]}\n", "");
-    let node = Node::new("bootstrap-1", None, &halite_pillar::node::BOOTSTRAP_ROLES);
+    let node = Node::new("bootstrap-1", None, &halite_pillar::role::BOOTSTRAP_ROLES);
     let worker = Node::new("worker-1", None, &[Role::Worker]);
     let texts = Texts {
         cluster: text("cluster.yaml", cluster),
@@ -455,11 +457,11 @@ proptest! {
             control_plane: [10, 0, 0, a].into(),
             workload_plane: [10, 0, 0, b].into(),
         };
-        let recorded = resolve::record("f", &text, &resolve::node_block(&resolved)).unwrap();
+        let recorded = resolve::record("f", &text, &halite_pillar::node::node_block(&resolved)).unwrap();
         prop_assert!(recorded.starts_with(&text));
         let node = halite_secrets::yaml::parse("f", &recorded).unwrap();
         let back = node.get("resolved").unwrap().to_json();
         prop_assert_eq!(back, serde_json::to_value(resolved).unwrap());
-        prop_assert_eq!(resolve::record("f", &recorded, &resolve::node_block(&resolved)).unwrap(), recorded);
+        prop_assert_eq!(resolve::record("f", &recorded, &halite_pillar::node::node_block(&resolved)).unwrap(), recorded);
     }
 }

@@ -1,49 +1,103 @@
-//! What the engine needs from whoever runs a low state: the minion (host effects) and the master
-//! (Kubernetes objects).
+//! The interface between the engine and the programs that run a low state: the minion (host
+//! effects) and the master (Kubernetes objects).
 //!
-//! A state function is split in two. `check` looks and says what differs; `apply` makes exactly
-//! that difference go away. Test mode never calls `apply`: it asks the modules to lay the
-//! difference over what later checks see.
+//! A state function has two halves. `check` inspects and reports the difference from the
+//! declaration; `apply` makes exactly that difference go away. Test mode never calls `apply`: it
+//! asks the modules to predict the difference for later checks.
 
+use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::error::chain;
 use crate::low::Chunk;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked<D> {
-    /// What would change, for people and for returns; empty when the state is as wanted.
+    /// Changes that an apply would make, for people and for returns; empty when the resource is as
+    /// declared.
     pub changes: Map<String, Value>,
-    /// One sentence; shown as the comment.
+    /// One sentence; becomes the comment of the return.
     pub comment: String,
-    /// What `apply` needs to make the change.
+    /// The difference in the form in which `apply` takes it.
     pub diff: D,
 }
 
-/// Why a check or an apply failed: one sentence that says what, where and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+/// A failed check or apply: one sentence with what failed, where, and the remedy, and its cause.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    message: String,
+    #[source]
+    cause: Option<Arc<dyn Error + Send + Sync>>,
+}
 
-/// What an apply came to.
+impl Failure {
+    /// A failure without a further cause.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            cause: None,
+        }
+    }
+
+    /// A failure with its cause, which the message does not repeat.
+    pub fn with_cause(
+        message: impl Into<String>,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            cause: Some(Arc::new(cause)),
+        }
+    }
+
+    /// The message followed by all causes, joined by `: `; the comment of a return.
+    #[must_use]
+    pub fn text(&self) -> String {
+        chain(self)
+    }
+}
+
+/// Failures are equal when they read the same, causes included.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+/// The result of an apply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Applied {
-    /// What was changed where only doing it tells (a command's output); merged over the predicted
-    /// changes, where `null` takes a predicted change away (a `stateful` command that says
+    /// Changes that are only known afterwards (a command's output). They are merged over the
+    /// predicted changes; `null` removes a predicted change (a `stateful` command that reports
     /// `changed=no`).
     pub changes: Map<String, Value>,
     /// Replaces the check's comment when not empty.
     pub comment: String,
 }
 
-/// The state functions as the engine sees them.
+/// The state functions, as the engine calls them.
 pub trait Modules: Sync {
-    /// What `check` hands to `apply`.
+    /// The difference that `check` hands to `apply`.
     type Diff: Send + Sync + Default + Clone;
 
-    /// Compares the host with what the chunk wants. Must change nothing.
+    /// Compares the host with the chunk's declaration. Must change nothing.
     fn check(
         &self,
         chunk: &Chunk,
@@ -56,11 +110,11 @@ pub trait Modules: Sync {
         diff: &Self::Diff,
     ) -> impl Future<Output = Result<Applied, Failure>> + Send;
 
-    /// Test mode: from now on checks see the host as if `diff` had been applied.
+    /// Makes later checks see the host as if `diff` had been applied; test mode only.
     fn predict(&self, chunk: &Chunk, diff: &Self::Diff) -> impl Future<Output = ()> + Send;
 
-    /// Salt's `mod_watch`: what a changed watched state asks for (a service restart, a command).
-    /// `None` when the function has none; then `watch` means `require`.
+    /// Salt's `mod_watch`: the action that a changed watched state triggers (a service restart, a
+    /// command). `None` when the function has none; then `watch` means `require`.
     fn watch(
         &self,
         chunk: &Chunk,
@@ -74,32 +128,45 @@ pub trait Modules: Sync {
         condition: &Value,
     ) -> impl Future<Output = Result<bool, Failure>> + Send;
 
-    /// Whether a path exists, for `creates`.
+    /// Tests whether a path exists, for `creates`.
     fn exists(&self, path: &str) -> impl Future<Output = bool> + Send;
 
-    /// Notes that a state is about to change something on which others act (`watch`, `onchanges`,
-    /// `listen`), durably before it returns: a run that is cut off then leaves the next one to tell
-    /// them.
+    /// Records that a state is about to change something on which the watchers act (`watch`,
+    /// `onchanges`, `listen`). The record is durable before this returns, so that the next run
+    /// triggers the watchers if this one is interrupted.
     ///
     /// # Errors
-    /// It cannot be noted; then nothing is changed.
-    fn owe(&self, _chunk: &Chunk, _hearers: &[&Chunk]) -> Result<(), Failure> {
+    /// The trigger cannot be recorded; the engine then does not apply the change.
+    fn record_trigger(&self, _chunk: &Chunk, _watchers: &[&Chunk]) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether a state changed something in an earlier run on which another has not acted that
-    /// should.
-    fn is_owed(&self, _chunk: &Chunk, _hearer: &Chunk) -> bool {
+    /// Tests whether an earlier run recorded a trigger on which the watcher has not acted yet.
+    fn is_pending(&self, _chunk: &Chunk, _watcher: &Chunk) -> bool {
         false
     }
 
-    /// One has acted on what a state changed.
-    fn heard(&self, _chunk: &Chunk, _hearer: &Chunk) {}
+    /// Removes the record: the watcher has acted on the state's change.
+    fn clear_trigger(&self, _chunk: &Chunk, _watcher: &Chunk) {}
 }
 
-/// How a run is to be made.
+/// Options of one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// Predict only; change nothing.
     pub test: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_its_cause_once() {
+        let cause = std::io::Error::other("no space left");
+        let failure = Failure::with_cause("cannot write /etc/a", cause);
+        assert_eq!(failure.to_string(), "cannot write /etc/a");
+        assert_eq!(failure.text(), "cannot write /etc/a: no space left");
+        assert!(failure.source().is_some());
+    }
 }

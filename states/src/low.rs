@@ -1,8 +1,7 @@
 //! Low state: the compiled, ordered, fully rendered list of state calls for one minion.
 //!
-//! This is the contract between compiler and executor. It is plain data: what the master stores,
-//! what travels, and what `ctl render` shows. Salt calls the same thing low state and its entries
-//! low chunks.
+//! It is the contract between compiler and executor, as plain data: the master stores it, sends it
+//! to the minion, and `ctl render` prints it. Low state and low chunk are Salt's terms.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,7 +16,7 @@ pub const FORMAT: u32 = 1;
 pub struct LowState {
     /// Always [`FORMAT`] when written by this version.
     pub format: u32,
-    /// The minion that this was compiled for.
+    /// The minion for which it was compiled.
     pub minion: String,
     /// The calls. Requisites refer to positions in this list.
     pub chunks: Vec<Chunk>,
@@ -32,23 +31,23 @@ pub struct Chunk {
     pub fun: String,
     /// The state's id in its SLS (`__id__`).
     pub id: String,
-    /// The `name` argument; the id where none was given.
+    /// The `name` argument; by default the id.
     pub name: String,
-    /// The SLS that holds it, dotted, for example `halite.base.etcd`.
+    /// The SLS that declares it, dotted, for example `halite.base.etcd`.
     pub sls: String,
-    /// Where the call stands in the source.
+    /// The call's position in the source.
     pub source: Position,
-    /// Arguments of the function, `name` and everything below excluded.
+    /// Arguments of the function, without `name`, requisites and controls.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub args: Map<String, Value>,
     /// Resolved requisites.
     #[serde(default, skip_serializing_if = "Requisites::is_empty")]
     pub requisites: Requisites,
-    /// Global arguments that decide whether and how the call runs.
+    /// Global arguments that control whether and how the call runs.
     #[serde(default, skip_serializing_if = "Controls::is_default")]
     pub controls: Controls,
-    /// True when an argument holds, or was made from, a secret: no diff, no value of it is shown or
-    /// stored.
+    /// True when an argument contains, or was made from, a secret: no diff and no value of the call
+    /// is shown or stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
@@ -63,7 +62,7 @@ impl Chunk {
         )
     }
 
-    /// `state.fun`, as it is written in an SLS.
+    /// `state.fun`, as written in an SLS.
     #[must_use]
     pub fn function(&self) -> String {
         format!("{}.{}", self.state, self.fun)
@@ -74,7 +73,7 @@ impl Chunk {
 /// already resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(
+#[expect(
     missing_docs,
     reason = "the names are Salt's requisites; their semantics are those of Salt, see docs/coming-from-salt.md"
 )]
@@ -128,23 +127,22 @@ pub struct Controls {
     /// an argument).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub check_cmd: Vec<String>,
-    /// Attempts beyond the first failing one.
+    /// Further attempts after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// May run beside the calls that follow it.
+    /// May run in parallel with the calls after it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub parallel: bool,
     /// A failure ends the run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failhard: bool,
-    /// `false` marks a failure that an `onfail` handles, so that requisites of the handler are not
-    /// stopped by it.
+    /// `false` in an `onfail` handler: a failure that it handles does not fail the run.
     #[serde(skip_serializing_if = "is_true")]
     pub onfail_stop: bool,
     /// User that runs the shell commands above and `cmd.*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runas: Option<String>,
-    /// Whether a failure counts against the run's result; `false` isolates the operator's own
+    /// True if a failure counts against the run's result; `false` isolates the operator's own
     /// states.
     #[serde(skip_serializing_if = "is_true")]
     pub fail_run: bool,
@@ -175,7 +173,7 @@ impl Controls {
     }
 }
 
-#[allow(
+#[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde's skip_serializing_if passes references"
 )]
@@ -194,7 +192,7 @@ pub struct Retry {
     pub until: bool,
 }
 
-/// What one state call came to; the shape of Salt's returns, with an absolute start time.
+/// The return of one state call, in the form of Salt's returns with an absolute start time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateReturn {
     /// The chunk's position in its low state.
@@ -209,10 +207,9 @@ pub struct StateReturn {
     /// The chunk's SLS.
     #[serde(rename = "__sls__")]
     pub sls: String,
-    /// `Some(true)`: in the wanted state; `Some(false)`: failed; `None`: would change (test mode
-    /// only).
+    /// `Some(true)`: as declared; `Some(false)`: failed; `None`: would change (test mode only).
     pub result: Option<bool>,
-    /// What was, or would be, changed. Empty: nothing.
+    /// Changes that were, or would be, made; empty if none.
     pub changes: Map<String, Value>,
     /// One sentence for people.
     pub comment: String,
@@ -223,10 +220,10 @@ pub struct StateReturn {
     /// Position in the run, without gaps.
     #[serde(rename = "__run_num__")]
     pub run_num: usize,
-    /// False when a requisite or a control kept it from running.
+    /// False when a requisite or a control prevented it from running.
     #[serde(rename = "__state_ran__")]
     pub ran: bool,
-    /// Whether a `false` result counts against the run.
+    /// True if a `false` result counts against the run.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub fail_run: bool,
 }

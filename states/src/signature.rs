@@ -1,5 +1,5 @@
-//! Signatures of state functions, as data: a wrong argument is a compile error, and the reference
-//! is generated from them.
+//! Types of signatures: the arguments of state functions as data. A wrong argument is an error of
+//! the compiler, and the reference is generated from the signatures.
 
 /// One state function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,13 +10,13 @@ pub struct Signature {
     pub fun: &'static str,
     /// One sentence.
     pub doc: &'static str,
-    /// Arguments besides `name` and the global ones.
+    /// Arguments, without `name` and the global ones.
     pub args: &'static [Arg],
-    /// Who runs it.
+    /// The program that runs it.
     pub runs_on: RunsOn,
 }
 
-/// Where a state function is implemented.
+/// The place where a state function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunsOn {
     /// On a managed host, by the minion.
@@ -32,18 +32,18 @@ pub enum RunsOn {
 pub struct Arg {
     /// Its name in the SLS.
     pub name: &'static str,
-    /// What it takes.
+    /// The type of its value.
     pub kind: Kind,
-    /// Whether it must be given.
+    /// An SLS must give it.
     pub required: bool,
     /// Meaning, unit and default, in one sentence.
     pub doc: &'static str,
 }
 
-/// What an argument takes.
+/// The type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Text; numbers and booleans are taken as they were written.
+    /// Text; numbers and booleans are taken as written.
     Text,
     /// A whole number.
     Integer,
@@ -57,4 +57,40 @@ pub enum Kind {
     Mapping,
     /// Any value.
     Any,
+}
+
+/// An optional argument.
+pub(crate) const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+    Arg {
+        name,
+        kind,
+        required: false,
+        doc,
+    }
+}
+
+/// An argument that must be given.
+pub(crate) const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+    Arg {
+        name,
+        kind,
+        required: true,
+        doc,
+    }
+}
+
+/// A function that the minion runs.
+pub(crate) const fn on_minion(
+    state: &'static str,
+    fun: &'static str,
+    doc: &'static str,
+    args: &'static [Arg],
+) -> Signature {
+    Signature {
+        state,
+        fun,
+        doc,
+        args,
+        runs_on: RunsOn::Minion,
+    }
 }

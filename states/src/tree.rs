@@ -7,14 +7,13 @@ use std::sync::Arc;
 use halite_document::Problem;
 use sha2::{Digest, Sha256};
 
-/// Largest file that is read into memory, in bytes; bigger things belong into the bundle.
+/// Largest file that is read into memory, in bytes; larger files belong into the bundle.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// Where a tree has the charts of its bundle, each as `charts/NAME.yaml`, as the bundle itself has
-/// them.
+/// Folder of the bundle's charts, in the tree as in the bundle: `charts/NAME.yaml`.
 const CHARTS: &str = "charts";
 
-/// Where a bundle has the rest of its tree.
+/// Folder of a bundle that contains the rest of its tree.
 const STATES: &str = "states";
 
 fn is_below(path: &str, folder: &str) -> bool {
@@ -22,9 +21,9 @@ fn is_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Where a bundle has a file of its tree.
+/// The path in a bundle of a file of its tree.
 #[must_use]
-pub fn in_bundle(path: &str) -> String {
+pub fn to_bundle_path(path: &str) -> String {
     if is_below(path, CHARTS) {
         path.to_owned()
     } else {
@@ -32,10 +31,10 @@ pub fn in_bundle(path: &str) -> String {
     }
 }
 
-/// Where the tree of a bundle has one of the bundle's files; `None` for one that is not of the
+/// The path in the tree of one of the bundle's files; `None` for a file that is not part of the
 /// tree.
 #[must_use]
-pub fn of_bundle(path: &str) -> Option<&str> {
+pub fn from_bundle_path(path: &str) -> Option<&str> {
     if is_below(path, CHARTS) {
         Some(path)
     } else {
@@ -43,9 +42,10 @@ pub fn of_bundle(path: &str) -> Option<&str> {
     }
 }
 
-/// Where the compiler reads from. Paths use `/`, are relative, and have no `.` or `..` parts.
+/// A state tree, from which the compiler reads. Paths use `/`, are relative, and have no `.` or
+/// `..` parts.
 pub trait Tree: Sync {
-    /// The content of a file; `None` when there is none.
+    /// The content of a file; `None` if it does not exist.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 
     /// All paths, sorted.
@@ -58,7 +58,7 @@ pub trait Tree: Sync {
     }
 }
 
-/// SHA-256 of a content, in hex: the name of a blob.
+/// SHA-256 of a content, in hexadecimal: the name of a blob.
 #[must_use]
 pub fn sha256(content: &[u8]) -> String {
     Sha256::digest(content)
@@ -67,8 +67,8 @@ pub fn sha256(content: &[u8]) -> String {
         .collect()
 }
 
-/// Whether a path may be looked up: relative, without empty, `.` and `..` parts, without NUL and
-/// backslash.
+/// Tests whether a path is safe to look up: relative, without empty, `.` and `..` parts, without
+/// NUL and backslash.
 #[must_use]
 pub fn is_plain_path(path: &str) -> bool {
     !path.is_empty()
@@ -78,8 +78,8 @@ pub fn is_plain_path(path: &str) -> bool {
             .all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Directories laid over each other; an earlier one wins. One may be mounted at a prefix
-/// (`custom`). Below them all may be a tree in memory.
+/// A stack of directories, of which the first that has a file wins. A directory may be mounted at a
+/// prefix (`custom`). The last layer may be a tree in memory.
 #[derive(Debug, Clone, Default)]
 pub struct DirTree {
     roots: Vec<(String, PathBuf)>,
@@ -93,7 +93,7 @@ impl DirTree {
         Self::default()
     }
 
-    /// Adds a directory; those added before win over it.
+    /// Adds a directory below those already added.
     #[must_use]
     pub fn root(mut self, directory: impl Into<PathBuf>) -> Self {
         self.roots.push((String::new(), directory.into()));
@@ -108,23 +108,22 @@ impl DirTree {
         self
     }
 
-    /// Adds what the bundle in a directory has for a compiler: its state tree, and its charts below
-    /// `charts`.
+    /// Adds the state tree of the bundle in a directory, with the bundle's charts below `charts`.
     #[must_use]
     pub fn bundle(self, directory: &Path) -> Self {
         self.mount(CHARTS, directory.join(CHARTS))
             .root(directory.join(STATES))
     }
 
-    /// Adds what was read already, of a bundle for example: all directories win over it.
+    /// Adds a tree in memory (of a bundle, for example) below all directories.
     #[must_use]
-    pub fn over(mut self, tree: MemoryTree) -> Self {
+    pub fn with_fallback(mut self, tree: MemoryTree) -> Self {
         self.below = Arc::new(tree);
         self
     }
 
-    /// The file on disk that a path of the tree stands for. Links that lead out of their root are
-    /// not followed.
+    /// The file on disk behind a path of the tree. Links that lead out of their root are not
+    /// followed.
     #[must_use]
     pub fn locate(&self, path: &str) -> Option<PathBuf> {
         if !is_plain_path(path) {
@@ -144,10 +143,10 @@ impl DirTree {
 }
 
 impl DirTree {
-    /// The file on disk behind a path of the tree, where it comes from a mounted directory and not
-    /// from a root: what its owner has to be told instead of the tree's path.
+    /// The file on disk behind a path of the tree, if it is in a mounted directory and not in a
+    /// root. Messages name it by this path, which its owner knows.
     #[must_use]
-    pub fn mounted(&self, path: &str) -> Option<PathBuf> {
+    pub fn mounted_file(&self, path: &str) -> Option<PathBuf> {
         let real = self.locate(path)?;
         let mounts = self.roots.iter().filter(|(prefix, _)| !prefix.is_empty());
         let holds =
@@ -158,11 +157,11 @@ impl DirTree {
             .then_some(real)
     }
 
-    /// Names mounted files in problems by their path on disk.
+    /// Replaces paths of mounted files in problems by their paths on disk.
     #[must_use]
-    pub fn placed(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
+    pub fn with_disk_paths(&self, mut problems: Vec<Problem>) -> Vec<Problem> {
         for problem in &mut problems {
-            if let Some(real) = self.mounted(&problem.file) {
+            if let Some(real) = self.mounted_file(&problem.file) {
                 problem.file = real.display().to_string();
             }
         }
@@ -269,24 +268,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_has_its_charts_beside_the_rest_of_its_tree() {
+    fn charts_have_the_same_path_in_bundle_and_tree() {
         for (bundle, tree) in [
             ("states/base/etcd.sls", "base/etcd.sls"),
             ("charts/web.yaml", "charts/web.yaml"),
             ("states/charts.sls", "charts.sls"),
         ] {
             assert_eq!(
-                (of_bundle(bundle), in_bundle(tree).as_str()),
+                (from_bundle_path(bundle), to_bundle_path(tree).as_str()),
                 (Some(tree), bundle)
             );
         }
         for path in ["bin/ctl", "states", "charts", "statesman/x"] {
-            assert_eq!(of_bundle(path), None, "{path}");
+            assert_eq!(from_bundle_path(path), None, "{path}");
         }
     }
 
     #[test]
-    fn earlier_roots_win_and_nothing_outside_is_read() {
+    fn earlier_roots_win_and_no_file_outside_is_read() {
         let base = std::env::temp_dir().join(format!("halite-tree-{}", std::process::id()));
         let (one, two, own) = (base.join("one"), base.join("two"), base.join("own"));
         for directory in [&one, &two.join("sub"), &own] {
@@ -313,7 +312,7 @@ mod tests {
             assert_eq!(tree.read(path), None, "{path}");
         }
         let of = |path: &str| {
-            tree.placed(vec![Problem::in_file(path, "wrong")])[0]
+            tree.with_disk_paths(vec![Problem::in_file(path, "wrong")])[0]
                 .file
                 .clone()
         };
@@ -329,7 +328,10 @@ mod tests {
             .with("a.sls", "three")
             .with("custom/c.sls", "four");
         read.insert("d.sls", b"d".to_vec(), Some(0o755));
-        let tree = DirTree::new().mount("custom", &own).root(&two).over(read);
+        let tree = DirTree::new()
+            .mount("custom", &own)
+            .root(&two)
+            .with_fallback(read);
         assert_eq!(tree.read("a.sls").unwrap(), b"two");
         assert_eq!(tree.read("custom/c.sls").unwrap(), b"c");
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Golden cases of the compiler. A case file has sections `==> tree/PATH`, `==> pillar`, `==>
-//! grains`, `==> apply` and `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written anew,
-//! to be read and judged.
-#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+//! grains`, `==> apply` and `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written again;
+//! review the difference.
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Case {
             })
     }
 
-    /// The SLS files that it applies, if not a highstate.
+    /// The SLS files that it applies; `None` for a highstate.
     fn names(&self) -> Option<Vec<String>> {
         let names: Vec<String> = self
             .section("apply")
@@ -203,7 +203,7 @@ fn cases() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same with every text and number another.
+/// The same value with every text and number changed.
 fn changed(value: &Value) -> Value {
     match value {
         Value::String(text) => json!(format!("{text}x")),
@@ -218,10 +218,10 @@ fn changed(value: &Value) -> Value {
     }
 }
 
-/// Whatever minions a compiler had before, the next one's calls are those that it has alone; and
-/// where nothing differs they are not made again.
+/// The calls of a minion are the same with a shared compiler as with one of its own, and calls that
+/// do not differ are not made again.
 #[test]
-fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
+fn calls_are_shared_exactly_where_they_are_the_same() {
     let (mut all, mut shared) = (0, 0);
     for case in Case::all() {
         let (pillar, grains) = (case.json("pillar"), case.json("grains"));
@@ -281,8 +281,7 @@ fn calls_are_shared_where_they_are_the_same_and_nowhere_else() {
     );
 }
 
-/// An SLS of states that require, watch or are required by others, drawn so that there is no
-/// circle.
+/// An SLS of states that require, watch or are required by others, without a cycle.
 fn acyclic() -> impl Strategy<Value = String> {
     let state = (
         any::<prop::sample::Index>(),
@@ -319,7 +318,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_state_comes_after_what_it_waits_for(source in acyclic()) {
+    fn every_state_comes_after_its_requisites(source in acyclic()) {
         let tree = MemoryTree::new().with("a.sls", source.as_str());
         let (pillar, grains) = (json!({}), json!({}));
         let input = Input { tree: &tree, minion: "m", pillar: &pillar, grains: &grains, bundle: &|_| None };

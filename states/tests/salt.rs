@@ -1,7 +1,8 @@
-//! Every probe that was run with real Salt runs here too. Order, result, whether something changed
-//! and the comments of the engine are the same, or the difference stands in the table of
-//! `docs/coming-from-salt.md`; and every row of that table is a difference that is really there.
-#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+//! Comparison with real Salt: runs every probe that was run with it. Order, result, whether
+//! something changed and the comments of the engine are the same, or the table in
+//! `docs/coming-from-salt.md` has the difference; and every row of that table is a difference that
+//! occurs.
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod common;
 
@@ -107,7 +108,7 @@ fn host(probe: &str) -> Host {
     }
 }
 
-/// The line range of a top-level id, taken out of a source.
+/// A source without the lines of a top-level id.
 fn without(source: &str, id: &str) -> String {
     let mut inside = false;
     source
@@ -122,7 +123,7 @@ fn without(source: &str, id: &str) -> String {
         .collect()
 }
 
-/// The top-level id that a line of a source belongs to.
+/// The top-level id to which a line of a source belongs.
 fn id_at(source: &str, line: u32) -> String {
     let above: Vec<&str> = source.lines().take(line as usize).collect();
     let id = above
@@ -134,7 +135,7 @@ fn id_at(source: &str, line: u32) -> String {
         .to_owned()
 }
 
-/// What our compiler makes of a probe: what it refuses is noted and left out.
+/// The compiled probe, without the ids that the compiler refuses, which are added to `refused`.
 fn accepted(probe: &str, refused: &mut BTreeSet<String>) -> Option<Compiled> {
     let mut sources = sources();
     let file = format!("{probe}.sls");
@@ -267,7 +268,7 @@ fn table() -> BTreeSet<Difference> {
 }
 
 #[test]
-fn probes_agree_with_salt_or_stand_in_the_table() {
+fn probes_agree_with_salt_or_are_in_the_table() {
     let mut found = BTreeSet::new();
     let probes = probes();
     assert!(probes.len() >= 29, "{}", probes.len());

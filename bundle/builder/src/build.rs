@@ -1,4 +1,4 @@
-//! Building a bundle.
+//! The build of a bundle.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::recipe::{Recipe, Watcher};
 use crate::rpm::Base;
 use crate::{apt, build_cache, bundle_documents, chart, completeness, package, recipe, rpm};
 
-/// The program at the top of a bundle.
+/// The shell script `install` at the top of a bundle.
 const INSTALL: &str = "#!/bin/sh
 # Makes this host the first one of a cluster; takes the options of `ctl bootstrap`.
 set -e
@@ -30,28 +30,28 @@ here=$(cd \"$(dirname \"$0\")\" && pwd)
 exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
 ";
 
-/// How to gather what goes into a bundle.
+/// Options of a build.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Ask nothing of other machines: everything comes from this one and from the cache.
+    /// Offline mode: no other machine is asked; everything comes from this machine and from the
+    /// cache.
     pub offline: bool,
-    /// Hears how far fetching is.
+    /// Receives the progress of downloads.
     pub watcher: Option<Watcher>,
 }
 
 /// Computes the requirements of the bundle in a directory.
 pub type RequirementsOf<'a> = dyn Fn(&Path, &Manifest) -> Result<Requirements, Error> + 'a;
 
-/// Builds the bundle of a recipe into `out`, replacing a bundle that is there already. What comes
-/// from other machines is what the lock says. The same recipe, lock, keys and inputs give the same
-/// bytes. Nothing is at `out` before all of it is, and before everything is in it that
-/// its state tree can request.
+/// Builds the bundle of a recipe into `out`, replacing a bundle that is there. Content from other
+/// machines is exactly what the lock records. The same recipe, lock, keys and inputs give the same
+/// bytes. `out` appears only when the bundle is complete and has everything that its state tree can
+/// request.
 ///
 /// # Errors
-/// When the recipe has problems, something that goes in is not in the lock, differs from it or is
-/// damaged, something cannot be fetched, the packages cannot be installed on a bare host, something
-/// that a cluster could ask for is missing, a program of the build fails, or a file cannot be
-/// written.
+/// When the recipe has problems; an item is not in the lock, differs from it or is damaged; a file
+/// cannot be fetched or written; the packages cannot be installed on a bare host; something that a
+/// cluster could request is missing; or a program of the build fails.
 pub fn build(
     recipe_file: &Path,
     out: &Path,
@@ -61,8 +61,8 @@ pub fn build(
     build_with(recipe_file, out, options, &requirements, progress)
 }
 
-/// Builds as [`build()`] does, for requirements that the caller computes: those of a state tree that
-/// is none, in tests.
+/// Builds as [`build()`] does, but with requirements that the caller computes; tests use it for
+/// state trees that cannot be compiled.
 ///
 /// # Errors
 /// As [`build()`].
@@ -73,7 +73,7 @@ pub fn build_with(
     requirements: &RequirementsOf<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
-    // apt takes a relative path for one below its own directories.
+    // apt resolves a relative path against its own directories.
     let recipe_file =
         &std::path::absolute(recipe_file).map_err(Error::file("read", recipe_file))?;
     let recipe = Recipe::load(recipe_file)?;
@@ -83,7 +83,7 @@ pub fn build_with(
         return Err(Error::Occupied(out.to_owned()));
     }
     let _out = FileLock::new(out)?;
-    // The lock beside it is read, and written at the end.
+    // The lock beside the recipe is read, and written at the end.
     let _recipe = FileLock::wait(recipe_file, progress)?;
     let work = files::sibling(out, "new");
     let scratch = files::sibling(out, "parts");
@@ -115,7 +115,7 @@ pub fn build_with(
         Ok(manifest)
     })();
     if built.is_err() {
-        // The first error is the one that matters.
+        // Best effort: the first error is the one that matters.
         let _ = files::remove_dir(&work);
     }
     let removed = files::remove_dir(&scratch);
@@ -273,7 +273,7 @@ fn apt_part(
     date: Timestamp,
     progress: &mut dyn FnMut(&str),
 ) -> Result<CachedArtifact, Error> {
-    // Before the key of the part: the key file is one of its inputs.
+    // The signer comes before the part's cache key, because the key file is one of the inputs.
     let signer = signer(recipe)?;
     let mut inputs = vec![date.to_string()];
     inputs.extend(archives.iter().map(|archive| archive.sha256.clone()));

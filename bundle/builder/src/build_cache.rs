@@ -1,10 +1,10 @@
-//! Parts of a bundle that are kept between builds: the image layout and the apt repository are
+//! Parts of a bundle that are stored between builds: the image layout and the apt repository are
 //! large and seldom change.
 //!
-//! A part is a directory under the hash of everything that it was made from. It comes with a record
-//! of every file's digest, size and time, so that it is hashed once; a part in which somebody
-//! changed a file is made again. A bundle holds hard links into its parts where the file system
-//! allows that. What no build has used for a month is removed.
+//! A part is a directory named by the hash of everything that it was made from. A record beside it
+//! holds the digest, size and time of each file, so that a file is hashed only once; a part with a
+//! changed file is made again. A bundle has hard links to its parts where the file system allows
+//! it. A part that no build has used for a month is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,16 +19,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Counts on every change of how parts are made that their inputs do not show.
+/// Revision of the procedure that makes parts; increased with each change that the inputs do not
+/// show.
 const REVISION: u32 = 3;
 
-/// What parts are there of.
+/// The kinds of parts.
 const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
 
-/// A part that no build has used for so long is removed.
+/// Age at which an unused part is removed.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// A part that is there.
+/// A part in the cache.
 pub struct CachedArtifact {
     dir: PathBuf,
     record: Record,
@@ -36,7 +37,7 @@ pub struct CachedArtifact {
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// What the maker wants to know again.
+    /// Notes of the code that made the part.
     note: BTreeMap<String, String>,
     files: BTreeMap<String, Recorded>,
 }
@@ -48,13 +49,12 @@ struct Recorded {
     time: (i64, i64),
 }
 
-/// Keeps parts in a directory.
+/// A directory of parts.
 pub struct BuildCache {
     root: PathBuf,
 }
 
-/// Claims the directory in which parts and archives are kept, and removes what a build that was
-/// killed has left there.
+/// Claims the directory of the parts and archives, and removes the leftovers of a killed build.
 pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Error> {
     let claim = FileLock::wait(&root.join("parts"), progress)?;
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
@@ -71,7 +71,8 @@ pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Er
     Ok(claim)
 }
 
-/// Removes the parts that no build has used for a month. The directory has to be claimed.
+/// Removes the parts that no build has used for a month. The caller must have claimed the
+/// directory.
 pub fn prune(root: &Path) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
@@ -88,11 +89,11 @@ pub fn prune(root: &Path) -> Result<(), Error> {
         .map(|name| root.join(name))
     {
         let record = dir.with_extension("json");
-        // Without a record it was never finished.
+        // A part without a record was never finished; its directory has the time.
         let used = fs::metadata(&record)
             .or_else(|_| fs::metadata(&dir))
             .and_then(|status| status.modified());
-        // One from the future stays.
+        // A time in the future does not count as old.
         let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEPT));
         if unused {
             files::remove_any(&record)?;
@@ -102,7 +103,7 @@ pub fn prune(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether something has the name of a part: its kind and a hash.
+/// Returns true if a name is that of a part: its kind and a hash.
 fn is_part(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(kind, hash)| {
         KINDS.contains(&kind)
@@ -119,8 +120,8 @@ impl BuildCache {
         })
     }
 
-    /// The part of that name made from those inputs; `make` fills an empty directory with it if it
-    /// is not there. What `make` returns is kept with it.
+    /// Returns the part of a name and inputs. If it does not exist, `make` fills an empty directory
+    /// with it, and the notes that `make` returns are stored with it.
     pub fn get(
         &self,
         name: &str,
@@ -131,7 +132,8 @@ impl BuildCache {
         let dir = self.root.join(format!("{name}-{}", &key[..16]));
         let record_file = dir.with_extension("json");
         if let Some(record) = load(&dir, &record_file) {
-            // Its last use, for `prune`. Where that cannot be noted it is made again some day.
+            // The time of the last use, for `prune`. If it cannot be set, the part is at worst made
+            // again later.
             let _ = File::options()
                 .append(true)
                 .open(&record_file)
@@ -146,7 +148,8 @@ impl BuildCache {
             Ok(note)
         });
         if made.is_err() {
-            // Best effort: the first error is the one that matters. A full disk would stay full.
+            // Best effort: the first error is the one that matters. Without this, a full disk would
+            // stay full.
             let _ = files::remove_dir(&work);
         }
         let note = made?;
@@ -160,7 +163,7 @@ impl BuildCache {
             let path = dir.join(&file);
             let (sha256, size) = files::digest(&path)?;
             let time = time(&path)
-                .ok_or_else(|| Error::content(&path, "it changed meanwhile"))?
+                .ok_or_else(|| Error::content(&path, "it changed during the build"))?
                 .0;
             record.files.insert(
                 file,
@@ -178,12 +181,12 @@ impl BuildCache {
 }
 
 impl CachedArtifact {
-    /// What its maker noted.
+    /// The notes that were stored when the part was made.
     pub fn note(&self) -> &BTreeMap<String, String> {
         &self.record.note
     }
 
-    /// Where one of its files is, and the SHA-256 that it had when it was made.
+    /// The path of one of its files, and the SHA-256 that the file had when the part was made.
     pub fn file(&self, file: &str) -> Result<(PathBuf, &str), Error> {
         let path = self.dir.join(file);
         match self.record.files.get(file) {
@@ -192,7 +195,7 @@ impl CachedArtifact {
         }
     }
 
-    /// Puts its files below a directory of a bundle and adds them to the bundle's list of files.
+    /// Places its files below a directory of a bundle and adds them to the bundle's list of files.
     pub fn place(
         &self,
         root: &Path,
@@ -219,7 +222,7 @@ fn load(dir: &Path, record: &Path) -> Option<Record> {
         .then_some(record)
 }
 
-/// Time of the last change, and size.
+/// The time of the last change, and the size.
 fn time(path: &Path) -> Option<((i64, i64), u64)> {
     let status = fs::symlink_metadata(path).ok()?;
     Some(((status.mtime(), status.mtime_nsec()), status.len()))

@@ -1,4 +1,4 @@
-//! A bundle that is built to be carried: it is an image at once.
+//! The build of a bundle directly into an image.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use crate::completeness::compile::requirements;
 use crate::error::Error;
 
 /// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing
-/// a file that is there. Nothing is at `out` before all of it is. The directory that the image was
-/// made of does not stay; what is to be kept for the next build is in the recipe's cache.
+/// a file that is there. `out` appears only when it is complete. The directory from which the image
+/// is made is removed; the recipe's cache stores the parts for the next build.
 ///
 /// # Errors
 /// As [`build()`](crate::build()) and [`pack()`](halite_bundle::pack()).
@@ -27,7 +27,7 @@ pub fn build_image(
     build_image_with(recipe_file, out, keys, options, &requirements, progress)
 }
 
-/// Builds as [`build_image()`] does, for requirements that the caller computes.
+/// Builds as [`build_image()`] does, but with requirements that the caller computes.
 ///
 /// # Errors
 /// As [`build_image()`].
@@ -41,7 +41,8 @@ pub fn build_image_with(
 ) -> Result<Manifest, Error> {
     let _claim = pack::claim(out)?;
     let directory = files::sibling(out, "bundle");
-    // What a build left that was killed at its end is no bundle any more, and nobody else's.
+    // Only a build that was killed just before its end leaves this directory; it belongs to this
+    // output.
     files::remove_dir(&directory)?;
     let made = build_with(recipe_file, &directory, options, requirements, progress)
         .and_then(|_| Ok(pack::write(&directory, out, keys, progress)?));

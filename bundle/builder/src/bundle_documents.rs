@@ -1,5 +1,5 @@
-//! What a bundle says of itself: its documentation, the texts of licences, and the list of what it
-//! is made of.
+//! The documents of a bundle: its documentation, the texts of licences, and the list of its
+//! components.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,14 +22,14 @@ use crate::{apt, docs, licences, sbom};
 /// The folder of the documentation in a bundle.
 pub const DOCS: &str = "docs";
 
-/// Counts on every change of what is looked for in archives.
+/// Revision of the search in archives; increased with each change of what it looks for.
 const REVISION: u32 = 2;
 
 /// The smallest host that a bundle is built on has two processors.
 const READERS: usize = 2;
 
-/// Adds all of it to the bundle in `dir`, in which everything else is already, and to its list of
-/// files.
+/// Adds all documents to the bundle in `dir`, which must already have everything else, and to its
+/// list of files.
 pub fn add(
     recipe: &Recipe,
     dir: &Path,
@@ -104,8 +104,8 @@ fn put(dir: &Path, path: String, content: &[u8], manifest: &mut Manifest) -> Res
 
 type Texts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
 
-/// The recipe's folder of licence texts: those of Go modules and crates by `go/MODULE@VERSION` and
-/// `cargo/NAME@VERSION`, and those below `common/`, which others refer to.
+/// Reads the recipe's folder of licence texts: those of Go modules and crates by
+/// `go/MODULE@VERSION` and `cargo/NAME@VERSION`, and those below `common/`, to which others refer.
 fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>), Error> {
     let (mut texts, mut common) = (Texts::new(), BTreeMap::new());
     let Some(folder) = folder else {
@@ -136,7 +136,7 @@ fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>),
     Err(Error::content(folder, message))
 }
 
-/// Every image of the bundle and what is in it.
+/// Reads every image of the bundle and its contents.
 fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
     let layout = dir.join("images");
     let mut found = Vec::new();
@@ -146,7 +146,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
             ImageRef::parse(&name).map_err(|why| Error::content(layout.join("index.json"), why))?;
         found.push((reference, oci_layout::read(&layout, entry)?));
     }
-    // Images share layers: each is looked into once.
+    // Images share layers; each layer is read only once.
     let mut layers: Vec<&str> = found
         .iter()
         .flat_map(|(_, image)| image.layers().iter())
@@ -160,7 +160,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
             let file = fs::File::open(&path).map_err(Error::file("read", &path))?;
             let mut file = files::Source::new(file);
             match Contents::read(&mut file) {
-                // The disk's fault is none of the layer's, and is not kept as one.
+                // An error of the disk says nothing about the layer, so it is not stored with it.
                 Err(error) if file.failed => Err(Error::file("read", &path)(error)),
                 read => Ok(read.map_err(|error| error.to_string())),
             }
@@ -193,7 +193,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
     Ok(images.collect())
 }
 
-/// Every package of the apt repository and what is in it.
+/// Reads every package of the apt repository and its contents.
 fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>, Error> {
     let pool = "apt/pool/";
     let files: Vec<_> = manifest
@@ -247,7 +247,8 @@ fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
         .map_err(|error| error.to_string()))
 }
 
-/// What is in an archive of that digest, or why it cannot be read. It is found out once.
+/// Returns the contents of the archive with that digest, or why it cannot be read. The result is
+/// cached.
 fn look(
     parts: &BuildCache,
     sha256: &str,

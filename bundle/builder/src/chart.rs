@@ -1,10 +1,10 @@
-//! Charts, rendered by Helm when the bundle is built: what the site gets is plain objects, all of
-//! whose images are known.
+//! Charts, rendered by Helm when the bundle is built: the site gets plain objects, and all of their
+//! images are known.
 //!
-//! `helm template` alone is not enough. Objects that name no namespace get that of the release, as
-//! `helm install` would give it to them, and the namespace itself comes first. Hooks for an
-//! installation become ordinary objects; those that only belong to deletion, a rollback or a test
-//! are left out, since applying them would do just that.
+//! `helm template` alone is not enough. Objects without a namespace get that of the release, as
+//! with `helm install`, and the namespace itself comes first. Hooks for an installation become
+//! ordinary objects. Hooks for deletion, rollback or tests are left out, because applying them
+//! would delete, roll back or test.
 
 mod documents;
 mod scope;
@@ -19,19 +19,19 @@ use serde::Deserialize;
 use crate::error::Error;
 use crate::recipe::{Chart, Values};
 
-/// Counts on every change of what is made of Helm's output.
+/// Revision of the processing of Helm's output; increased with each change.
 pub const REVISION: u32 = 1;
 
-/// Where a chart says what its licence is (<https://artifacthub.io/docs/topics/annotations/helm/>).
+/// The annotation with a chart's licence (<https://artifacthub.io/docs/topics/annotations/helm/>).
 const LICENCE: &str = "artifacthub.io/license";
 
-/// The program that renders.
+/// The Helm program.
 #[derive(Debug)]
 pub struct Helm {
     program: PathBuf,
 }
 
-/// What a chart says of itself.
+/// The metadata of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// Its version.
@@ -41,14 +41,14 @@ pub struct About {
 }
 
 impl Helm {
-    /// The one that is named, or the one on the `PATH`.
+    /// The given program, or the `helm` on the `PATH`.
     pub fn new(program: Option<&Path>) -> Self {
         Self {
             program: program.map_or_else(|| PathBuf::from("helm"), Path::to_owned),
         }
     }
 
-    /// What a chart (a folder or an archive) says of itself.
+    /// Reads the metadata of a chart (a folder or an archive).
     pub fn about(&self, chart: &Path, name: &str) -> Result<About, Error> {
         #[derive(Deserialize)]
         struct Said {
@@ -69,8 +69,8 @@ impl Helm {
         })
     }
 
-    /// The objects of a chart (a folder or an archive at `path`) for a version of Kubernetes, as
-    /// one text.
+    /// Renders the objects of a chart (a folder or an archive at `path`) for a version of
+    /// Kubernetes, as one text.
     pub fn render(&self, path: &Path, chart: &Chart, kubernetes: &str) -> Result<String, Error> {
         let scratch = scratch()?;
         let mut values = Vec::new();
@@ -121,7 +121,7 @@ impl Helm {
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .stdin(Stdio::null());
-        // No configuration, plugin, repository or cluster of whoever builds has a say.
+        // The user's configuration, plugins, repositories and cluster must not affect the result.
         for name in [
             "HELM_CACHE_HOME",
             "HELM_CONFIG_HOME",
@@ -155,12 +155,12 @@ fn scratch() -> Result<tempfile::TempDir, Error> {
     tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))
 }
 
-/// Refuses objects whose contents nobody but the cluster may know: whatever is in a bundle is
-/// carried around, and served to everybody who reaches the site.
+/// Refuses objects with secret contents: a bundle is carried around, and every client that reaches
+/// the site can read it.
 pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     let problem = |(name, keys): (String, Vec<String>)| {
         format!(
-            "chart {}: the Secret {name} has contents ({}), and whoever reaches the bundle can read it. Make it at the \
+            "chart {}: the Secret {name} has contents ({}), and every client that reaches the bundle can read it. Make it at the \
              site, from `secrets:` of the cluster document by a state of your own in custom/, and give the chart its name \
              in `values`, usually as `existingSecret`. If it holds nothing that is secret: `public-secrets: [{name}]` \
              beside the chart's name",
@@ -179,8 +179,8 @@ pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     }
 }
 
-/// What identifies a chart on this machine, a folder or an archive: the digest of all that is in
-/// it, and its size in bytes.
+/// The identity of a chart on this machine, a folder or an archive: the digest of all of its
+/// content, and its size in bytes.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     if !path.is_dir() {
         return Ok(files::digest(path)?);
@@ -194,8 +194,8 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     Ok((digest::sha256(list.as_bytes()), size))
 }
 
-/// What is asked of a chart from a source, beside what it holds: another request may come to other
-/// objects.
+/// The identity of a request to a chart from a source, apart from the chart's content: another
+/// request may render other objects.
 pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, Error> {
     let version = chart.version.as_deref().unwrap_or("any");
     let mut text = format!(
@@ -214,7 +214,7 @@ pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, 
     Ok(digest::sha256(text.as_bytes()))
 }
 
-/// Where the objects of a chart are in a bundle.
+/// The path of a chart's objects in a bundle.
 pub fn place(name: &str) -> String {
     format!("charts/{name}.yaml")
 }

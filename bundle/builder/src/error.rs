@@ -1,17 +1,17 @@
-//! What can go wrong with a bundle.
+//! The errors of building and reading bundles.
 
 use std::path::PathBuf;
 use std::{fmt, io};
 
 use crate::completeness::Unmet;
 
-/// Why a bundle could not be built or read.
+/// An error of building or reading a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The recipe has problems; all of them.
+    /// All problems of the recipe.
     #[error("{}", Lines(.0))]
     Recipe(Vec<String>),
-    /// A file could not be read or written, or has a content that is not understood.
+    /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
     /// The finished bundle could not be read, checked or packed.
@@ -20,7 +20,7 @@ pub enum Error {
     /// A key could not be used.
     #[error(transparent)]
     Seal(#[from] halite_seal::Error),
-    /// Something that went in is not what the lock says.
+    /// An item differs from the lock.
     #[error(
         "{lock} records something else:\n  {}\nrun `ctl bundle update` to record what is there now, or bring back what was there",
         .differences.join("\n  ")
@@ -31,39 +31,39 @@ pub enum Error {
         /// Each difference.
         differences: Vec<String>,
     },
-    /// The recipe names what the lock does not record yet, and only recorded things are built from
-    /// other machines.
-    #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these come to", .names.join("\n  "))]
+    /// The recipe names items that the lock does not record yet. A build takes only recorded items
+    /// from other machines.
+    #[error("{lock} does not record\n  {}\nrun `ctl bundle lock` to record what these resolve to", .names.join("\n  "))]
     Unrecorded {
         /// The lock file.
         lock: String,
-        /// Each thing.
+        /// The items.
         names: Vec<String>,
     },
-    /// Something could not be fetched.
+    /// A download failed.
     #[error(transparent)]
     Fetch(#[from] halite_fetch::Error),
-    /// Several of these.
+    /// Several errors.
     #[error("{}", Lines(.0))]
     Several(Vec<Error>),
-    /// A program that the build needs failed or is not there.
+    /// A program that the build needs failed or does not exist.
     #[error("{what}: {message}")]
     Program {
-        /// What it was to do.
+        /// The work that it was started for.
         what: String,
-        /// What it said.
+        /// Its error output.
         message: String,
     },
-    /// Something is missing from what should be complete.
+    /// Something that should be complete is not.
     #[error("the bundle would not be complete: {0}")]
     Incomplete(String),
-    /// Something that a cluster could ask for is not in the bundle; all of it.
+    /// Everything that a cluster could request and the bundle lacks.
     #[error("the bundle would not be complete; missing are\n{}", Lines(.0))]
     Missing(Vec<Unmet>),
-    /// Names that an image would not show as they are in each of its views; all of them.
+    /// All names that some view of an image would not show unchanged.
     #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),
-    /// The place for the bundle holds something else.
+    /// The bundle's output path contains something else.
     #[error("{} is there and is no bundle: choose another place or remove it", .0.display())]
     Occupied(PathBuf),
 }
@@ -78,17 +78,17 @@ impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
 }
 
 impl Error {
-    /// For `map_err`: what was being done to which file.
+    /// For `map_err`: the action that failed, and the file.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let failed = halite_durable::Error::file(action, path);
         move |cause| failed(cause).into()
     }
 
-    /// One report of many: what could not be fetched is told together, so that what is missing
-    /// offline is one list.
+    /// Combines many errors into one: failed downloads are reported together, so that everything
+    /// that is missing offline is one list.
     ///
     /// # Errors
-    /// That report, unless there is nothing to report.
+    /// The combined error, unless `errors` is empty.
     pub(crate) fn all(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
         let (mut fetched, mut rest) = (Vec::new(), Vec::new());
         for error in errors {
@@ -105,12 +105,12 @@ impl Error {
         }
     }
 
-    /// What was copied from a path is not what was looked at there.
+    /// The error for a path from which other content was copied than was checked there.
     pub(crate) fn damaged(path: impl Into<PathBuf>, found: &(String, u64)) -> Self {
         halite_fetch::oci_layout::damaged(path, found).into()
     }
 
-    /// What is wrong with what is at a path, and what to do.
+    /// The error for a problem with the content at a path; the message includes the remedy.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         halite_durable::Error::content(path, message).into()
     }

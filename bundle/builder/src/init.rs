@@ -1,4 +1,4 @@
-//! `ctl bundle init`: a recipe to begin with, for a machine with internet.
+//! `ctl bundle init`: writes an initial recipe, for a machine with internet.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Name of the recipe that is written.
 const FILE: &str = "recipe.yaml";
 
-/// What goes with a minor version of Kubernetes, as kubeadm of that version says it
+/// The versions that belong to a minor version of Kubernetes, according to its kubeadm
 /// (`cmd/kubeadm/app/constants/constants.go`).
 #[derive(Debug)]
 pub struct Release {
@@ -23,7 +23,7 @@ pub struct Release {
     pub pause: &'static str,
 }
 
-/// Every minor version that is known here.
+/// Every minor version that this program knows.
 pub const RELEASES: &[Release] = &[
     Release {
         minor: "1.35",
@@ -40,7 +40,7 @@ pub const RELEASES: &[Release] = &[
 ];
 
 impl Release {
-    /// The release that a version of Kubernetes belongs to: `v1.36.3`.
+    /// Returns the release to which a version of Kubernetes belongs: `v1.36.3`.
     #[must_use]
     pub fn of(kubernetes: &str) -> Option<&'static Self> {
         let numbers: Vec<&str> = kubernetes.strip_prefix('v')?.split('.').collect();
@@ -65,21 +65,21 @@ const REGISTRY: &str = "https://github.com/distribution/distribution/releases/do
 
 const TEMPLATE: &str = include_str!("init/recipe.yaml");
 
-/// What a recipe begins with.
+/// The inputs of an initial recipe.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// Kubernetes' version with its `v`.
     pub kubernetes: String,
     /// The directory of `ctl`, `halite-master` and `halite-minion`.
     pub programs: PathBuf,
-    /// The state tree.
+    /// The path of the state tree.
     pub states: PathBuf,
 }
 
 /// Writes a recipe to edit into a directory, and returns its path.
 ///
 /// # Errors
-/// When that version of Kubernetes is not known, there is a recipe already, or it cannot be
+/// When the version of Kubernetes is unknown, a recipe exists already, or the file cannot be
 /// written.
 pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     let text = text(start)?;
@@ -87,7 +87,7 @@ pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     if path.exists() {
         return Err(Error::content(
             path,
-            "it is there already, and what somebody wrote is not overwritten",
+            "it is there already and is not overwritten",
         ));
     }
     files::write(&path, 0o644, text.as_bytes())?;
@@ -109,7 +109,7 @@ fn text(start: &Start) -> Result<String, Error> {
         );
         Error::Recipe(vec![message])
     })?;
-    // JSON's quotes are YAML's.
+    // A JSON string is also a YAML string.
     let quoted = |path: PathBuf| serde_json::Value::String(path.display().to_string()).to_string();
     let program = |name: &str| quoted(start.programs.join(name));
     Ok(TEMPLATE

@@ -1,4 +1,4 @@
-//! The texts of licences in a bundle: each text once, and a page that says which text is whose.
+//! The texts of licences in a bundle: each text once, and a page that maps components to texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use halite_durable::digest;
 use crate::docs;
 use crate::docs::escape;
 
-/// Where they are in a bundle.
+/// The folder of the texts in a bundle.
 pub const FOLDER: &str = "licences";
 
-/// Something with a licence.
+/// A component with a licence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
-    /// What it is: `Debian package`, `Go module` …
+    /// Its kind: `Debian package`, `Go module` …
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -21,22 +21,22 @@ pub struct Subject {
     pub version: String,
 }
 
-/// Texts and whose they are.
+/// The texts, and the components that they belong to.
 #[derive(Debug, Clone, Default)]
 pub struct Licences {
     texts: BTreeMap<String, Vec<u8>>,
-    /// File name at the source and path here.
+    /// For each component the file names at its source and the paths here.
     of: BTreeMap<Subject, BTreeSet<(String, String)>>,
     common: BTreeMap<String, Vec<u8>>,
 }
 
 impl Licences {
-    /// Notes that there is something that needs a text.
+    /// Registers a component that needs a text.
     pub fn subject(&mut self, subject: Subject) {
         self.of.entry(subject).or_default();
     }
 
-    /// Adds a text of something; `file` is its name there.
+    /// Adds a text of a component; `file` is its file name at the source.
     pub fn add(&mut self, subject: Subject, file: &str, text: &[u8]) {
         let path = format!("texts/{}.txt", &digest::sha256(text)[..16]);
         self.texts
@@ -54,7 +54,8 @@ impl Licences {
         self.common.insert(format!("common/{name}.txt"), text);
     }
 
-    /// Where the texts of something are, for people: paths in the bundle, or that there are none.
+    /// The places of a component's texts, for display: paths in the bundle, or a note that there
+    /// are none.
     pub fn places(&self, subject: &Subject) -> String {
         let Some(texts) = self.of.get(subject).filter(|texts| !texts.is_empty()) else {
             return "The bundle has no text of its licence.".to_owned();
@@ -69,7 +70,7 @@ impl Licences {
         )
     }
 
-    /// How many have no text.
+    /// The number of components without a text.
     pub fn missing(&self) -> usize {
         self.of.values().filter(|texts| texts.is_empty()).count()
     }

@@ -1,6 +1,6 @@
-//! The lock beside a recipe: what each name came to when it was first resolved, so that a bundle
-//! built next year from the same recipe holds the same. Programs from this machine and the state
-//! tree are not locked: they come from the tree that the recipe belongs to.
+//! The lock beside a recipe: what each name resolved to the first time, so that a bundle built next
+//! year from the same recipe has the same content. Programs from this machine and the state tree
+//! are not locked: they come from the source tree that the recipe belongs to.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Everything that a recipe came to.
+/// Everything that a recipe resolved to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
-    /// 1.
+    /// The format of the file: 1.
     pub format: u32,
-    /// When it was first resolved, RFC 3339 in UTC. The date of whatever a bundle made from it
-    /// dates.
+    /// The time of the first resolution, RFC 3339 in UTC. It is the date of everything in a bundle
+    /// that has a date.
     pub resolved: String,
-    /// SHA-256 of what was asked of apt: the package names, the status of the base, and the
+    /// SHA-256 of the request to apt: the package names, the status of the base, and the
     /// repositories.
     pub request: String,
     /// Images by reference.
@@ -35,7 +35,7 @@ pub struct Lock {
     /// Charts by the name of their release.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charts: BTreeMap<String, ChartItem>,
-    /// What the packages for RPM distributions came to.
+    /// The packages for RPM distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpms: Option<Rpms>,
 }
@@ -50,30 +50,30 @@ pub struct ChartItem {
     pub sha256: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Where it came from: an address, `oci://…`, or the path that the recipe gives.
+    /// Its source: an address, `oci://…`, or the path that the recipe gives.
     pub source: String,
-    /// SHA-256 of what was asked of it: source, version, namespace, values and Kubernetes' version.
+    /// SHA-256 of the request: source, version, namespace, values and Kubernetes' version.
     pub request: String,
-    /// SHA-256 of the objects that it rendered to.
+    /// SHA-256 of the rendered objects.
     pub rendered: String,
-    /// Its licence, as it says itself or the recipe says it.
+    /// Its licence, according to the chart or the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
-    /// Who needs it.
+    /// The reason why it is in the bundle.
     pub why: String,
 }
 
-/// What packages for RPM distributions came to.
+/// The resolved packages for RPM distributions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rpms {
-    /// SHA-256 of what was asked: the names, the base, and the repositories with their keys.
+    /// SHA-256 of the request: the names, the base, and the repositories with their keys.
     pub request: String,
     /// Packages by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
 }
 
-/// One thing that was resolved.
+/// A resolved item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
@@ -81,27 +81,27 @@ pub struct Item {
     pub sha256: String,
     /// Its size in bytes (for an image: of all its blobs).
     pub size: u64,
-    /// Where it came from: an address, `registry` (that of its name), `apt` (this machine's own
-    /// sources), or the path that the recipe gives.
+    /// Its source: an address, `registry` (that of its name), `apt` (this machine's own sources),
+    /// or the path that the recipe gives.
     pub source: String,
-    /// Its licence, as it says itself or the recipe says it.
+    /// Its licence, according to the item or the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
-    /// Who needs it.
+    /// The reason why it is in the bundle.
     pub why: String,
 }
 
-/// Where the lock of a recipe is: `recipe.yaml` has `recipe.lock.yaml`.
+/// The path of a recipe's lock: `recipe.lock.yaml` for `recipe.yaml`.
 #[must_use]
 pub fn path_of(recipe: &Path) -> PathBuf {
     recipe.with_extension("lock.yaml")
 }
 
 impl Lock {
-    /// The lock of a recipe, if there is one yet.
+    /// Reads the lock of a recipe, if there is one.
     ///
     /// # Errors
-    /// When it cannot be read or understood.
+    /// When it cannot be read or parsed.
     pub fn load(recipe: &Path) -> Result<Option<Self>, Error> {
         let path = path_of(recipe);
         let text = match fs::read_to_string(&path) {
@@ -138,13 +138,13 @@ impl Lock {
         let path = path_of(recipe);
         let text = serde_saphyr::to_string(self)
             .map_err(|error| Error::content(&path, error.to_string()))?;
-        let head = "# Made by `ctl bundle lock`: what the recipe beside it came to. Keep the two together.\n";
+        let head = "# Made by `ctl bundle lock`: the resolved items of the recipe beside it. Keep the two together.\n";
         files::replace(&path, 0o644, format!("{head}{text}").as_bytes())?;
         Ok(files::sync_parent(&path)?)
     }
 
-    /// What is recorded here and is something else in `new`. What only one of the two has is no
-    /// difference: the recipe says what belongs in.
+    /// Recorded items that differ in `new`. An item that only one of the two has is not a
+    /// difference: the recipe decides what goes in.
     pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
         let mut found = compare(&self.images, &new.images);
         let charts = self
@@ -176,13 +176,13 @@ impl Lock {
         found
     }
 
-    /// What is not the same in a later lock, for people.
+    /// The changes in a later lock, for display.
     #[must_use]
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         diff::changes(&self.shown(), &new.shown())
     }
 
-    /// Each thing with what identifies it: a package and a chart by its version too.
+    /// Each item with its identity; for a package and a chart this includes the version.
     fn shown(&self) -> BTreeMap<String, String> {
         let items = |list: &BTreeMap<String, Item>| -> Vec<(String, String)> {
             list.iter()
@@ -214,7 +214,8 @@ impl Lock {
             .collect()
     }
 
-    /// Everything whose licence neither it nor the recipe says; packages bring theirs as a text.
+    /// Items whose licence neither they nor the recipe states; packages bring their licence as a
+    /// text.
     #[must_use]
     pub fn unlicensed(&self) -> Vec<&str> {
         let items = self.images.iter().chain(&self.files);
@@ -230,7 +231,7 @@ impl Lock {
             .collect()
     }
 
-    /// The size in bytes of all that it records.
+    /// The size in bytes of everything that it records.
     #[must_use]
     pub fn size(&self) -> u64 {
         let rpms = self.rpms.iter().flat_map(|rpms| rpms.packages.values());

@@ -1,4 +1,4 @@
-//! The builder's program: parse, call, show.
+//! The program `halite-builder`: parses the command line, runs the command, shows the result.
 
 mod program;
 
@@ -9,7 +9,7 @@ use halite_terminal::Screen;
 
 /// A command failed, or found something missing.
 const FAILED: u8 = 1;
-/// The command line makes no sense (`EX_USAGE` of sysexits.h).
+/// The command line is invalid (`EX_USAGE` of sysexits.h).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };
-            // Nothing is left to be said when even this cannot be printed.
+            // If even this cannot be printed, there is no way to report it.
             let _ = error.print();
             return ExitCode::from(code);
         }

@@ -1,4 +1,4 @@
-//! `ctl bundle lock` and `ctl bundle update`: what the names of a recipe come to.
+//! `ctl bundle lock` and `ctl bundle update`: the resolution of a recipe's names.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use crate::lock::Lock;
 use crate::recipe::Recipe;
 use crate::{Options, build_cache};
 
-/// What a recipe came to.
+/// A resolved recipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// The lock.
     pub lock: Lock,
-    /// What is not as it was recorded; everything where nothing was.
+    /// The differences from the previous lock; everything if there was none.
     pub changes: Vec<Change>,
 }
 
-/// Records what everything that the lock does not name yet comes to, and forgets what the recipe no
-/// longer names. What is recorded stays as it is, so that a second time changes nothing.
+/// Resolves and records every item that the lock does not have, and removes items that the recipe
+/// no longer names. Recorded items stay, so that a second run changes nothing.
 ///
 /// # Errors
-/// When the recipe has problems, something cannot be resolved, or something on this machine is not
-/// what is recorded.
+/// When the recipe has problems, an item cannot be resolved, or an item on this machine differs
+/// from the lock.
 pub fn lock(
     recipe: &Path,
     options: &Options,
@@ -34,10 +34,10 @@ pub fn lock(
     resolve(recipe, options, Mode::Keep, true, progress)
 }
 
-/// Resolves everything anew, and records it if it is to be written.
+/// Resolves everything again, and records it if `write` is set.
 ///
 /// # Errors
-/// When the recipe has problems, or something cannot be resolved; then nothing is written.
+/// When the recipe has problems, or an item cannot be resolved; then nothing is written.
 pub fn update(
     recipe: &Path,
     options: &Options,
@@ -54,7 +54,7 @@ fn resolve(
     write: bool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Resolved, Error> {
-    // apt takes a relative path for one below its own directories.
+    // apt resolves a relative path against its own directories.
     let file = &std::path::absolute(file).map_err(Error::file("read", file))?;
     let recipe = Recipe::load(file)?;
     let _recipe = FileLock::wait(file, progress)?;

@@ -1,4 +1,4 @@
-//! The index of an apt repository in a directory, as a bundle has one
+//! The index of an apt repository in a directory, as in a bundle
 //! (<https://wiki.debian.org/DebianRepository/Format>).
 
 use std::fs;
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use halite_durable::Error;
 
-/// Where the indexes are, seen from the repository's root.
+/// Path of the index below the repository's root.
 pub const INDEX: &str = "dists/stable/main/binary-amd64/Packages";
 
-/// The control fields of a package, as they stand in it.
+/// The control fields of a package, with their original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
     text: String,
 }
 
 impl Control {
-    /// Understands a stanza.
+    /// Parses a stanza.
     pub fn parse(text: &str) -> Self {
         Self {
             text: text.trim_end().to_owned(),
@@ -28,7 +28,7 @@ impl Control {
         &self.text
     }
 
-    /// The first line of a field; empty when it is not there.
+    /// The first line of a field; empty if there is no such field.
     pub fn field(&self, name: &str) -> &str {
         let fields = self
             .text
@@ -51,14 +51,14 @@ impl Control {
     }
 }
 
-/// An archive as the index of a repository lists it.
+/// A package file as the index of a repository lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its package.
+    /// The package's name.
     pub package: String,
     /// Its version.
     pub version: String,
-    /// Its path, seen from the repository's root.
+    /// Its path below the repository's root.
     pub file: String,
     /// Its SHA-256.
     pub sha256: String,
@@ -77,7 +77,7 @@ pub fn stanzas(root: &Path) -> Result<Vec<Control>, Error> {
         .collect())
 }
 
-/// What the index of a repository lists.
+/// The package files that the index of a repository lists.
 pub fn parse_index(root: &Path) -> Result<Vec<Listed>, Error> {
     let listed = stanzas(root)?.into_iter().map(|control| Listed {
         package: control.field("Package").to_owned(),

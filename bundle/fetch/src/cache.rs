@@ -1,10 +1,10 @@
-//! The cache: contents by digest in a directory.
+//! The cache: a directory of contents, each under its digest.
 //!
-//! `sha256/HEX` is a whole content and never changes; one that did all the same, by a disk or a
-//! hand, is not used and is replaced when it is fetched anew. `partial/HEX.part` is the beginning
-//! of the content with that digest, `HEX.part.json` says from where. Whoever writes a partial file
-//! holds a lock on it, which the kernel takes back when its process dies; a second process or
-//! thread that wants the same waits, and finds it done.
+//! `sha256/HEX` is a complete content and never changes. One that was damaged by a disk or by hand
+//! is not used, and is replaced when it is fetched again. `partial/HEX.part` is the beginning of
+//! the content with that digest, and `HEX.part.json` its source. The process that writes a partial
+//! file holds a lock on it, which the kernel releases when the process ends. A second process or
+//! thread that needs the same content waits and then finds it complete.
 
 mod partial;
 
@@ -31,23 +31,23 @@ pub struct Entry {
     pub digest: Digest,
     /// Its size in bytes.
     pub size: u64,
-    /// Its file. To be linked or copied, never to be changed.
+    /// Its file. It may be linked or copied, but never changed.
     pub path: PathBuf,
 }
 
-/// What there is of a content.
+/// The part of a content that the cache has.
 pub(crate) enum Begun {
-    /// All of it.
+    /// The complete content.
     There(Entry),
-    /// A beginning, perhaps empty, that the caller alone may go on with.
+    /// A beginning, perhaps empty, which only the caller may continue.
     Partial(Partial),
 }
 
 impl Cache {
-    /// Opens a cache; a directory that is not there is made.
+    /// Opens a cache; a missing directory is made.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// When the directory cannot be made.
     pub fn open(root: &Path) -> Result<Self, Error> {
         for part in ["sha256", "partial"] {
             let dir = root.join(part);
@@ -58,9 +58,9 @@ impl Cache {
         })
     }
 
-    /// A content, if it is there with that size. What it is was checked when it came, and disks
-    /// forget: only for one who compares the digest on the way. Everybody else asks for a
-    /// [`sound`](Self::sound) one.
+    /// A content, if it is there with this size. Its digest was compared when it was fetched, but
+    /// the disk may have damaged it since, so this is for callers that compare the digest while
+    /// they read. Others use [`sound`](Self::sound).
     #[must_use]
     pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
         let path = self.path(digest);
@@ -73,7 +73,7 @@ impl Cache {
         })
     }
 
-    /// A content as bytes, if it is there and is what its name says; for small things.
+    /// A content as bytes, if it is there and matches its digest; for small contents.
     ///
     /// # Errors
     /// When it is there and cannot be read.
@@ -86,7 +86,7 @@ impl Cache {
         }
     }
 
-    /// Keeps bytes.
+    /// Stores bytes.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -102,9 +102,9 @@ impl Cache {
         }
     }
 
-    /// A content, if it is there with that size and is what its name says: all of it is read. What
-    /// is damaged counts as not there, and stays until whoever fetches it anew, and holds the lock
-    /// for that, puts the whole one in its place.
+    /// A content, if it is there with this size and matches its digest: all of it is read. A
+    /// damaged one counts as missing. It stays until it is fetched again, under the lock, and
+    /// replaced.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -121,13 +121,13 @@ impl Cache {
         Ok(None)
     }
 
-    /// Starts or goes on with a content of a known digest.
+    /// Starts or resumes a content with a known digest.
     pub(crate) fn begin(&self, digest: &Digest, size: Option<u64>) -> Result<Begun, Error> {
         if let Some(entry) = self.sound(digest, size)? {
             return Ok(Begun::There(entry));
         }
         let partial = Partial::open(self.root.join("partial").join(format!("{digest}.part")))?;
-        // Another process may have finished it while this one waited for the lock.
+        // Another process may have completed it while this one waited for the lock.
         Ok(match self.sound(digest, size)? {
             Some(entry) => {
                 partial.abandon();
@@ -137,21 +137,20 @@ impl Cache {
         })
     }
 
-    /// Starts or goes on with a content whose digest is not known yet; its address names it
-    /// meanwhile.
+    /// Starts or resumes a content whose digest is not known yet; its URL identifies it until then.
     pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
         let name = format!("url-{}.part", digest::sha256(url.as_bytes()));
         Partial::open(self.root.join("partial").join(name))
     }
 
-    /// The directory of whole contents, each under its digest: the blobs of everything that was
+    /// The directory of complete contents, each under its digest: the blobs of everything that was
     /// pulled.
     #[must_use]
     pub fn contents(&self) -> PathBuf {
         self.root.join("sha256")
     }
 
-    /// The place of a content, whether it is there or not.
+    /// The path of a content, present or not.
     #[must_use]
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.contents().join(digest.hex())

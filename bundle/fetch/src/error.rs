@@ -1,89 +1,89 @@
-//! What can go wrong while fetching.
+//! Errors of fetching.
 
 use std::io;
 use std::path::PathBuf;
 
 use halite_durable::Digest;
 
-/// Why something could not be fetched. Addresses in it carry neither logins nor query strings.
+/// A failed fetch. URLs in the error contain neither logins nor query strings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file of this machine could not be read or written.
+    /// A file on this machine could not be read or written.
     #[error("cannot {action} {}: {cause}", path.display())]
     File {
         /// `read`, `write` …
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         cause: io::Error,
     },
-    /// A setting cannot be meant so; what is wrong, and what to do.
+    /// A setting is not valid; the error and the remedy.
     #[error("{0}")]
     Setting(String),
-    /// A server could not be reached, or what it does is not what was asked of it.
+    /// A server could not be reached, or its response is not valid.
     #[error("{url}: {message}")]
     Server {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// What it did, and what to do.
+        /// The error and the remedy.
         message: String,
     },
-    /// A server answered with an error.
+    /// A server responded with an error.
     #[error("{url}: the server answers {status}{}{message}", if message.is_empty() { "" } else { ": " })]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// The status of HTTP, with its name.
+        /// The HTTP status with its name.
         status: String,
-        /// What it said, in one line; empty if it said nothing.
+        /// The server's message in one line; empty if there was none.
         message: String,
     },
-    /// What came has another digest. It was removed.
+    /// The received content has another digest. It was removed.
     #[error("{url}: expected SHA-256 {expected}, found {found}; what came was removed")]
     Digest {
-        /// Where it came from.
+        /// The URL of the content.
         url: String,
-        /// What was asked for.
+        /// The expected digest.
         expected: Digest,
-        /// What came.
+        /// The digest of the received content.
         found: Digest,
     },
-    /// What came has another size. It was removed.
+    /// The received content has another size. It was removed.
     #[error("{url}: expected {expected} bytes, found {found}; what came was removed")]
     Size {
-        /// Where it came from.
+        /// The URL of the content.
         url: String,
-        /// What was asked for.
+        /// The expected size in bytes.
         expected: u64,
-        /// What came: a number, or `more`.
+        /// The received size: a number, or `more`.
         found: String,
     },
-    /// What came is larger than anything of its kind. It was removed.
+    /// The received content is larger than the limit for its kind. It was removed.
     #[error("{url}: it is larger than {limit} bytes, which cannot be right; what came was removed")]
     Limit {
-        /// Where it came from.
+        /// The URL of the content.
         url: String,
-        /// How many bytes it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A signature is missing, wrong, or not by a key that is trusted.
+    /// A signature is missing, wrong, or not by a trusted key.
     #[error("{what}: {message}")]
     Signature {
-        /// What should be signed.
+        /// The content that should be signed.
         what: String,
-        /// What is wrong with it.
+        /// The error.
         message: String,
     },
-    /// Something has a content that is not understood, or lacks what was looked for.
+    /// A content is not understood, or lacks the requested item.
     #[error("{what}: {message}")]
     Content {
-        /// Where it comes from.
+        /// The source of the content.
         what: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// Without network, and these are not in the cache; all of them.
+    /// There is no network, and these are not in the cache; all of them.
     #[error(
         "offline, and {} not in the cache:\n  {}\nfetch once without `--offline` to have {}",
         if .0.len() == 1 { "this is".to_owned() } else { format!("these {} are", .0.len()) },
@@ -91,13 +91,13 @@ pub enum Error {
         if .0.len() == 1 { "it" } else { "them" }
     )]
     Missing(Vec<String>),
-    /// Several of the above.
+    /// Several of the above errors.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
 }
 
 impl Error {
-    /// For `map_err`: what was being done to which file.
+    /// Makes the error of a system call, for `map_err`, from the action and the file's path.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |cause| Self::File {
@@ -122,7 +122,7 @@ impl Error {
         }
     }
 
-    /// A package that a repository does not have; `there` is what it has of that name.
+    /// A package that a repository does not have; `there` lists its packages of that name.
     pub(crate) fn no_package(
         repository: &str,
         name: &str,
@@ -146,11 +146,11 @@ impl Error {
         )
     }
 
-    /// One report of many: nested reports become flat, what is missing offline becomes one list,
-    /// and what is said twice is said once.
+    /// Combines many errors into one: nested reports are flattened, contents missing offline become
+    /// one list, and duplicates are removed.
     ///
     /// # Errors
-    /// That report, unless there is nothing to report.
+    /// The combined report, unless there are no errors.
     pub fn all(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
         let (mut flat, mut missing) = (Vec::new(), Vec::new());
         for error in errors {

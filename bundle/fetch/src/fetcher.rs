@@ -1,4 +1,4 @@
-//! What fetches: a client, or none at all offline, and a cache.
+//! The fetcher: a cache with a client, or without one when offline.
 
 use std::sync::Arc;
 
@@ -10,22 +10,23 @@ use crate::http::{Client, Target, address};
 use crate::parallel;
 use crate::progress::Meter;
 
-/// A file somewhere.
+/// A file to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// What it is called in reports and in progress.
+    /// Its name in reports and progress.
     pub name: String,
-    /// Its address.
+    /// Its URL.
     pub url: String,
-    /// Its digest, if it is known; what has none is fetched anew each time, and its digest is told.
+    /// Its digest, if it is known. Without one, the file is fetched again each time and its digest
+    /// is returned.
     pub digest: Option<Digest>,
     /// Its size in bytes, if it is known.
     pub size: Option<u64>,
-    /// Where the size is not known: no more bytes than this are taken.
+    /// The largest number of bytes to accept, if the size is not known.
     pub limit: Option<u64>,
 }
 
-/// Fetches into a cache, or finds everything there. Cloning is cheap.
+/// Fetches files into a cache; offline, it only finds them there. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Fetcher {
     cache: Cache,
@@ -34,7 +35,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// One with network.
+    /// A fetcher with network.
     #[must_use]
     pub fn new(cache: Cache, client: Client) -> Self {
         Self {
@@ -44,7 +45,7 @@ impl Fetcher {
         }
     }
 
-    /// One without: what is not in the cache is missing.
+    /// A fetcher without network: a content that is not in the cache is missing.
     #[must_use]
     pub fn offline(cache: Cache) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Fetcher {
         }
     }
 
-    /// Tells how far it is.
+    /// Sets the watcher that receives progress.
     #[must_use]
     pub fn watched(mut self, meter: Meter) -> Self {
         self.meter = Some(Arc::new(meter));
@@ -67,11 +68,10 @@ impl Fetcher {
         &self.cache
     }
 
-    /// Fetches files, several at once; the results are in their order.
+    /// Fetches files, several at once; the results are in the order of the files.
     ///
     /// # Errors
-    /// Everything that is wrong with any of them. What could be fetched is in the cache
-    /// nevertheless.
+    /// All errors of all files. Files that were fetched are in the cache nevertheless.
     pub fn files(&self, artifacts: &[Artifact]) -> Result<Vec<Entry>, Error> {
         self.expect(
             artifacts
@@ -107,19 +107,19 @@ impl Fetcher {
         client.fetch(&target, &self.cache, self.meter())
     }
 
-    /// Whether it has no network.
+    /// Returns whether it has no network.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.client.is_none()
     }
 
-    /// The client; none without network.
+    /// The client; `None` without network.
     #[must_use]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()
     }
 
-    /// The client, for what cannot be found by its digest.
+    /// The client, for contents that cannot be found by digest.
     ///
     /// # Errors
     /// Without network: `what` is missing.
@@ -129,13 +129,13 @@ impl Fetcher {
             .ok_or_else(|| Error::Missing(vec![what.to_owned()]))
     }
 
-    /// The meter that progress is reported to, if there is one.
+    /// The progress meter, if there is one.
     #[must_use]
     pub fn meter(&self) -> Option<&Meter> {
         self.meter.as_deref()
     }
 
-    /// The number of transfers at a time.
+    /// The number of simultaneous transfers.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.client
@@ -143,7 +143,7 @@ impl Fetcher {
             .map_or(1, |client| client.settings().threads)
     }
 
-    /// Announces what will come, so that the time that is left counts all of it.
+    /// Announces files to be fetched, so that the estimated time includes all of them.
     pub fn expect<'a>(&self, artifacts: impl Iterator<Item = (&'a str, Option<u64>)>) {
         if let Some(meter) = self.meter() {
             artifacts.for_each(|(name, size)| meter.expect(name, size));

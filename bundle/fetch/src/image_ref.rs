@@ -1,10 +1,10 @@
-//! Full names of images.
+//! Full image references.
 
 use std::fmt;
 
-/// The full name of an image: `registry.k8s.io/coredns/coredns:v1.14.2`. Nothing is left to
-/// defaults (no implied registry, no implied `latest`), since a bundle is served under every name
-/// exactly as manifests spell it.
+/// The full reference of an image: `registry.k8s.io/coredns/coredns:v1.14.2`. It has no defaults
+/// (no implied registry, no implied `latest`), because a bundle serves each image under exactly the
+/// name in the Kubernetes manifests.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageRef {
     /// Host of the registry, with its port if it has one.
@@ -16,10 +16,10 @@ pub struct ImageRef {
 }
 
 impl ImageRef {
-    /// Takes a name apart.
+    /// Parses a reference.
     ///
     /// # Errors
-    /// What is wrong with it, as the distribution specification's grammar for names sees it.
+    /// The violation of the distribution specification's grammar.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| Err(format!("{text:?} {why}; a full name is REGISTRY/NAME:TAG"));
         let Some((registry, rest)) = text.split_once('/') else {

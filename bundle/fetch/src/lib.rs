@@ -1,10 +1,10 @@
-//! Fetching, on the machine with internet: files over HTTPS ([`http`]), container images ([`oci`]),
+//! Fetching on the machine with internet: files over HTTPS ([`http`]), container images ([`oci`]),
 //! packages of apt ([`apt`]) and yum ([`yum`]) repositories, all into a cache by digest ([`cache`])
 //! from which later builds need no network.
 //!
-//! Everything here blocks; what can run at once does, on a bounded number of threads. Nothing is
-//! kept that has not the digest which was asked for, whatever was cut short goes on where it
-//! stopped, and everything that is wrong comes in one report.
+//! All functions block; independent work runs on a bounded number of threads. A content is stored
+//! only if it has the requested digest, interrupted transfers are resumed, and all errors are in
+//! one report.
 
 pub mod apt;
 pub mod apt_index;

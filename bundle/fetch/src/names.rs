@@ -1,26 +1,27 @@
-//! Names in an index that become names of files: not every index is signed, and what is signed can
-//! be wrong.
+//! Names from an index that become file names: not every index is signed, and a signed one can be
+//! wrong.
 
-/// What stands in names of packages and in architectures beside letters and digits.
+/// Characters that names of packages and architectures may have beside letters and digits.
 pub const NAME: &str = "+._-";
 
-/// What stands in versions and releases of rpm (rpm-version(7)); a hyphen is between them.
+/// Characters that versions and releases of rpm may have (rpm-version(7)); a hyphen separates the
+/// two.
 pub const RPM_VERSION: &str = "+._~^";
 
-/// What stands in versions of Debian (deb-version(7)), and in some that are none.
+/// Characters that versions of Debian may have (deb-version(7)), and some that break the rules.
 pub const DEBIAN_VERSION: &str = "+._~^-:";
 
-/// What stands in names of packages' files.
+/// Characters that names of package files may have.
 pub const FILE: &str = "+._~^-";
 
-/// Whether a text can be that part of a package's name: of letters, digits and what is listed, and
-/// not hidden.
+/// Returns whether a text is valid as that part of a package's name: letters, digits and the listed
+/// characters, with no dot at the beginning.
 pub fn fits(text: &str, besides: &str) -> bool {
     let right = |c: char| c.is_ascii_alphanumeric() || besides.contains(c);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(right)
 }
 
-/// The same, with what to say.
+/// Checks the same, with a message.
 pub fn check(what: &str, text: &str, besides: &str) -> Result<(), String> {
     if fits(text, besides) {
         Ok(())

@@ -1,5 +1,5 @@
 //! OCI image layouts (<https://github.com/opencontainers/image-spec/blob/main/image-layout.md>):
-//! finding an image in one, and gathering many into one in which each blob is there once.
+//! finding an image in one, and gathering many into one that has each blob once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The annotation by which a layout names its images.
 pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
-/// The annotation from which containerd's own import takes a full name.
+/// The annotation from which containerd's import takes a full reference.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
 const INDEXES: &[&str] = &[
@@ -19,7 +19,7 @@ const INDEXES: &[&str] = &[
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// Kinds of manifests that one image can have.
+/// Media types of manifests that an image can have.
 pub const MANIFESTS: &[&str] = &[
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
@@ -29,21 +29,21 @@ pub const MANIFESTS: &[&str] = &[
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
+    /// Its media type.
     pub media_type: String,
     /// `sha256:` and the digest.
     pub digest: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Names and the like.
+    /// Annotations, such as names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Where it runs.
+    /// Its platform.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
 }
 
-/// Where an image runs.
+/// The platform of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     /// `amd64` …
@@ -53,7 +53,7 @@ pub struct Platform {
 }
 
 impl Descriptor {
-    /// The digest in hexadecimal; `None` for anything but SHA-256, which alone is served.
+    /// The digest in hexadecimal; `None` if it is not a SHA-256, the only kind that is supported.
     #[must_use]
     pub fn hex(&self) -> Option<&str> {
         let hex = self.digest.strip_prefix("sha256:")?;
@@ -105,7 +105,7 @@ impl Image {
     }
 }
 
-/// Every name in a layout and what it points to.
+/// Every name in a layout with its descriptor.
 pub fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> {
     let path = layout.join("index.json");
     let index: Index = parse(&path)?;
@@ -116,8 +116,8 @@ pub fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> 
         .collect())
 }
 
-/// Finds an image by name, or the only one there is. Of an image for several platforms, the one for
-/// linux/amd64.
+/// Finds an image by name, or the only one there is. For an image with several platforms, the one
+/// for linux/amd64.
 pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
     let mut entries = names(layout)?;
     let position = match entries
@@ -163,7 +163,7 @@ pub fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> {
     Ok(Image { manifest, parts })
 }
 
-/// Where the blob of a descriptor is in a layout.
+/// The path of a descriptor's blob in a layout.
 pub fn blob(layout: &Path, descriptor: &Descriptor) -> Result<PathBuf, Error> {
     let hex = descriptor.hex().ok_or_else(|| {
         Error::content(
@@ -179,18 +179,18 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
     serde_json::from_slice(&bytes).map_err(|error| Error::content(path, error.to_string()))
 }
 
-/// An image, and the directory in which its blobs lie under their digests.
+/// An image with the directory of its blobs, each under its digest.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Its full name.
     pub reference: String,
-    /// `LAYOUT/blobs/sha256`, or the cache of what was pulled.
+    /// `LAYOUT/blobs/sha256`, or the cache of pulled blobs.
     pub blobs: PathBuf,
     /// Manifest, configuration, layers.
     pub image: Image,
 }
 
-/// Gathers images into one new layout. Every blob is compared with its digest on the way.
+/// Copies images into one new layout. Every blob is compared with its digest on the way.
 pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     let mut there = BTreeSet::new();
     let mut manifests = Vec::new();
@@ -235,7 +235,7 @@ pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     files::write(&out.join("oci-layout"), 0o644, version)
 }
 
-/// Makes the error of a copy whose source has another content than expected; `found` is its SHA-256
+/// Makes the error of a copy whose source differs from the expected content; `found` is its SHA-256
 /// and size.
 pub fn damaged(path: impl Into<PathBuf>, (sha256, size): &(String, u64)) -> Error {
     let remedy = "if it is in the cache, remove it, and it is fetched again";

@@ -1,5 +1,5 @@
-//! Signatures of repositories, checked by GnuPG's `gpgv` against a keyring that is given; no key
-//! comes from a server, and no keyring of a user is looked at.
+//! Signatures of repositories, checked by GnuPG's `gpgv` against a given keyring. No key comes from
+//! a server or from a user's keyring.
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ impl Keyring {
     /// Reads a file with public keys, binary (`.gpg`) or armoured (`.asc`).
     ///
     /// # Errors
-    /// When it cannot be read, or holds no public key.
+    /// When it cannot be read, or has no public key.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let wrong = |message: &str| Error::content(path.to_string_lossy(), message);
@@ -45,8 +45,8 @@ impl Keyring {
         })
     }
 
-    /// Checks a message that is signed in itself (`InRelease`) and returns what is signed of it:
-    /// what stands before and after the signed part is nobody's word.
+    /// Checks an inline-signed message (`InRelease`) and returns its signed part. Text before and
+    /// after that part is not signed, and is dropped.
     pub fn open_message(&self, what: &str, message: &[u8]) -> Result<Vec<u8>, Error> {
         let dir = tempdir()?;
         let out = dir.path().join("message");
@@ -54,7 +54,7 @@ impl Keyring {
         fs::read(&out).map_err(Error::file("read", out))
     }
 
-    /// Checks a signature that stands beside what it signs.
+    /// Checks a detached signature.
     pub fn check(&self, what: &str, signed: &[u8], signature: &[u8]) -> Result<(), Error> {
         self.gpgv(
             what,
@@ -110,9 +110,9 @@ impl Keyring {
     }
 }
 
-/// Understands what `gpgv --status-fd` says (doc/DETAILS of GnuPG). One good signature by a trusted
-/// key is enough, since repositories are signed with an old and a new key at once, and no bad one
-/// may be among them.
+/// Interprets the output of `gpgv --status-fd` (doc/DETAILS of GnuPG). One good signature by a
+/// trusted key is enough, because repositories are signed with an old and a new key at once, but no
+/// signature may be bad.
 fn judge(status: &str) -> Result<(), Option<String>> {
     let lines: Vec<Vec<&str>> = status
         .lines()
@@ -129,7 +129,7 @@ fn judge(status: &str) -> Result<(), Option<String>> {
             "the signature by key {key} does not belong to it: it was changed"
         )));
     }
-    // A signature by an expired or revoked key is followed by VALIDSIG as well.
+    // VALIDSIG also follows a signature by an expired or revoked key.
     let mut good = false;
     for words in &lines {
         match words[0] {

@@ -1,12 +1,12 @@
-//! Doing the same to many things at once.
+//! Parallel work on many items.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::error::Error;
 
-/// Does `work` to each item on at most `threads` threads; the results in the order of the items, or
-/// every error.
+/// Calls `work` for each item on at most `threads` threads; returns the results in the order of the
+/// items, or every error.
 pub fn each<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -23,7 +23,8 @@ pub fn each<T: Sync, R: Send>(
     Ok(results)
 }
 
-/// Does `work` to each item on at most `threads` threads; the results in the order of the items.
+/// Calls `work` for each item on at most `threads` threads; returns the results in the order of the
+/// items.
 pub fn run<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let run = || {
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn as_many_run_at_once_as_threads_were_given() {
         let (together, most, now) = (Barrier::new(3), AtomicUsize::new(0), AtomicUsize::new(0));
-        // Each waits for two others, so it ends only if three run at once.
+        // Each call waits for two others, so the test ends only if three run at once.
         each(&[(); 9], 3, |()| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             together.wait();

@@ -1,19 +1,19 @@
-//! How far it is: bytes of each artifact, the rate of all, and when it will be done.
+//! Progress: bytes of each artifact, the rate of all, and the estimated time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The rate is that of this long.
+/// The period over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A watcher hears of one artifact not more often than this, unless it is done.
+/// The shortest time between two reports about one artifact, unless it is complete.
 const PACE: Duration = Duration::from_millis(100);
 
-/// How far it is.
+/// The progress of a fetch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
-    /// The artifact that got further.
+    /// The artifact that made progress.
     pub name: String,
     /// Bytes of it that are there.
     pub done: u64,
@@ -25,14 +25,14 @@ pub struct Status {
     pub all_total: u64,
     /// Bytes a second that came in the last ten seconds.
     pub rate: f64,
-    /// How long the rest will take at that rate; `None` while nothing comes.
+    /// The estimated time for the rest at that rate; `None` while no data arrives.
     pub left: Option<Duration>,
 }
 
-/// Who hears of it.
+/// The receiver of progress reports.
 pub type Watcher = dyn Fn(&Status) + Send + Sync;
 
-/// Adds up what all threads fetch and tells a watcher.
+/// Sums up the progress of all threads and reports it to a watcher.
 pub struct Meter {
     watcher: Box<Watcher>,
     started: Instant,
@@ -42,7 +42,7 @@ pub struct Meter {
 #[derive(Default)]
 struct State {
     tasks: BTreeMap<String, Task>,
-    /// When, and how many bytes had come over the network by then.
+    /// Times, each with the number of bytes that had come over the network by then.
     samples: VecDeque<(Duration, u64)>,
     received: u64,
 }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// One that tells this watcher.
+    /// A meter that reports to this watcher.
     #[must_use]
     pub fn new(watcher: Box<Watcher>) -> Self {
         Self {
@@ -71,16 +71,17 @@ impl Meter {
         }
     }
 
-    /// An artifact is to come, so that its size counts from the beginning.
+    /// Announces an artifact, so that its size counts from the beginning.
     pub(crate) fn expect(&self, name: &str, total: Option<u64>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.tasks.entry(name.to_owned()).or_default().total = total;
     }
 
-    /// So much of an artifact is there, of which `new` bytes just came over the network.
+    /// Records that `done` bytes of an artifact are there, of which `new` bytes just came over the
+    /// network.
     pub(crate) fn at(&self, name: &str, done: u64, total: Option<u64>, new: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not before it is held: time goes forward for all threads together.
+        // Read only under the lock, so that time is monotonic across all threads.
         let at = self.started.elapsed();
         let status = state.advance(at, name, done, total, new);
         drop(state);
@@ -112,7 +113,7 @@ impl State {
         while self.samples.len() > 2 && at - self.samples[1].0 >= WINDOW {
             self.samples.pop_front();
         }
-        // What came before the first sample came since the beginning.
+        // Bytes from before the first sample came since the beginning.
         let (since, before) = match self.samples.front() {
             Some(&(since, before)) if self.samples.len() > 1 => (since, before),
             _ => (Duration::ZERO, 0),
@@ -194,7 +195,7 @@ mod tests {
         let status = state.advance(second(3), "a", 3_500, None, 2_000).unwrap();
         assert_eq!((status.rate, status.total), (1_000.0, Some(6_000)));
         assert_eq!(status.left, Some(Duration::from_secs_f64(6.5)));
-        // Not so soon again, unless it is done.
+        // The next report would be too soon, unless the artifact is complete.
         assert_eq!(state.advance(second(3), "a", 3_600, None, 100), None);
         assert_eq!(
             state
@@ -203,7 +204,7 @@ mod tests {
                 .done,
             4_000
         );
-        // Old times are forgotten.
+        // Old samples are dropped.
         for at in 4..40 {
             state.advance(second(at), "a", 3_600, None, 0);
         }

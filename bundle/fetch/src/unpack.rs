@@ -1,4 +1,4 @@
-//! Indexes come compressed; they are read as they are unpacked, within bounds.
+//! Decompression of indexes: they are read as a stream, within bounds.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,13 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// No window of zstd is larger than this; that is what `zstd` itself allows without being asked for
-/// more.
+/// The largest window of Zstandard in bytes: that which `zstd` itself accepts by default.
 const WINDOW: u64 = 128 << 20;
 
-/// How something is compressed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip.
     Gzip,
@@ -25,7 +24,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// From the end of a name; `None` for an end that is none of ours (`.bz2` …).
+    /// The compression by the suffix of a name; `None` for one that is not supported (`.bz2` …).
     pub fn of(name: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
         match file.rsplit_once('.').map(|(_, end)| end) {
@@ -39,7 +38,7 @@ impl Compression {
 }
 
 impl Compression {
-    /// From how a file begins.
+    /// The compression by the beginning of a file.
     pub fn sniff(path: &Path) -> Result<Self, Error> {
         let mut begin = Vec::new();
         let file = File::open(path).map_err(Error::file("read", path))?;
@@ -49,7 +48,7 @@ impl Compression {
         Ok(Self::begins(&begin))
     }
 
-    /// From the first bytes, six of them where there are so many.
+    /// The compression by the first bytes: six of them, if there are that many.
     pub fn begins(bytes: &[u8]) -> Self {
         match bytes {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -61,14 +60,14 @@ impl Compression {
     }
 }
 
-/// How a frame goes on that readers of Zstandard pass over, after its first byte (RFC 8878, 3.1.2).
+/// The bytes after the first one of a skippable Zstandard frame (RFC 8878, 3.1.2).
 const SKIPPED: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 fn is_skipped(first: u8) -> bool {
     (0x50..=0x5f).contains(&first)
 }
 
-/// Reads a compressed file, `limit` bytes of its content at most.
+/// Reads a compressed file, at most `limit` bytes of its content.
 pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Read + use<>, Error> {
     let file = BufReader::with_capacity(
         1 << 16,
@@ -80,7 +79,7 @@ pub fn open(path: &Path, compression: Compression, limit: u64) -> Result<impl Re
     })
 }
 
-/// The content of a compressed stream, however much it is.
+/// The content of a compressed stream, without a limit.
 pub fn decoded<'a>(stream: impl BufRead + 'a, compression: Compression) -> Box<dyn Read + 'a> {
     match compression {
         Compression::None => Box::new(stream),
@@ -93,8 +92,8 @@ pub fn decoded<'a>(stream: impl BufRead + 'a, compression: Compression) -> Box<d
     }
 }
 
-/// An error, not an end, where there is more than there should be: half an index would look like a
-/// whole one.
+/// A reader that fails at the limit instead of ending: half an index would look like a complete
+/// one.
 struct Bounded {
     inner: Box<dyn Read>,
     left: u64,
@@ -113,21 +112,20 @@ impl Read for Bounded {
     }
 }
 
-/// Zstandard, of which a file may hold several frames, and among them such that say something about
-/// it.
+/// A Zstandard reader. A file may have several frames, including skippable ones.
 struct Zstd<R: Read> {
     source: Option<R>,
     frame: Option<Frame<R>>,
 }
 
-/// A frame whose first bytes were looked at.
+/// A frame whose first bytes were inspected.
 type Frame<R> = ruzstd::decoding::StreamingDecoder<
     io::Chain<Cursor<[u8; 4]>, R>,
     ruzstd::decoding::FrameDecoder,
 >;
 
 impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame; nothing when there is none.
+    /// Begins the next frame; `None` at the end of the file.
     fn begin(mut source: R) -> io::Result<Option<Frame<R>>> {
         while !source.fill_buf()?.is_empty() {
             let mut magic = [0; 4];
@@ -186,7 +184,7 @@ mod tests {
             .collect();
         let parts = [first.as_slice(), b"the second stream"];
         let whole = parts.concat();
-        // What every reader of Zstandard passes over (RFC 8878, 3.1.2).
+        // A skippable frame (RFC 8878, 3.1.2).
         let skipped = [&[0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0][..], b"notes"].concat();
         for (name, program) in [("a.gz", "gzip"), ("a.xz", "xz"), ("a.zst", "zstd")] {
             let path = dir.path().join(name);

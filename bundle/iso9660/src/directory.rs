@@ -1,8 +1,8 @@
-//! The records of one directory in one view, and the continuations of those that are too long.
+//! The records of one directory in one view, and the continuations of records that are too long.
 
 use jiff::Timestamp;
 
-use super::layout::{Hierarchy, Listed, Place};
+use super::hierarchy::{Hierarchy, Listed, Place};
 use super::names::View;
 use super::records::Record;
 use super::tree::{Child, Tree};
@@ -10,21 +10,21 @@ use super::{
     BLOCK, FLAG_CONTINUES, FLAG_DIRECTORY, SECTION, TYPE_DIRECTORY, TYPE_FILE, records, sectors,
 };
 
-/// What a directory comes to.
+/// The bytes of a directory.
 #[derive(Default)]
 pub struct Listing {
-    /// Its records, filled up to whole sectors.
+    /// Its records, padded to whole sectors.
     pub records: Vec<u8>,
-    /// What is continued, which lies in the sectors behind.
+    /// The continuations, which are written to the sectors after the records.
     pub beside: Vec<u8>,
 }
 
 /// Mode of every directory.
 const DIRECTORY_MODE: u32 = TYPE_DIRECTORY | 0o755;
 
-/// The bytes of a directory. Their lengths do not depend on any place, which is how the places are
-/// found: as long as the contents have none (an empty slice), every place is written as it happens
-/// to be.
+/// Makes the bytes of a directory. Their lengths are independent of all positions, so the layout
+/// uses them before the positions are known: `contents` is empty then, and the written positions
+/// are meaningless.
 pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32]) -> Listing {
     let place = hierarchy.places[index];
     let mut writer = Writer {
@@ -62,18 +62,18 @@ pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32
     writer.listing
 }
 
-/// What Rock Ridge says of a record's name.
+/// The Rock Ridge name of a record.
 #[derive(Clone, Copy)]
 enum Name<'a> {
-    /// Nothing: it is `.` or `..`; in the `.` of the root it says that it is there.
+    /// No name: the record is `.` or `..`. The `.` of the root announces Rock Ridge.
     Dots { first: bool },
-    /// The name.
+    /// This name.
     Of(&'a str),
 }
 
 struct Writer {
     rock_ridge: bool,
-    /// The sector of what is continued.
+    /// The sector of the continuations.
     beside_at: u32,
     date: Timestamp,
     listing: Listing,
@@ -104,7 +104,7 @@ impl Writer {
         );
     }
 
-    /// A file, with one record for each of its sections.
+    /// Writes a file, with one record for each of its sections.
     fn file(&mut self, tree: &Tree, index: usize, sector: u32, identifier: &[u8], name: &str) {
         let file = &tree.files[index];
         let posix = records::posix(
@@ -115,7 +115,8 @@ impl Writer {
         let mut done = 0;
         loop {
             let size = (file.size - done).min(SECTION);
-            // Both fit: a section is below 4 GiB, and the layout has counted the sectors.
+            // Neither conversion fails: a section is below 4 GiB, and the layout has counted the
+            // sectors.
             let at = sector.wrapping_add(u32::try_from(sectors(done)).unwrap_or(0));
             let last = done + size == file.size;
             let record = Record {
@@ -170,8 +171,8 @@ impl Writer {
         }
     }
 
-    /// Puts an entry beside, and returns the entry that leads to it. No part of it crosses the end
-    /// of a sector: Linux reads one.
+    /// Adds an entry to the continuations and returns the entry that points to it. No continuation
+    /// crosses the end of a sector, because Linux reads only one.
     fn beside(&mut self, entry: &[u8]) -> Vec<u8> {
         let beside = &mut self.listing.beside;
         if beside.len() % BLOCK + entry.len() > BLOCK {
@@ -193,7 +194,7 @@ impl Writer {
     }
 }
 
-/// The number of a file or directory, from 1.
+/// The serial number of a file or directory, from 1.
 fn serial(index: usize) -> u32 {
     u32::try_from(index + 1).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Taking all files out of an image.
+//! Extracting all files of an image.
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -10,27 +10,26 @@ use sha2::{Digest as _, Sha256};
 use super::read::{Entry, Image};
 use super::sink::Sink;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Whether a file with that SHA-256 is what it should be.
+/// A check of an extracted file with its SHA-256.
 type Judge<'a> = dyn Fn(&Entry, &str) -> Result<(), Error> + 'a;
 
 impl Image {
-    /// Writes every file below a new directory, with its mode; directories get `0o755`. All of it
-    /// is on the disk before the directory is there under its name: it is there whole or not at
-    /// all. What an extraction that was killed has left is removed by the next one. `progress`
-    /// hears ten times how far it is.
+    /// Writes every file below a new directory, with its mode; directories get `0o755`. The
+    /// directory appears under its name only when it is complete and synced. The next extraction
+    /// removes the leftovers of a killed one. `progress` is called at each 10 %.
     ///
     /// # Errors
-    /// When something is at `dir`, another extraction to it is under way, or a file cannot be read
-    /// or written. Then there is nothing left of it.
+    /// When `dir` exists, another extraction to it is in progress, or a file cannot be read or
+    /// written. Then nothing of it is left.
     pub fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.extract_as(dir, &|_, _| Ok(()), progress)
     }
 
-    /// The same, and asks of each file that was written, with the SHA-256 of what came out, whether
-    /// it is what it should be: where it is not, there is nothing left either.
+    /// Extracts likewise, and calls `judge` for each written file with its SHA-256. After an error
+    /// of `judge` nothing is left.
     pub fn extract_as(
         &self,
         dir: &Path,
@@ -62,7 +61,7 @@ impl Image {
         Ok(())
     }
 
-    /// Writes a file; the SHA-256 of what was written.
+    /// Writes a file and returns the SHA-256 of the written bytes.
     fn copy(
         &self,
         entry: &Entry,
@@ -94,8 +93,8 @@ impl Image {
     }
 }
 
-/// The path of an entry in a directory, if it is in it. The reader refuses images with such names
-/// already; this is where it would do harm.
+/// The path of an entry below a directory; `None` if it would be outside. The reader already
+/// refuses images with such names; here they would do harm.
 fn inside(dir: &Path, entry: &Entry) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     for name in entry.path.split('/') {

@@ -1,61 +1,24 @@
-//! Where everything in an image lies. Nothing here depends on anything but the names, modes and
-//! sizes of the files.
+//! The positions of everything in an image. They depend only on the names, modes and sizes of the
+//! files.
 
 use std::path::Path;
 
 use halite_durable::Error;
 
 use super::directory::Listing;
-use super::names::{Name, View};
-use super::tree::{Child, Tree};
-use super::{FIRST_DESCRIPTOR, SECTOR, directory, names, sectors, volume};
+use super::hierarchy::{Hierarchy, Place, path_table_size};
+use super::names::View;
+use super::tree::Tree;
+use super::{FIRST_DESCRIPTOR, SECTOR, directory, sectors};
 
-/// The number of a directory has two bytes in a path table (ECMA-119 9.4.4).
+/// The largest number of directories: a path table has two bytes for the number of one (ECMA-119
+/// 9.4.4).
 const MOST_DIRECTORIES: usize = u16::MAX as usize;
 
-/// How many descriptors there are: the primary view's, the Joliet view's, and the end.
+/// The number of descriptors: the primary view's, the Joliet view's, and the terminator.
 const DESCRIPTORS: u64 = 3;
 
-/// Where a run of bytes lies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The first sector.
-    pub sector: u32,
-    /// How many bytes.
-    pub size: u32,
-}
-
-/// A view with all its names in order, and the places of its directories.
-pub struct Hierarchy {
-    /// Which.
-    pub view: View,
-    /// What each directory holds, in the order of its records; by the directory's index in the
-    /// tree.
-    pub listed: Vec<Vec<Listed>>,
-    /// Each directory's own identifier, by index.
-    pub identifiers: Vec<Vec<u8>>,
-    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
-    /// places.
-    pub order: Vec<usize>,
-    /// Each directory's records, by index. What they refer to beside lies in the sectors behind.
-    pub places: Vec<Place>,
-    /// The path table with the less significant bytes first.
-    pub little: Place,
-    /// The path table with the more significant bytes first.
-    pub big: Place,
-}
-
-/// What is in a directory, with its identifier in a view.
-pub struct Listed {
-    /// The file identifier.
-    pub identifier: Vec<u8>,
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub child: Child,
-}
-
-/// Where everything lies.
+/// Positions of all parts of an image.
 pub struct Layout {
     /// The primary view.
     pub primary: Hierarchy,
@@ -63,12 +26,12 @@ pub struct Layout {
     pub joliet: Hierarchy,
     /// The first sector of each file's content, by index; 0 for an empty file.
     pub contents: Vec<u32>,
-    /// How many sectors the image has.
+    /// Number of sectors of the image.
     pub sectors: u32,
 }
 
 impl Layout {
-    /// Gives everything its place.
+    /// Computes the layout of an image.
     pub fn new(out: &Path, tree: &Tree) -> Result<Self, Error> {
         if tree.directories.len() > MOST_DIRECTORIES {
             let count = tree.directories.len();
@@ -84,7 +47,7 @@ impl Layout {
         let mut primary = Hierarchy::new(View::Primary, tree);
         let mut joliet = Hierarchy::new(View::Joliet, tree);
         for hierarchy in [&mut primary, &mut joliet] {
-            let size = volume::path_table_size(hierarchy);
+            let size = path_table_size(hierarchy);
             hierarchy.little = next.take(size, size)?;
             hierarchy.big = next.take(size, size)?;
         }
@@ -114,78 +77,6 @@ impl Layout {
     }
 }
 
-impl Hierarchy {
-    fn new(view: View, tree: &Tree) -> Self {
-        let count = tree.directories.len();
-        let mut identifiers = vec![vec![0]; count];
-        let mut listed = Vec::with_capacity(count);
-        for directory in &tree.directories {
-            let names = names::names(view, directory);
-            let mut inside: Vec<(Vec<u8>, Listed)> = names
-                .into_iter()
-                .zip(&directory.children)
-                .map(
-                    |(
-                        Name {
-                            identifier, key, ..
-                        },
-                        (name, child),
-                    )| {
-                        (
-                            key,
-                            Listed {
-                                identifier,
-                                name: name.clone(),
-                                child: *child,
-                            },
-                        )
-                    },
-                )
-                .collect();
-            inside.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            let inside: Vec<Listed> = inside.into_iter().map(|(_, listed)| listed).collect();
-            for Listed {
-                identifier, child, ..
-            } in &inside
-            {
-                if let Child::Directory(index) = child {
-                    identifiers[*index].clone_from(identifier);
-                }
-            }
-            listed.push(inside);
-        }
-        let order = order(&listed);
-        let none = Place::default();
-        Self {
-            view,
-            listed,
-            identifiers,
-            order,
-            places: vec![none; count],
-            little: none,
-            big: none,
-        }
-    }
-}
-
-/// The directories level by level, those of one level by the directory above and then by name.
-fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
-    let mut order = vec![0];
-    let mut at = 0;
-    while let Some(index) = order.get(at).copied() {
-        order.extend(
-            listed[index]
-                .iter()
-                .filter_map(|listed| match listed.child {
-                    Child::Directory(index) => Some(index),
-                    Child::File(_) => None,
-                }),
-        );
-        at += 1;
-    }
-    order
-}
-
 /// Hands out sectors, one run behind the other.
 struct Allocation<'a> {
     out: &'a Path,
@@ -193,7 +84,7 @@ struct Allocation<'a> {
 }
 
 impl Allocation<'_> {
-    /// The place of so many bytes, behind which lies what brings them to the whole.
+    /// Allocates `whole` bytes, of which the first `size` are the returned place.
     fn take(&mut self, size: u64, whole: u64) -> Result<Place, Error> {
         let place = u32::try_from(self.next).ok().zip(u32::try_from(size).ok());
         let (sector, size) = place.ok_or_else(|| {

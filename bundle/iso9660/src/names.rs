@@ -1,8 +1,8 @@
 //! The names that files and directories have in the primary view (ECMA-119) and in the Joliet view.
 //!
-//! Both know fewer names than a file system does. A name that they can hold is kept as it is; any
-//! other is changed, and numbered where the changed one is taken already, so that all names in a
-//! directory stay different.
+//! Both views allow fewer names than a file system does. A valid name stays as it is. Any other is
+//! changed, with a number if the result is already taken, so that all names in a directory stay
+//! different.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,17 +17,17 @@ const LONGEST_DIRECTORY: usize = 31;
 /// bytes).
 pub const LONGEST_JOLIET: usize = 64;
 
-/// An extension up to this length stays when a name is cut; a longer one is rather a part of the
+/// The longest extension that is kept when a name is cut; a longer one counts as a part of the
 /// name.
 pub const LONGEST_EXTENSION: usize = 8;
 
-/// What Joliet allows in no name, besides control characters.
+/// Characters that Joliet forbids in names, in addition to control characters.
 pub const NOT_IN_JOLIET: &[char] = &['*', '/', ':', ';', '?', '\\'];
 
-/// Which names a view has.
+/// A view of the image, by the standard for its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// ECMA-119, beside which stand Rock Ridge's names.
+    /// ECMA-119, with Rock Ridge's names in the same records.
     Primary,
     /// Joliet.
     Joliet,
@@ -36,18 +36,18 @@ pub enum View {
 /// A name in a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// The file identifier as it stands in a directory record.
+    /// The file identifier in a directory record.
     pub identifier: Vec<u8>,
-    /// What the records of a directory are sorted by (ECMA-119 9.3).
+    /// The sort key of a directory's records (ECMA-119 9.3).
     pub key: Vec<u8>,
-    /// What no two names in a directory share.
+    /// The form of the name that is unique within a directory.
     folded: Vec<u8>,
 }
 
-/// The names of all that is in a directory, in the order of [`Directory::children`].
+/// The names of all entries of a directory, in the order of [`Directory::children`].
 pub fn names(view: View, directory: &Directory) -> Vec<Name> {
     let mut taken = HashSet::new();
-    // A name that needs no change must not lose its place to another's changed one.
+    // Valid names come first, so that none is taken by another name's changed form.
     let mut made: Vec<Option<Name>> = directory
         .children
         .iter()
@@ -59,8 +59,8 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
                 .filter(|name| taken.insert(name.folded.clone()))
         })
         .collect();
-    // Where the search for a free number goes on, so that thousands of equal beginnings do not take
-    // quadratic time.
+    // The number at which the search for a free name continues. Without it, thousands of equal
+    // beginnings would take quadratic time.
     let mut next: HashMap<Vec<u8>, u32> = HashMap::new();
     for ((name, child), made) in directory.children.iter().zip(&mut made) {
         if made.is_some() {
@@ -79,20 +79,20 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
     made.into_iter().flatten().collect()
 }
 
-/// A name as the characters that a view allows, before it is cut.
+/// A name in the characters that a view allows, before it is cut.
 struct Parts {
     view: View,
     directory: bool,
     base: Vec<u16>,
     extension: Vec<u16>,
-    /// Whether it says all that the name says.
+    /// Set if no character of the name was changed.
     exact: bool,
 }
 
 impl Parts {
     fn new(view: View, name: &str, child: Child) -> Self {
         let directory = matches!(child, Child::Directory(_));
-        // Names of directories have no extension in ECMA-119; a leading dot starts none anywhere.
+        // Names of directories have no extension in ECMA-119; a leading dot never begins one.
         let split = name
             .rsplit_once('.')
             .filter(|(base, extension)| !base.is_empty() && !extension.is_empty())
@@ -107,7 +107,7 @@ impl Parts {
             extension.clear();
         }
         if view == View::Primary {
-            // A dot is in no name but before the extension.
+            // Only the dot before the extension is allowed.
             base.iter_mut()
                 .filter(|unit| **unit == u16::from(b'.'))
                 .for_each(|unit| *unit = u16::from(b'_'));
@@ -142,8 +142,7 @@ impl Parts {
                         .flat_map(u16::to_be_bytes)
                         .collect::<Vec<_>>()
                 };
-                // Windows, and Linux where it shows this view, find the same file by names that
-                // differ only by case.
+                // Windows ignores case, and so does Linux in this view.
                 let folded: Vec<u16> = String::from_utf16_lossy(&units)
                     .to_lowercase()
                     .encode_utf16()
@@ -156,8 +155,8 @@ impl Parts {
             }
             View::Primary => {
                 let (base, extension) = (ascii(&base), ascii(&self.extension));
-                // Both parts are compared as if filled up with spaces, and no other character is
-                // less.
+                // Both parts are compared as if padded with spaces, the least of the allowed
+                // characters.
                 let key = [&base, b" ".as_slice(), &extension].concat();
                 let identifier = if self.directory {
                     base
@@ -183,7 +182,7 @@ impl View {
         }
     }
 
-    /// The character that stands for another; one outside UCS-2 has no other than `_`.
+    /// The replacement of a character; `_` for one outside UCS-2.
     fn character(self, character: char) -> u16 {
         let allowed = match self {
             Self::Primary if character.is_ascii_alphanumeric() => {
@@ -264,7 +263,7 @@ mod tests {
     #[test]
     fn only_what_must_is_changed() {
         let long = "x".repeat(70);
-        // In the order of their bytes, which is that of the answers.
+        // In the order of their bytes, which is that of the results.
         let all = [
             "A.TXT",
             "A_B.d",
@@ -322,7 +321,7 @@ mod tests {
         );
     }
 
-    /// Names of which many come to the same when they are changed.
+    /// Names of which many have the same changed form.
     const NAMES: &str = "[aAbB.~_1é;😀]{1,8}|[xX.]{28,35}|y{62,66}[.]?[ab]{0,12}";
 
     proptest! {

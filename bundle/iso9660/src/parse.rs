@@ -1,9 +1,9 @@
-//! What the bytes of directory records and of Rock Ridge's entries say. Nothing is taken on trust:
-//! every length is compared with what is there, and what we would have to guess is refused.
+//! Parsing of directory records and Rock Ridge entries. Nothing is trusted: every length is
+//! checked, and ambiguous input is refused.
 
 use super::LONGEST_NAME;
 
-/// More continuations of one record than any name can need.
+/// The largest number of a record's continuations, more than any name needs.
 const MOST_CONTINUATIONS: usize = 8;
 
 /// A directory record.
@@ -17,32 +17,33 @@ pub struct Record<'a> {
     pub flags: u8,
     /// File identifier.
     pub identifier: &'a [u8],
-    /// What SUSP adds.
+    /// The system use field, which contains SUSP's entries.
     pub system_use: &'a [u8],
 }
 
-/// A place that an entry refers to.
+/// The position of a continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Continuation {
     /// The sector.
     pub sector: u32,
-    /// The first byte in it.
+    /// The offset of its first byte in the sector.
     pub offset: u32,
-    /// How many bytes.
+    /// Number of bytes.
     pub size: u32,
 }
 
-/// What Rock Ridge says of a file or directory.
+/// The Rock Ridge data of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RockRidge {
-    /// Its name, which is one path component.
+    /// Its name, a single path component.
     pub name: String,
     /// Mode with type bits.
     pub mode: u32,
 }
 
 impl<'a> Record<'a> {
-    /// The record that the bytes begin with, whose first is its length, and what comes behind it.
+    /// Splits the first record from the bytes; the first byte of a record is its length. Returns
+    /// the record and the rest.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), String> {
         let length = bytes.first().copied().map_or(0, usize::from);
         let (record, rest) = bytes
@@ -70,18 +71,18 @@ impl<'a> Record<'a> {
         Ok((parsed, rest))
     }
 
-    /// Whether it is a directory's record of itself (`[0]`) or of the one above (`[1]`).
+    /// Returns whether it is a directory's record of itself (`[0]`) or of its parent (`[1]`).
     pub fn is_dots(&self) -> bool {
         matches!(self.identifier, [0 | 1])
     }
 }
 
-/// Whether the `.` of the root says that SUSP is used, from the first byte on.
+/// Returns whether the `.` of the root announces SUSP, from the first byte on.
 pub fn has_susp(system_use: &[u8]) -> bool {
     system_use.starts_with(&[b'S', b'P', 7, 1, 0xBE, 0xEF, 0])
 }
 
-/// Reads the entries of a record, and those that they refer to with what `fetch` returns.
+/// Reads the entries of a record and their continuations, which `fetch` returns.
 pub fn rock_ridge(
     system_use: &[u8],
     mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, String>,
@@ -147,7 +148,8 @@ impl Found {
                     });
                 }
                 b"ST" => break,
-                // Each of them makes a file something else than the bytes that its record names.
+                // With each of these, the file is something else than the bytes that its record
+                // points to.
                 b"SL" | b"PN" | b"CL" | b"PL" | b"RE" | b"SF" | b"ZF" => {
                     return Err(
                         "there is something that is neither a plain file nor a directory"
@@ -165,7 +167,7 @@ impl Found {
             return Err("a name in Rock Ridge is cut off".to_owned());
         };
         if *flags > 1 {
-            return Err("a name in Rock Ridge stands for another".to_owned());
+            return Err("a name in Rock Ridge refers to another".to_owned());
         }
         if !self.unfinished && !self.name.is_empty() {
             return Err("a directory record has two names in Rock Ridge".to_owned());
@@ -181,7 +183,7 @@ impl Found {
     }
 }
 
-/// A number in both byte orders, which have to agree.
+/// Parses a number in both byte orders, which must agree.
 pub fn both32(bytes: &[u8], at: usize) -> Result<u32, String> {
     match *bytes.get(at..at + 8).ok_or("a number is cut off")? {
         [a, b, c, d, e, f, g, h] if [d, c, b, a] == [e, f, g, h] => {
@@ -191,7 +193,7 @@ pub fn both32(bytes: &[u8], at: usize) -> Result<u32, String> {
     }
 }
 
-/// The same for two bytes.
+/// Parses a two-byte number in both byte orders.
 pub fn both16(bytes: &[u8], at: usize) -> Result<u16, String> {
     match *bytes.get(at..at + 4).ok_or("a number is cut off")? {
         [a, b, c, d] if [b, a] == [c, d] => Ok(u16::from_le_bytes([a, b])),

@@ -1,9 +1,8 @@
-//! Names that every view of an image can hold as they are.
+//! Names that are the same in every view of an image.
 //!
-//! The writer can put any name into an image: where Joliet knows no such name, it is changed and
-//! numbered. `7z` and Windows take files out under the names of Joliet, so a bundle with a changed
-//! one would not be what its manifest says any more. A bundle therefore has only names that need no
-//! change.
+//! The writer accepts any name; one that Joliet does not allow is changed and numbered. `7z` and
+//! Windows extract files under their Joliet names, so an extracted bundle with a changed name would
+//! not match its manifest. A bundle therefore has only names that need no change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +10,17 @@ use halite_durable::digest;
 
 use super::names::{LONGEST_EXTENSION, LONGEST_JOLIET, NOT_IN_JOLIET};
 
-/// The longest path that a reader of Joliet has to know, in UCS-2 units (Joliet, as libisofs keeps
-/// to it).
+/// The longest path that a Joliet reader must support, in UCS-2 units (Joliet, as implemented in
+/// libisofs).
 const LONGEST_PATH: usize = 240;
 
-/// Digits of the hash that makes a shortened name different from others.
+/// Number of digits of the hash that keeps a shortened name unique.
 const DIGITS: usize = 12;
 
-/// Why some of these paths would not be the same in every view of an image; all of them.
+/// The paths that would differ between the views of an image, each with the reason.
 pub fn problems<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut found = Vec::new();
-    // The path up to each name, without case, to that path as it was first seen.
+    // The path up to each name, without case, with its first spelling.
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     let mut told = BTreeSet::new();
     for path in paths {
@@ -67,8 +66,8 @@ fn wrong(name: &str) -> Option<String> {
         .then(|| "Windows and 7z know no name that ends like this".to_owned())
 }
 
-/// A name of a file that only our own indexes lead to, such that every view can hold it: one that
-/// is too long is cut, and what is cut off is hashed.
+/// A file name that is valid in every view, for files that are found only through an index: a name
+/// that is too long is cut, and the removed part is hashed.
 #[must_use]
 pub fn fit(name: &str) -> String {
     let name: String = name

@@ -12,10 +12,11 @@ use super::parse::Record;
 use super::volume::{
     BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
 };
+pub use super::walk::Entry;
 use super::walk::Walk;
 use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
 
-/// An image, whose directories have been read.
+/// An image with its directories in memory.
 #[derive(Debug)]
 pub struct Image {
     file: File,
@@ -25,28 +26,15 @@ pub struct Image {
     entries: Vec<Entry>,
 }
 
-/// A file in an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its path: components that are names, with `/` between them.
-    pub path: String,
-    /// Permission bits.
-    pub mode: u32,
-    /// Its first byte in the image; 0 for an empty file. All of it is in one piece.
-    pub offset: u64,
-    /// Its size in bytes.
-    pub size: u64,
-}
-
 impl Image {
-    /// Opens an image and reads its directories as Rock Ridge has them. What stands behind the
-    /// image in the same file is not looked at.
+    /// Opens an image and reads its directories by their Rock Ridge names. Bytes after the image in
+    /// the same file are ignored.
     ///
     /// # Errors
-    /// When the file cannot be read, is no ISO 9660 image with Rock Ridge, is shorter than it says,
-    /// or holds anything that an image of [`super::write`] cannot hold: a link, a name that is
-    /// none, two files of the same path, a directory in itself. Whether the *content* is what it
-    /// should be is not for this to find.
+    /// When the file cannot be read, is not an ISO 9660 image with Rock Ridge, is shorter than its
+    /// descriptor says, or has an entry that [`super::write`] cannot produce: a link, an invalid
+    /// name, two files with the same path, a directory within itself. The *content* of files is not
+    /// checked.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (file, length) = files::open_sized(path)?;
         let failed = |wrong: String| {
@@ -72,7 +60,7 @@ impl Image {
         })
     }
 
-    /// The same image with the two modes that a bundle knows, whatever its directories say.
+    /// The same image with a bundle's two modes in place of those in its directories.
     pub fn with_plain_modes(mut self) -> Self {
         for entry in &mut self.entries {
             entry.mode = if entry.mode & 0o100 == 0 {
@@ -90,7 +78,7 @@ impl Image {
         &self.id
     }
 
-    /// Size of the image in bytes; what its file holds behind that is no part of it.
+    /// Size of the image in bytes, without the bytes after it in the same file.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -123,7 +111,7 @@ impl Image {
         Ok(self.content(entry))
     }
 
-    /// The whole content of a file that is to be held in memory.
+    /// The whole content of a file, in memory.
     ///
     /// # Errors
     /// When there is no such file, it is larger than 256 MiB, or it cannot be read.
@@ -142,7 +130,7 @@ impl Image {
         Ok(bytes)
     }
 
-    /// The content of one of its entries.
+    /// The content of an entry.
     pub(super) fn content(&self, entry: &Entry) -> Reader<'_> {
         Reader {
             file: &self.file,
@@ -152,7 +140,7 @@ impl Image {
         }
     }
 
-    /// Where the image is.
+    /// The path of the image.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -200,7 +188,7 @@ impl Seek for Reader<'_> {
     }
 }
 
-/// More descriptors than any image has before its primary one.
+/// The largest number of descriptors before the primary one.
 const MOST_DESCRIPTORS: u64 = 16;
 
 /// The primary volume descriptor.
@@ -228,7 +216,7 @@ struct Descriptor<'a> {
 }
 
 impl<'a> Descriptor<'a> {
-    /// Reads the descriptor of an image in a file of that length.
+    /// Parses the descriptor of an image in a file of this length.
     fn parse(bytes: &'a [u8; BLOCK], length: u64) -> Result<Self, String> {
         if usize::from(parse::both16(bytes, BLOCK_SIZE)?) != BLOCK {
             return Err(format!("its blocks are not of {BLOCK} bytes"));

@@ -1,21 +1,21 @@
-//! The bytes of directory records (ECMA-119 9.1) and of what SUSP and RRIP 1.12 (Rock Ridge) add to
-//! them.
+//! The bytes of directory records (ECMA-119 9.1) with the additions of SUSP and RRIP 1.12 (Rock
+//! Ridge).
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
-/// Who stands behind Rock Ridge, in the words that RRIP 1.12 (4.3) gives.
+/// The identifier of Rock Ridge, given by RRIP 1.12 (4.3).
 const EXTENSION: &[u8] = b"IEEE_1282";
 const DESCRIPTION: &[u8] =
     b"THE IEEE 1282 PROTOCOL PROVIDES SUPPORT FOR POSIX FILE SYSTEM SEMANTICS";
 const PUBLISHER: &[u8] =
     b"PLEASE CONTACT THE IEEE STANDARDS DEPARTMENT, PISCATAWAY, NJ, USA FOR THE 1282 SPECIFICATION";
 
-/// What a `CE` entry takes (SUSP 5.1).
+/// Size of a `CE` entry in bytes (SUSP 5.1).
 pub const CONTINUATION: usize = 28;
 
-/// What an `NM` entry takes besides the name (RRIP 4.1.4).
+/// Size of an `NM` entry without the name, in bytes (RRIP 4.1.4).
 pub const NAME_HEADER: usize = 5;
 
 /// The longest record: its length is one byte and even.
@@ -31,18 +31,18 @@ pub struct Record<'a> {
     pub size: u32,
     /// Flags.
     pub flags: u8,
-    /// When it was changed.
+    /// The modification time.
     pub date: Timestamp,
 }
 
 impl Record<'_> {
-    /// How long the record is without what SUSP adds.
+    /// Length of the record without the system use field.
     pub fn plain_length(&self) -> usize {
         (33 + self.identifier.len()).next_multiple_of(2)
     }
 
-    /// Its bytes, with what SUSP adds. Neither has more than [`LONGEST`] together: identifiers are
-    /// short, and names are cut to what is left.
+    /// The bytes of the record with its system use field. Together they have at most [`LONGEST`]
+    /// bytes: identifiers are short, and names are cut to the rest.
     pub fn bytes(&self, system_use: &[u8]) -> Vec<u8> {
         let length = (self.plain_length() + system_use.len()).next_multiple_of(2);
         let mut bytes = Vec::with_capacity(length);
@@ -67,7 +67,7 @@ pub fn indicator() -> Vec<u8> {
     entry(*b"SP", &[0xBE, 0xEF, 0])
 }
 
-/// `ER`: what the entries of two letters mean (SUSP 5.5).
+/// `ER`: the extension that defines the two-letter entries (SUSP 5.5).
 pub fn reference() -> Vec<u8> {
     let lengths = [
         byte(EXTENSION.len()),
@@ -81,7 +81,7 @@ pub fn reference() -> Vec<u8> {
     )
 }
 
-/// `CE`: more entries are at that place (SUSP 5.1).
+/// `CE`: more entries are at that position (SUSP 5.1).
 pub fn continuation(sector: u32, offset: u32, length: u32) -> Vec<u8> {
     entry(
         *b"CE",
@@ -89,8 +89,7 @@ pub fn continuation(sector: u32, offset: u32, length: u32) -> Vec<u8> {
     )
 }
 
-/// `PX`: mode with type bits, count of links, owner and group root, and a number of its own (RRIP
-/// 4.1.1).
+/// `PX`: mode with type bits, link count, owner and group root, and a serial number (RRIP 4.1.1).
 pub fn posix(mode: u32, links: u32, serial: u32) -> Vec<u8> {
     entry(
         *b"PX",
@@ -105,7 +104,7 @@ pub fn posix(mode: u32, links: u32, serial: u32) -> Vec<u8> {
     )
 }
 
-/// `TF`: modified, read and attributes changed, all at the same time (RRIP 4.1.6).
+/// `TF`: modification, access and attribute change, all at the same time (RRIP 4.1.6).
 pub fn times(date: Timestamp) -> Vec<u8> {
     let date = short_date(date);
     entry(*b"TF", &[[0x0E].as_slice(), &date, &date, &date].concat())
@@ -122,20 +121,19 @@ fn entry(signature: [u8; 2], content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A number in both byte orders, the less significant byte first and then the other way (ECMA-119
-/// 7.3.3).
+/// A number in both byte orders, little-endian first (ECMA-119 7.3.3).
 pub fn both32(number: u32) -> [u8; 8] {
     let ([a, b, c, d], [e, f, g, h]) = (number.to_le_bytes(), number.to_be_bytes());
     [a, b, c, d, e, f, g, h]
 }
 
-/// The same for two bytes (ECMA-119 7.2.3).
+/// A two-byte number in both byte orders (ECMA-119 7.2.3).
 pub fn both16(number: u16) -> [u8; 4] {
     let ([a, b], [c, d]) = (number.to_le_bytes(), number.to_be_bytes());
     [a, b, c, d]
 }
 
-/// A date as directory records have it, in UTC (ECMA-119 9.1.5).
+/// A date in the form of directory records, in UTC (ECMA-119 9.1.5).
 fn short_date(date: Timestamp) -> [u8; 7] {
     let at = utc(date);
     let year = u8::try_from(i32::from(at.year()) - 1900).unwrap_or(0);
@@ -145,7 +143,7 @@ fn short_date(date: Timestamp) -> [u8; 7] {
     [year, month, day, hour, minute, second, 0]
 }
 
-/// A date as volume descriptors have it, in UTC (ECMA-119 8.4.26.1).
+/// A date in the form of volume descriptors, in UTC (ECMA-119 8.4.26.1).
 pub fn long_date(date: Timestamp) -> Vec<u8> {
     let at = utc(date);
     let mut bytes = at.strftime("%Y%m%d%H%M%S").to_string().into_bytes();

@@ -1,17 +1,17 @@
-//! A file that is written front to back, with holes where the content is zero.
+//! A file that is written front to back, with holes for zeros.
 
 use std::fs::File;
 use std::io;
 use std::io::{Seek as _, SeekFrom, Write};
 
-/// How much is written at a time.
+/// Size of one write in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// What a chunk is compared with.
+/// The zeros with which a chunk is compared.
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// Writes to a new file. What is zero for a whole chunk is skipped, which reads the same and takes
-/// no space.
+/// A writer to a new file. It skips chunks of zeros, which leaves holes: they read the same and
+/// take no space.
 pub struct Sink {
     file: File,
     chunk: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Writes to a file that is empty.
+    /// Wraps an empty file.
     pub fn new(file: File) -> Self {
         Self {
             file,
@@ -28,7 +28,7 @@ impl Sink {
         }
     }
 
-    /// Where the next byte goes.
+    /// The position of the next byte.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -50,10 +50,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes the rest and waits until all of it is on the disk.
+    /// Writes the rest and syncs the file.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush_chunk()?;
-        // A hole at the end is not there by skipping it.
+        // Skipping makes no hole at the end of a file.
         self.file.set_len(self.position)?;
         self.file.sync_all()
     }

@@ -1,4 +1,4 @@
-//! The tree of directories and files that an image is to hold.
+//! The tree of directories and files for an image.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,32 +6,33 @@ use std::path::Path;
 use halite_durable::Error;
 use jiff::Timestamp;
 
-use super::write::{Content, Source};
+use super::input::{Content, Source};
 use super::{LONGEST_NAME, SECTION};
 
-/// Linux reads a file of at most so many sections (fs/isofs/inode.c, `isofs_read_level3_size`).
+/// The largest number of sections of a file that Linux reads (fs/isofs/inode.c,
+/// `isofs_read_level3_size`).
 const MOST_SECTIONS: u64 = 100;
 
-/// What an image is to hold.
+/// The content of an image.
 pub struct Tree {
-    /// The directories; the first is the root, and each comes after the one above it.
+    /// The directories; the first is the root, and each comes after its parent.
     pub directories: Vec<Directory>,
     /// The files, by path.
     pub files: Vec<File>,
-    /// The date of all of it.
+    /// The date of everything in the image.
     pub date: Timestamp,
 }
 
 /// A directory.
 #[derive(Default)]
 pub struct Directory {
-    /// Index of the directory above it; the root's is its own.
+    /// Index of the parent directory; the root is its own parent.
     pub parent: usize,
-    /// What is in it, by name.
+    /// Its entries by name.
     pub children: BTreeMap<String, Child>,
 }
 
-/// What is in a directory: an index into the directories or the files.
+/// An entry of a directory: an index into the directories or the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
     /// A directory.
@@ -46,12 +47,12 @@ pub struct File {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// Its size in bytes when it was looked at.
+    /// Its size in bytes when the tree was made.
     pub size: u64,
 }
 
 impl Directory {
-    /// How many names lead to it: the one above, its own `.`, and `..` of each directory in it.
+    /// Its link count: its name in the parent, its own `.`, and `..` of each subdirectory.
     pub fn links(&self) -> usize {
         2 + self
             .children
@@ -62,7 +63,7 @@ impl Directory {
 }
 
 impl Tree {
-    /// Looks at every file and sorts all into directories. All problems are reported at once.
+    /// Inspects every file and builds the tree. All problems are reported at once.
     pub fn new(
         out: &Path,
         date: Timestamp,
@@ -128,8 +129,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The directory of that name in another, which is made where it is missing; nothing where that
-    /// is a file.
+    /// The subdirectory with this name, which is made if it is missing; `None` if the name is a
+    /// file's.
     fn enter(&mut self, at: usize, name: &str) -> Option<usize> {
         match self.directories[at].children.get(name) {
             Some(Child::Directory(there)) => Some(*there),
@@ -149,7 +150,7 @@ impl Tree {
     }
 }
 
-/// Why a name cannot be that of a file or directory, on any medium.
+/// The reason why a name is not valid on any file system; `None` if it is valid.
 pub fn wrong_name(name: &str) -> Option<String> {
     match name {
         "" => Some("a name is empty".to_owned()),

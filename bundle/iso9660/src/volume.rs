@@ -1,12 +1,13 @@
 //! Volume descriptors (ECMA-119 8) and path tables (ECMA-119 9.4).
 
-use super::layout::{Hierarchy, Layout};
+use super::hierarchy::Hierarchy;
+use super::input::Volume;
+use super::layout::Layout;
 use super::names::View;
 use super::records::{Record, both16, both32};
-use super::write::Volume;
 use super::{BLOCK, FLAG_DIRECTORY, records};
 
-/// What every descriptor begins with, after its type (ECMA-119 8.1).
+/// The bytes after a descriptor's type (ECMA-119 8.1).
 pub const STANDARD: &[u8; 5] = b"CD001";
 
 /// Types of descriptors (ECMA-119 8.1.1).
@@ -14,10 +15,10 @@ pub const PRIMARY: u8 = 1;
 const SUPPLEMENTARY: u8 = 2;
 pub const TERMINATOR: u8 = 255;
 
-/// The escape sequence of UCS-2 level 3, which is what Joliet is known by.
+/// The escape sequence of UCS-2 level 3, which identifies Joliet.
 const UCS2_LEVEL_3: &[u8; 3] = b"%/E";
 
-/// Where fields of the primary descriptor are (ECMA-119 8.4), as far as they are read too.
+/// Offsets of the primary descriptor's fields (ECMA-119 8.4) that the reader uses too.
 pub const VOLUME_ID: usize = 40;
 pub const SPACE_SIZE: usize = 80;
 pub const BLOCK_SIZE: usize = 128;
@@ -52,8 +53,8 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
     if joliet {
         put(&mut bytes, 88, UCS2_LEVEL_3);
     }
-    // System, volume, volume set, publisher, preparer, application; then names of three files, of
-    // which there is none.
+    // System, volume, volume set, publisher, preparer, application; then the names of three
+    // optional files, all empty.
     let texts = [
         (8, 32, ""),
         (VOLUME_ID, VOLUME_ID_LENGTH, volume.id.as_str()),
@@ -91,19 +92,19 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
         date: volume.date,
     };
     put(&mut bytes, ROOT, &root.bytes(&[]));
-    // Created, modified; it never expires, and is valid from no certain time on.
+    // Created, modified; no expiry, and no date from which it is valid.
     let date = records::long_date(volume.date);
     let none = [[b'0'; 16].as_slice(), &[0]].concat();
     for (at, date) in [(813, &date), (830, &date), (847, &none), (864, &none)] {
         put(&mut bytes, at, date);
     }
-    // Version of the structure of files.
+    // File structure version.
     put(&mut bytes, 881, &[1]);
     bytes
 }
 
-/// A text filled up with spaces, in the characters of its view; Joliet has half as many, each of
-/// two bytes.
+/// A text padded with spaces, in the characters of its view; Joliet has half as many, each of two
+/// bytes.
 fn filled(view: View, text: &str, length: usize) -> Vec<u8> {
     let units = text
         .encode_utf16()
@@ -120,15 +121,6 @@ fn filled(view: View, text: &str, length: usize) -> Vec<u8> {
 
 fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     bytes[at..at + what.len()].copy_from_slice(what);
-}
-
-/// Size of a path table in bytes.
-pub fn path_table_size(hierarchy: &Hierarchy) -> u64 {
-    hierarchy
-        .identifiers
-        .iter()
-        .map(|identifier| (8 + identifier.len().next_multiple_of(2)) as u64)
-        .sum()
 }
 
 /// The path tables of a view: with the less significant bytes first, and the other way.

@@ -1,35 +1,46 @@
-//! From the root of an image to the list of its files. What it costs is bounded, whatever the image
-//! says.
+//! The walk from the root of an image to the list of its files. Its cost is bounded for any image.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use super::parse::{Continuation, Record, RockRidge};
-use super::read::Entry;
 use super::{
     BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE,
     TYPE_MASK, parse, sectors,
 };
 
-/// How much may be read and remembered of names: room for more than a million files.
+/// The limit for names that are read and stored, in bytes: enough for more than a million files.
 const MOST_METADATA: u64 = 256 << 20;
 
-/// What is remembered of a file or directory besides its path, roughly.
+/// The approximate memory for a file or directory in addition to its path, in bytes.
 const ENTRY: u64 = 64;
 
 /// The longest path, in bytes (Linux' `PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
 
+/// A file in an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path: components that are names, with `/` between them.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its first byte in the image; 0 for an empty file. All of it is in one piece.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
 /// The list of files while it is made. Errors say what is wrong; the caller adds which image.
 pub struct Walk<'a> {
     file: &'a File,
-    /// How many sectors the image has.
+    /// Number of sectors of the image.
     space: u32,
     budget: u64,
-    /// Where the directories begin that have been met.
+    /// The first sectors of the directories found so far.
     begun: HashSet<u32>,
-    /// Directories that are still to be read.
+    /// Directories that must still be read.
     waiting: Vec<Directory>,
     entries: Vec<Entry>,
 }
@@ -40,16 +51,16 @@ struct Directory {
     size: u32,
 }
 
-/// What has been met in a directory.
+/// The entries found in a directory.
 #[derive(Default)]
 struct Met {
     names: HashSet<String>,
-    /// A file of which not all sections have been seen, and the identifier that they share.
+    /// A file with missing sections, and the identifier that its sections share.
     unfinished: Option<(Vec<u8>, Entry)>,
 }
 
 impl<'a> Walk<'a> {
-    /// For an image of so many sectors.
+    /// A walk through an image with this many sectors.
     pub fn new(file: &'a File, space: u32) -> Self {
         let (begun, waiting, entries) = (HashSet::new(), Vec::new(), Vec::new());
         Self {
@@ -62,7 +73,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every file below a root, in the order of their paths.
+    /// Every file below a root, ordered by path.
     pub fn run(mut self, root: &Record<'_>) -> Result<Vec<Entry>, String> {
         self.enter(String::new(), root)?;
         while let Some(directory) = self.waiting.pop() {
@@ -97,7 +108,7 @@ impl<'a> Walk<'a> {
         {
             let bytes = self.read(u64::from(sector) * SECTOR, BLOCK)?;
             let mut rest = bytes.as_slice();
-            // A zero where a length would be: the next record is in the next sector.
+            // A zero in place of a length: the next record is in the next sector.
             while rest.first().is_some_and(|length| *length != 0) {
                 let (record, behind) = Record::split(rest)?;
                 rest = behind;
@@ -119,7 +130,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The record of a directory of itself.
+    /// Checks the record of a directory for itself.
     fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), String> {
         if record.identifier != [0]
             || record.sector != directory.sector
@@ -205,7 +216,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// No byte belongs to two files, so that all files together are never more than the image.
+    /// Checks that no byte belongs to two files, so that all files together are never larger than
+    /// the image.
     fn apart(&self) -> Result<(), String> {
         let mut places: Vec<&Entry> = self.entries.iter().filter(|entry| entry.size > 0).collect();
         places.sort_unstable_by_key(|entry| entry.offset);

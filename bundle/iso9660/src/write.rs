@@ -1,74 +1,49 @@
-//! Writing an image: everything is given its place, then all of it is written once, front to back.
+//! Writing an image: all positions are computed first, then everything is written once, front to
+//! back.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use halite_durable::{ByteProgress, Error, files};
-use jiff::Timestamp;
 
-use super::layout::{Hierarchy, Layout};
+pub use super::input::{Content, Source, Volume};
+
+use super::hierarchy::Hierarchy;
+use super::layout::Layout;
 use super::sink::Sink;
 use super::tree::Tree;
 use super::volume::VOLUME_ID_LENGTH;
 use super::{SECTOR, directory, records, sectors, volume};
 
-/// How much of a file is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Years that directory records can name (ECMA-119 9.1.5) and descriptors too.
+/// The years that directory records (ECMA-119 9.1.5) and descriptors can represent.
 const YEARS: std::ops::RangeInclusive<i16> = 1900..=2155;
 
-/// What an image is called and how old it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Volume {
-    /// The volume identifier: 1 to 32 characters of `A-Z0-9_`. Joliet has place for the first 16.
-    pub id: String,
-    /// The date of the image and of everything in it, to the second.
-    pub date: Timestamp,
-}
-
-/// Where a file's content comes from, and its mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// The content.
-    pub from: Content,
-    /// Permission bits: `0o644` or `0o755`.
-    pub mode: u32,
-}
-
-/// The content of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// What is in this file when the image is written.
-    File(PathBuf),
-    /// These bytes.
-    Bytes(Vec<u8>),
-}
-
-/// Where a file lies in an image: in one piece, however large it is.
+/// Position of a file in an image: one piece, however large the file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// Its path in the image.
     pub path: String,
-    /// Its first byte; 0 for an empty file, which lies nowhere.
+    /// Offset of its first byte; 0 for an empty file, which has no position.
     pub offset: u64,
     /// Its size in bytes.
     pub size: u64,
 }
 
-/// Writes a new image with files, by path, and says where each lies, in the order of their paths.
-/// The same input makes the same bytes. `progress` hears ten times how far it is. When this
-/// returns, the image is on the disk; that it is there under its name is for the caller to make
-/// durable.
+/// Writes a new image with files, by path, and returns the position of each, ordered by path. The
+/// same input gives the same bytes. `progress` is called at each 10 %. The image is synced when
+/// this returns; the caller syncs the directory that contains it.
 ///
 /// # Errors
-/// When something is at `out`, a file cannot be read or changed its size meanwhile, `out` cannot be
-/// written, or a name, mode, date or size cannot be in an image: all such problems at once. What
-/// was written of `out` is removed again.
+/// When `out` exists, a file cannot be read or has changed its size, `out` cannot be written, or a
+/// name, mode, date or size is not possible in an image: all such problems at once. An incomplete
+/// `out` is removed.
 pub fn write(
     out: &Path,
     volume: &Volume,
@@ -91,7 +66,7 @@ pub fn write(
         .run(volume, files)
         .and_then(|()| pass.sink.finish().map_err(Error::file("write", out)));
     if let Err(error) = written {
-        // It was made here, and is worth nothing.
+        // This call has made the file, and it is incomplete.
         let _ = fs::remove_file(out);
         return Err(error);
     }
@@ -128,7 +103,7 @@ fn check(out: &Path, volume: &Volume) -> Result<(), Error> {
     }
 }
 
-/// The second pass.
+/// The pass that writes the image.
 struct Pass<'a> {
     out: &'a Path,
     sink: Sink,
@@ -171,7 +146,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Everything but the content of the files.
+    /// Writes everything except the content of the files.
     fn metadata(&mut self, volume: &Volume) -> io::Result<()> {
         let layout = self.layout;
         self.at(
@@ -200,7 +175,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Writes at a sector, which is the next one or lies behind it.
+    /// Writes at a sector, which must not be before the current position.
     fn at(&mut self, sector: u64, bytes: &[u8]) -> io::Result<()> {
         self.sink.fill_to(sector * SECTOR)?;
         debug_assert_eq!(self.sink.position(), sector * SECTOR);
@@ -241,7 +216,7 @@ impl Pass<'_> {
             self.report();
             at = data + count as u64;
         }
-        // A file that became shorter ends in what looks like a hole.
+        // The end of a file that became shorter looks like a hole.
         let now = file.metadata().map_err(Error::file("read", from))?.len();
         if now != size {
             let message = "its size changed while it was put into the image; do it again when it stays as it is";
@@ -257,13 +232,13 @@ impl Pass<'_> {
     }
 }
 
-/// Where the next bytes from there on are that are in no hole, if there are any. Reading a hole
-/// takes as long as reading anything else.
+/// The position of the next bytes outside of holes, if there are any. Reading a hole takes as long
+/// as reading data.
 fn data(file: &File, from: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(from)) {
         Ok(at) => Ok(Some(at)),
         Err(rustix::io::Errno::NXIO) => Ok(None),
-        // The file system knows no holes.
+        // The file system does not support holes.
         Err(rustix::io::Errno::INVAL) => Ok(Some(from)),
         Err(error) => Err(error.into()),
     }

@@ -1,9 +1,9 @@
-//! The bundles of a site, side by side: each stands in one directory under its version, as a
-//! directory of its own, or as a link to one that is mounted or was extracted link_target.
+//! The bundles of a site, each in a directory that has its version as its name. That directory
+//! contains the bundle, or is a link to a mounted or extracted one (`link_target`).
 //!
-//! Everything here can be cut off at any moment and done again: a bundle is there whole or not at
-//! all. Names that begin with a dot are work in progress, and of no meaning to anybody else; the
-//! next change removes what was left of them.
+//! Every operation here can be interrupted at any moment and repeated: a bundle is either there
+//! completely or not at all. Names that begin with a dot are work in progress and must be ignored;
+//! the next change removes leftovers.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,17 +14,17 @@ use halite_durable::{Error, digest};
 use crate::manifest;
 use crate::manifest::Manifest;
 
-/// Where the bundles of a site stand, each under its version.
+/// The directory of a site's bundles, each under its version.
 pub const DIRECTORY: &str = "/var/lib/halite/bundles";
 
-/// What a file system of its own has at its top.
+/// A directory that mkfs creates at the top of a file system.
 const OF_THE_DISK: &str = "lost+found";
 
-/// What is recorded of a bundle that is linked: in a file `VERSION@` and this. No version has an
-/// `@` in it.
+/// Suffix of the file that records the digest of a linked bundle: `VERSION@` and this. No version
+/// contains an `@`.
 const RECORD: &str = manifest::CHECKSUM;
 
-/// The longest version of a bundle on a site.
+/// The longest allowed version, in characters.
 const LONGEST_VERSION: usize = 64;
 
 /// The directory with the bundles of a site.
@@ -38,13 +38,13 @@ pub struct Bundles {
 pub struct InstalledBundle {
     /// Its version.
     pub version: String,
-    /// Where it stands: this path stays the same whatever it leads to.
+    /// Its path on the site. It stays the same when the link's target changes.
     pub path: PathBuf,
-    /// Where it really is, when that path is a link.
+    /// The target of that path, when the path is a link.
     pub link_target: Option<PathBuf>,
-    /// What its manifest's SHA-256 was when it was added, where it is a link and that was recorded.
+    /// The SHA-256 of its manifest when it was added, if it is a link and the digest was recorded.
     pub recorded: Option<String>,
-    /// What it is; or why it cannot be used now.
+    /// Its manifest, or the reason why the bundle cannot be used now.
     pub manifest: Result<Manifest, String>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Bundles {
 }
 
 impl Bundles {
-    /// Bundles below a directory, which need not be there yet.
+    /// The bundles below a directory, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -66,19 +66,19 @@ impl Bundles {
         &self.root
     }
 
-    /// Where the bundle of a version stands, if there is one.
+    /// The path of the bundle with this version, if there is one.
     ///
     /// # Errors
-    /// When the text can be no version: it is the name of a directory, and a part of addresses.
+    /// When the text is not a valid version: it becomes the name of a directory and a part of URLs.
     pub fn path(&self, version: &str) -> Result<PathBuf, Error> {
         check_version(version).map_err(|why| Error::content(&self.root, why))?;
         Ok(self.root.join(version))
     }
 
-    /// All bundles, in the order of their versions, also those that cannot be used now.
+    /// All bundles in the order of their versions, including those that cannot be used now.
     ///
     /// # Errors
-    /// When the directory is there and cannot be listed.
+    /// When the directory exists and cannot be listed.
     pub fn list(&self) -> Result<Vec<InstalledBundle>, Error> {
         self.versions()?
             .iter()
@@ -86,7 +86,7 @@ impl Bundles {
             .collect()
     }
 
-    /// The bundle of a version.
+    /// The bundle with this version.
     ///
     /// # Errors
     /// When there is none.
@@ -105,8 +105,8 @@ impl Bundles {
         self.held(version)
     }
 
-    /// The manifests of all bundles: when name, time and size of none of these files change, the
-    /// bundles are the same.
+    /// The paths of the manifests of all bundles. While name, time and size of each of these files
+    /// stay the same, the bundles are the same.
     #[must_use]
     pub fn manifests(&self) -> Vec<PathBuf> {
         let versions = self.versions().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Bundles {
             .collect()
     }
 
-    /// A file of any of the bundles by its SHA-256.
+    /// A file of any of the bundles, found by its SHA-256.
     #[must_use]
     pub fn file(&self, sha256: &str) -> Option<PathBuf> {
         let find = |held: &InstalledBundle| {
@@ -154,7 +154,7 @@ impl Bundles {
         let path = self.path(version)?;
         let link_target = fs::read_link(&path).ok();
         let manifest = match &link_target {
-            // What is missing there is not of this bundle: its medium is not where it was.
+            // Without a manifest there, the disk or ISO is not mounted.
             Some(real) if !real.join(manifest::FILE).exists() => Err(format!(
                 "it is a link to {}, and no bundle is there now",
                 real.display()
@@ -171,8 +171,8 @@ impl Bundles {
                 manifest.version
             ))
         });
-        // Of a link only the place is one's own: what is there must still be what somebody vouched
-        // for.
+        // The target of a link is not under the site's control: its manifest must still be the one
+        // whose signature was verified when it was added.
         let recorded = self.recorded(version).filter(|_| link_target.is_some());
         let manifest = match &recorded {
             Some(sha256) => manifest.and_then(|_| {
@@ -190,8 +190,8 @@ impl Bundles {
         })
     }
 
-    /// The SHA-256 that the manifest of a linked bundle had when it was added; nothing where that
-    /// was not recorded, and what matches no manifest where the record cannot be read.
+    /// The recorded SHA-256 of a linked bundle's manifest. `None` if none was recorded; a text that
+    /// matches no manifest if the record cannot be read.
     #[must_use]
     pub fn recorded(&self, version: &str) -> Option<String> {
         let text = match fs::read_to_string(self.record(version)) {
@@ -214,8 +214,8 @@ impl Bundles {
 }
 
 impl InstalledBundle {
-    /// The SHA-256 of its `manifest.json`, which knows that of every other file; none when it
-    /// cannot be read. Of a link it is the recorded one, whatever is there by now.
+    /// The SHA-256 of its `manifest.json`, which lists the digests of all other files; `None` when
+    /// it cannot be read. For a link it is the recorded digest, not that of the present target.
     #[must_use]
     pub fn digest(&self) -> Option<String> {
         if self.recorded.is_some() {
@@ -226,13 +226,13 @@ impl InstalledBundle {
             .map(|text| digest::sha256(&text))
     }
 
-    /// Why it cannot be used now, and what to do; nothing for one that can.
+    /// The reason why it cannot be used now, with the remedy; `None` if it can be used.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.manifest.as_ref().err().map(|why| self.unusable(why))
     }
 
-    /// That it cannot be used for that reason, and what to do.
+    /// A message that it cannot be used for this reason, with the remedy.
     #[must_use]
     pub fn unusable(&self, why: &str) -> String {
         let remedy = match &self.link_target {
@@ -250,11 +250,11 @@ impl InstalledBundle {
     }
 }
 
-/// Whether a text can be the version of a bundle: it is the name of a directory on the site, and a
-/// part of addresses.
+/// Checks that a text is a valid version of a bundle: it becomes the name of a directory on the
+/// site and a part of URLs.
 ///
 /// # Errors
-/// What a version is made of.
+/// A description of the characters that a version may have.
 pub fn check_version(text: &str) -> Result<(), String> {
     if is_version(text) {
         return Ok(());

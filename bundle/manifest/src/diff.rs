@@ -1,4 +1,4 @@
-//! What changes from one bundle to another.
+//! The difference between two bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::manifest::Manifest;
 
-/// What changes from one bundle to another.
+/// The difference between two bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diff {
     /// Versions of the bundle and of Kubernetes.
@@ -29,14 +29,14 @@ pub struct Diff {
     pub added_size: u64,
 }
 
-/// One thing that is not the same in both.
+/// An item that differs between the two bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What.
+    /// The item's name.
     pub name: String,
-    /// What it was; none where it is new.
+    /// Its value in the old bundle; `None` if the item is new.
     pub old: Option<String>,
-    /// What it is; none where it is gone.
+    /// Its value in the new bundle; `None` if the item was removed.
     pub new: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Diff {
         }
     }
 
-    /// Whether both hold the same contents.
+    /// Returns whether both bundles have the same contents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let lists = [
@@ -111,7 +111,7 @@ impl Diff {
     }
 }
 
-/// What is not the same in both.
+/// The items that differ between two maps.
 pub fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let change = |name: &String| {

@@ -2,8 +2,8 @@
 //! that a site has ([`Bundles`]), read only.
 //!
 //! Input: the directories of bundles. Output: typed manifests and the state of each installed
-//! bundle. It changes nothing on the disk, opens no ISO and checks no signature: that is for the
-//! crates above it, so that the master needs this one only.
+//! bundle. This crate changes nothing on the disk, opens no ISO and checks no signature. The crates
+//! above it do that, so the master depends on this one only.
 
 pub mod bundles;
 pub mod diff;

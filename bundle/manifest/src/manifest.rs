@@ -1,4 +1,4 @@
-//! The manifest: what a bundle is, and the SHA-256 of every file in it.
+//! The manifest: the description of a bundle, with the SHA-256 of every file in it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ pub const FILE: &str = "manifest.json";
 /// Name of the manifest's own checksum, in the format of `sha256sum`.
 pub const CHECKSUM: &str = "manifest.json.sha256";
 
-/// Whether a file at the top of a bundle is a signature of its manifest:
+/// Returns whether a file at the top of a bundle is a signature of its manifest:
 /// `manifest.json.KEYID.minisig`.
 #[must_use]
 pub fn is_signature(path: &str) -> bool {
@@ -27,7 +27,7 @@ pub fn is_signature(path: &str) -> bool {
 /// The only format of the manifest so far.
 pub const FORMAT: u32 = 1;
 
-/// What a bundle is and holds.
+/// The description of a bundle and its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
@@ -36,19 +36,20 @@ pub struct Manifest {
     pub name: String,
     /// The bundle's version.
     pub version: String,
-    /// When its content was settled, as RFC 3339 in UTC.
+    /// The time at which the builder resolved its content, as RFC 3339 in UTC.
     pub built: String,
     /// Kubernetes' version with its `v`.
     pub kubernetes: String,
-    /// Component to version, for all that does not follow Kubernetes' own (`etcd`, `containerd` …).
+    /// Component to version, for the components that are versioned independently of Kubernetes
+    /// (`etcd`, `containerd` …).
     pub components: BTreeMap<String, String>,
     /// Component to the full reference of its image.
     pub images: BTreeMap<String, String>,
-    /// The choices that the bundle was made for, by field of the cluster document; those that are
-    /// not named may be any.
+    /// The choices that the bundle supports, by field of the cluster document. Fields that are not
+    /// listed may have any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, Vec<String>>,
-    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    /// Texts in the state tree that look like an image reference but are not, each with the reason.
     #[serde(
         default,
         rename = "not-images",
@@ -63,7 +64,7 @@ pub struct Manifest {
     /// Package of the yum repository to its version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rpms: BTreeMap<String, String>,
-    /// Every file but the manifest and its checksum, by its path in the bundle.
+    /// Every file except the manifest and its checksum, by its path in the bundle.
     pub files: BTreeMap<String, Entry>,
 }
 
@@ -83,17 +84,17 @@ impl Manifest {
         self.files.get(path).map(|entry| entry.sha256.as_str())
     }
 
-    /// The content of a file of the bundle in a directory, which is what this manifest says. For
-    /// small files: all of it is in memory.
+    /// The content of a file of the bundle in a directory, compared with this manifest. For small
+    /// files only: the whole content is held in memory.
     ///
     /// # Errors
-    /// When the manifest does not list it, it cannot be read, or is another one.
+    /// When the manifest does not list the file, it cannot be read, or its content differs.
     pub fn read(&self, dir: &Path, path: &str) -> Result<Vec<u8>, Error> {
         let place = dir.join(path);
         let Some(entry) = self.files.get(path) else {
             return Err(Error::content(place, "it is not in the manifest"));
         };
-        // Who may change a directory may put a pipe there that never ends, or never begins.
+        // A user who may change the directory could put a pipe there that blocks or never ends.
         let plain = fs::metadata(&place)
             .map_err(Error::file("read", &place))?
             .is_file();
@@ -114,7 +115,7 @@ impl Manifest {
         ))
     }
 
-    /// The manifest as it stands in the bundle.
+    /// The manifest's text as it is stored in the bundle.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| Error::content(FILE, error.to_string()))?;
@@ -133,11 +134,11 @@ pub fn checksum_of(sha256: &str) -> String {
     format!("{sha256}  {FILE}\n")
 }
 
-/// Reads the manifest of the bundle in a directory and compares it with its own checksum. The files
-/// that it lists are not looked at: that is [`halite_bundle::verify()`].
+/// Reads the manifest of the bundle in a directory and compares it with its checksum file. The
+/// listed files are not checked: that is [`halite_bundle::verify()`].
 ///
 /// # Errors
-/// When one of the two files is missing, does not match the other, or is of another format.
+/// When one of the two files is missing, they do not match, or the format is unknown.
 pub fn load(dir: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| {
         let path = dir.join(name);
@@ -146,20 +147,20 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
     parse(dir.join(FILE), &read(FILE)?, &read(CHECKSUM)?)
 }
 
-/// Reads the manifest of the bundle in a directory, which must be the one with that SHA-256: the
-/// one that was verified, whatever is in the directory by now.
+/// Reads the manifest of the bundle in a directory and requires that it has this SHA-256. This
+/// guards against a directory that was exchanged since the verification.
 ///
 /// # Errors
-/// Likewise, and when it is another one.
+/// As above, and when the manifest has another digest.
 pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
     Ok(load_text(dir, Some(sha256))?.0)
 }
 
-/// The manifest with its text, as [`load()`] or, with a SHA-256, as [`load_same()`]: who needs both
-/// reads the file once, or they may be of two bundles.
+/// The manifest with its text, read as by [`load()`] or, with a SHA-256, as by [`load_same()`]. A
+/// caller that needs both reads the file once; two reads could see two bundles.
 ///
 /// # Errors
-/// Likewise.
+/// As above.
 pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String), Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
@@ -177,7 +178,7 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
     Ok((manifest, text))
 }
 
-/// The manifest from its text, which was verified; `path` is named in errors.
+/// Parses a manifest that was already verified; `path` is named in errors.
 ///
 /// # Errors
 /// When it is of another format.
@@ -209,8 +210,8 @@ pub fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, E
         );
         return Err(Error::content(path, message));
     }
-    // Files are read and written by these names: also whoever is trusted names none outside of the
-    // bundle.
+    // Files are read and written by these names, so even a trusted manifest must not name a path
+    // outside of the bundle.
     match manifest.files.keys().find(|path| !is_inside(path)) {
         Some(outside) => Err(Error::content(
             path,

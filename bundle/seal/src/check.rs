@@ -1,4 +1,4 @@
-//! Checking a sealed image: who vouches for it, then every byte.
+//! Checking a sealed image: first the signatures, then every byte.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,7 +14,7 @@ use super::trailer::Footer;
 use super::{map, pass};
 use crate::error::Error;
 
-/// A sealed file, opened; nothing in it is believed.
+/// An opened sealed file of which nothing is trusted yet.
 pub struct Sealed {
     pub file: File,
     /// The size with the trailer.
@@ -29,12 +29,12 @@ impl Sealed {
         Ok(Self { file, size, footer })
     }
 
-    /// The statement's bytes, as far as the footer vouches for them.
+    /// The statement's bytes, compared only with the digest in the footer.
     pub fn statement(&self) -> Result<Vec<u8>, String> {
         self.footer.statement.read(&self.file, "statement")
     }
 
-    /// Each signature, as far as the footer vouches for it.
+    /// The signatures, compared only with the digests in the footer.
     pub fn signatures(&self) -> Result<Vec<Signature>, String> {
         let read = |part: &super::trailer::Part| {
             let bytes = part.read(&self.file, "signature")?;
@@ -47,25 +47,25 @@ impl Sealed {
     }
 }
 
-/// The statement of a sealed image as it is signed, for a key that is kept on another machine. It
-/// is not believed: whoever signs it checks the image before, with [`Trust::unsigned`] where nobody
-/// has signed yet.
+/// The statement of a sealed image in its signed form, for signing with a key on another machine.
+/// It is not verified here: check the image before you sign its statement, with [`Trust::unsigned`]
+/// if it has no signature yet.
 ///
 /// # Errors
-/// When the file cannot be read or has no whole seal.
+/// When the file cannot be read or its seal is incomplete.
 pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
     Sealed::open(iso)?
         .statement()
         .map_err(|why| Error::content(iso, why))
 }
 
-/// Checks a sealed image: first that a trusted key vouches for its statement, then every byte
-/// against it. Nothing of the image is believed before, and nothing of it should be used before the
-/// report is there and sound.
+/// Checks a sealed image: first that a trusted key signed its statement, then every byte against
+/// the statement. Nothing of the image is trusted before that; use nothing of it until the report
+/// says that it is sound.
 ///
 /// # Errors
-/// When the file cannot be read, its trailer is damaged, or no trusted key vouches for it. Bytes of
-/// the image that are not as they were sealed are in the report.
+/// When the file cannot be read, its trailer is damaged, or no trusted key signed it. Bytes that
+/// differ from the sealed ones are in the report.
 pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let refused = |why: String| Error::content(iso, why);
     let sealed = Sealed::open(iso)?;

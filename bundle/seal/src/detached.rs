@@ -1,5 +1,4 @@
-//! Signatures in files of their own, for a bundle that is a directory: mounted, or extracted by
-//! another program.
+//! Detached signatures, for a bundle in a directory: mounted, or extracted by another program.
 
 use halite_durable::digest;
 
@@ -8,28 +7,28 @@ use super::report::Signer;
 use super::signature;
 use super::signature::Signature;
 
-/// Who vouches for a message.
+/// The result of verifying a message's signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedManifest {
-    /// The SHA-256 of the message: whoever reads it again uses nothing else.
+    /// The SHA-256 of the message. A caller that reads the message again must compare with it.
     pub sha256: String,
-    /// The trusted keys that signed it; empty only where what nobody signed is allowed.
+    /// The trusted keys that signed it; empty only if unsigned messages are allowed.
     pub signers: Vec<Signer>,
-    /// Signatures that did not count, each with why.
+    /// Signatures that did not count, each with the reason.
     pub ignored: Vec<String>,
 }
 
-/// Signs a message; gives the text of a signature file, as `minisign -S` writes it.
+/// Signs a message and returns the text of a signature file, as `minisign -S` writes it.
 #[must_use]
 pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
     signature::sign(key, message, comment)
 }
 
-/// Judges the signature files of a message.
+/// Verifies the signature files of a message.
 ///
 /// # Errors
-/// When one of them is none, does not fit the message although its key is trusted, or no trusted
-/// key signed.
+/// When a file is not a signature, a signature by a trusted key does not match the message, or no
+/// trusted key signed.
 pub fn judge(
     message: &[u8],
     signatures: &[String],

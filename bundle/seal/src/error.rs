@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A key or a sealed image could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written, or has a content that is not understood.
+    /// A file could not be read or written, or its content is not understood.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
     /// A password could not be asked for.

@@ -1,23 +1,22 @@
-//! The seal of an ISO: what makes every byte of it checkable, and says who vouches for it.
+//! The seal of an ISO: it makes every byte checkable, and names the keys that signed.
 //!
-//! A sealed file is the image (whole sectors of 2048 bytes) and a trailer, each part of which
-//! begins on a sector and is filled up with newlines, so that it can be read and checked with
-//! standard tools alone (the guide shows how):
+//! A sealed file is the image (whole sectors of 2048 bytes) followed by a trailer. Each part of the
+//! trailer begins on a sector boundary and is padded with newlines, so that standard tools alone
+//! can read and check it (the guide shows how):
 //!
-//! 1. the *map* ([`Segment`]): JSON, the SHA-256 of every byte range of the image, with the file
-//!    that lies there, so that damage is named by file even where the directory records are
-//!    damaged;
-//! 2. the *statement* ([`Statement`]): JSON, what the image is, its SHA-256 and that of the map;
-//! 3. no, one or several *signatures* over the statement, each a signature file of `minisign` as it
-//!    is;
-//! 4. the *footer*, the last sector: where the others are, and their SHA-256.
+//! 1. the *map* ([`Segment`]): JSON, the SHA-256 of every byte range of the image with the file in
+//!    that range, so that damage is named by file even if the directory records are damaged;
+//! 2. the *statement* ([`Statement`]): JSON, the name and version of the image, its SHA-256 and
+//!    that of the map;
+//! 3. zero or more *signatures* of the statement, each an unchanged `minisign` signature file;
+//! 4. the *footer*, the last sector: offsets, sizes and SHA-256 of the other parts.
 //!
-//! The hashes in the footer find accidents; only a signature stands against intent. [`check()`]
-//! believes nothing of the image before a trusted key vouches for the statement, the statement for
-//! the map, and the map for each byte.
+//! The digests in the footer detect accidental damage; only a signature detects tampering.
+//! [`check()`] trusts nothing until a trusted key's signature verifies the statement, the statement
+//! the map, and the map each byte.
 //!
-//! The same image, facts and keys give the same bytes: Ed25519 signatures hold no randomness, and
-//! their trusted comment carries no time but the statement's.
+//! The same image, facts and keys give the same bytes: Ed25519 signatures contain no randomness,
+//! and their trusted comment contains no time except the statement's.
 
 mod check;
 pub mod detached;

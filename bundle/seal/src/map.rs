@@ -1,28 +1,27 @@
-//! The map: the SHA-256 of every byte range of an image, and the file that lies there.
+//! The map: the SHA-256 of every byte range of an image, with the file in that range.
 
 use halite_durable::digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The largest segment. Small enough to say where in a file it is damaged, large enough for a map
-/// of 20 GB to stay small.
+/// The largest segment. Small enough to locate damage within a file, large enough for the map of 20
+/// GB to stay small.
 pub(super) const LARGEST: u64 = 16 << 20;
 
 /// The only format of the map so far.
 const FORMAT: u32 = 1;
 
-/// A range of an image that is hashed by itself.
+/// A range of an image with its own digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
-    /// Where it begins, in bytes from the beginning of the image.
+    /// The offset of its first byte from the beginning of the image.
     pub offset: u64,
     /// Its size in bytes.
     pub size: u64,
     /// Its SHA-256.
     #[serde(serialize_with = "to_hex", deserialize_with = "from_hex")]
     pub sha256: [u8; 32],
-    /// The file that it belongs to; none for what lies between files: descriptors, directories,
-    /// padding.
+    /// The file that it is part of; `None` between files: descriptors, directories, padding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -60,7 +59,7 @@ fn parse_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Cuts an image into segments that are not hashed yet. The files are ranges in ascending order.
+/// Cuts an image into segments without digests. The files are ranges in ascending order.
 pub(super) fn cut(size: u64, files: &[(u64, u64, &str)]) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut push = |from: u64, to: u64, path: Option<&str>| {
@@ -86,7 +85,7 @@ pub(super) fn cut(size: u64, files: &[(u64, u64, &str)]) -> Vec<Segment> {
     segments
 }
 
-/// A map as it stands in the trailer, one segment a line.
+/// Writes a map as it is stored in the trailer, one segment per line.
 pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
     let mut bytes = format!("{{\"format\":{FORMAT},\"segments\":[\n").into_bytes();
     for (index, segment) in segments.iter().enumerate() {
@@ -101,7 +100,7 @@ pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a map, which must cover an image of a size exactly once, in order.
+/// Parses a map, which must cover an image of this size exactly once and in order.
 pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, String> {
     let map: Map = serde_json::from_slice(bytes)
         .map_err(|error| format!("its map is none that this version reads: {error}"))?;

@@ -14,16 +14,17 @@ use super::map::Segment;
 use super::report::{Found, Problem};
 use crate::error::Error;
 
-/// Hashing is bound by the processors, and the smallest host that is supported has two.
+/// Hashing is CPU-bound, and the smallest supported host has two processors.
 const READERS: usize = 2;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// How far the reader may be ahead of the hash of the whole, in chunks.
+/// Number of chunks that the reader may be ahead of the digest of the whole image.
 const AHEAD: usize = 8;
 
-/// Hashes every segment of an image and, in the same pass, the whole, which it returns.
+/// Hashes every segment of an image and, in the same pass, the whole image, whose digest it
+/// returns.
 pub fn measure(
     image: &Path,
     segments: &mut [Segment],
@@ -48,7 +49,7 @@ pub fn measure(
                 file.read_exact_at(&mut chunk, segment.offset + at)
                     .map_err(Error::file("read", image))?;
                 let chunk = Arc::new(chunk);
-                // The other end lives until this one is dropped.
+                // The receiver lives until the sender is dropped.
                 let _ = sender.send(Arc::clone(&chunk));
                 hash.update(chunk.as_slice());
                 at += chunk.len() as u64;
@@ -63,13 +64,13 @@ pub fn measure(
     })
 }
 
-/// Compares every segment of an image with what the map says.
+/// Compares every segment of an image with the map.
 pub fn compare(
     image: &Path,
     segments: &[Segment],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Problem>, Error> {
-    // A file for each reader, so that the system reads ahead for each.
+    // Each reader has its own file, so that the kernel reads ahead for each.
     let open = |_| File::open(image).map_err(Error::file("read", image));
     let readers = (0..READERS).map(open).collect::<Result<Vec<_>, _>>()?;
     let total = segments.iter().map(|segment| segment.size).sum();
@@ -126,7 +127,7 @@ fn piece(left: u64) -> usize {
     usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK))
 }
 
-/// Names what is wrong; neighbours that are wrong in the same way are one problem.
+/// Lists the problems; adjacent segments with the same problem become one.
 fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for (index, found) in wrong {
@@ -159,7 +160,7 @@ fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
     problems
 }
 
-/// Where the file begins that a segment is part of.
+/// The offset of the first byte of the file that contains a segment.
 fn beginning(segments: &[Segment], index: usize) -> u64 {
     let path = segments.get(index).map(|segment| &segment.path);
     let before = segments.get(..=index).unwrap_or_default().iter().rev();

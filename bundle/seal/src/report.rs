@@ -1,4 +1,4 @@
-//! What checking a seal found.
+//! The report of a seal's check.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 use super::keys::KeyId;
 use super::statement::Statement;
 
-/// What checking a sealed image found.
+/// The report of a sealed image's check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// What the image says it is. Believe it when the report is sound and somebody signed.
+    /// The image's statement. Trust it only if the report is sound and has a signer.
     pub statement: Statement,
-    /// The trusted keys that vouch for it; empty only where unsigned images are allowed.
+    /// The trusted keys that signed it; empty only if unsigned images are allowed.
     pub signers: Vec<Signer>,
-    /// Signatures that did not count, each with why.
+    /// Signatures that did not count, each with the reason.
     pub ignored: Vec<String>,
-    /// How many files were read, those of no bytes not counted.
+    /// Number of files that were read; empty files do not count.
     pub files: usize,
-    /// Everything that is not as it was sealed, in the image's order.
+    /// All ranges that differ from the sealed ones, in the image's order.
     pub problems: Vec<Problem>,
 }
 
 impl Report {
-    /// Whether every byte of the image is as it was sealed.
+    /// Returns whether every byte of the image is unchanged since sealing.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// A key that vouches for an image.
+/// A key that signed an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Signer {
     /// The key's id.
@@ -48,30 +48,29 @@ impl fmt::Display for Signer {
     }
 }
 
-/// A range of the image that is not as it was sealed.
+/// A range of the image that differs from the sealed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file that lies there; none for what lies between files: descriptors, directories,
-    /// padding.
+    /// The file in this range; `None` between files: descriptors, directories, padding.
     pub path: Option<String>,
-    /// Where the range begins, in bytes from the beginning of the file, or of the image where there
-    /// is no file.
+    /// Offset of the range in bytes from the beginning of the file, or of the image if there is no
+    /// file.
     pub within: u64,
-    /// Where the range begins, in bytes from the beginning of the image.
+    /// Offset of the range in bytes from the beginning of the image.
     pub offset: u64,
-    /// The range's size in bytes. At least one byte of each 16 MiB of it is wrong.
+    /// The range's size in bytes. Each 16 MiB of it has at least one wrong byte.
     pub size: u64,
-    /// What was found there.
+    /// The content found there.
     pub found: Found,
 }
 
-/// What was found instead of what was sealed.
+/// The content found instead of the sealed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
     /// Other bytes.
     Other,
-    /// Nothing that could be read.
+    /// The range could not be read, for this reason.
     Unreadable(String),
 }
 

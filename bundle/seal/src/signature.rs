@@ -1,9 +1,9 @@
 //! Signatures in the format of `minisign`: Ed25519 over the BLAKE2b-512 of the message.
 //!
-//! Source: "Signature format" in minisign's manual. The format is read and written here, and not by
-//! a crate, because the one that can sign puts randomness into each signature, so that no two
-//! builds would be equal, and panics on a comment signature that is too short; the curve, the
-//! hashes and the key derivation are crates.
+//! Source: "Signature format" in minisign's manual. This module reads and writes the format without
+//! a crate: the one that can sign puts randomness into each signature, so no two builds would be
+//! equal, and it panics on a comment signature that is too short. The curve, the hashes and the key
+//! derivation are from crates.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -21,12 +21,12 @@ pub struct Signature {
     key: KeyId,
     signature: [u8; 64],
     comment: String,
-    /// Over signature and comment.
+    /// The signature over signature and comment.
     global: [u8; 64],
 }
 
 impl Signature {
-    /// The key that it says it was made with.
+    /// The id of the key that it names.
     pub fn key(&self) -> KeyId {
         self.key
     }
@@ -77,7 +77,7 @@ impl Signature {
         })
     }
 
-    /// Whether a key made this signature and its comment over a message.
+    /// Returns whether a key made this signature and its comment for a message.
     pub fn is_by(&self, key: &PublicKey, message: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, key.bytes());
         key.verify(&Blake2b512::digest(message), &self.signature)
@@ -88,7 +88,7 @@ impl Signature {
     }
 }
 
-/// Signs a message; gives the signature file.
+/// Signs a message and returns the signature file.
 pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
     let signature = key.sign(&Blake2b512::digest(message));
     let global = key.sign(&with_comment(&signature, comment));

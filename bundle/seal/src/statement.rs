@@ -1,4 +1,4 @@
-//! The statement: what a signature vouches for.
+//! The statement: the text that a signature covers.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The only format of the statement so far.
 const FORMAT: u32 = 1;
 
-/// What an image is, as its builder says.
+/// The description of an image by its builder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The bundle's name.
@@ -15,13 +15,13 @@ pub struct Facts {
     pub version: String,
     /// The image's volume id.
     pub volume: String,
-    /// When its content was settled.
+    /// The time at which its content was resolved.
     pub built: Timestamp,
     /// The file of the image whose SHA-256 is stated: the manifest, or a delta's description.
     pub stated: String,
 }
 
-/// What the signatures of an image vouch for.
+/// The statement that the signatures of an image cover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Statement {
@@ -33,7 +33,7 @@ pub struct Statement {
     pub version: String,
     /// The image's volume id.
     pub volume: String,
-    /// When its content was settled.
+    /// The time at which its content was resolved.
     pub built: Timestamp,
     /// The image's size in bytes, without the trailer.
     pub size: u64,
@@ -41,18 +41,18 @@ pub struct Statement {
     pub sha256: String,
     /// The SHA-256 of the map.
     pub map_sha256: String,
-    /// The SHA-256 of the manifest in the image; of a delta, of its description.
+    /// The SHA-256 of the manifest in the image; for a delta, of its description.
     pub manifest_sha256: String,
 }
 
-/// Read before the rest, because another format has other fields.
+/// The format, parsed before the rest because another format has other fields.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
 impl Statement {
-    /// States the facts of an image.
+    /// Makes the statement of an image.
     pub(super) fn new(
         facts: &Facts,
         size: u64,
@@ -73,7 +73,7 @@ impl Statement {
         }
     }
 
-    /// The statement as it is signed.
+    /// The bytes that are signed.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let mut bytes = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
         bytes.push(b'\n');

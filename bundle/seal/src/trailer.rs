@@ -1,4 +1,4 @@
-//! The trailer: where map, statement and signatures are.
+//! The trailer: the positions of map, statement and signatures.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -11,21 +11,21 @@ pub const MAGIC: &str = "HALITE-SEAL-1";
 /// The size of a sector. Every part begins on one.
 pub const SECTOR: u64 = 2048;
 
-/// How many signatures a footer has room for, with some to spare.
+/// The largest number of signatures in a footer, with room to spare.
 pub const SIGNATURES: usize = 8;
 
-/// What a part may have at most. A map of 20 GB takes about a megabyte; who writes a larger one
-/// wants our memory.
+/// The largest size of each part. The map of 20 GB takes about a megabyte; a larger one is an
+/// attempt to exhaust the memory.
 const LARGEST: [(&str, u64); 3] = [
     ("map", 64 << 20),
     ("statement", 64 << 10),
     ("signature", SECTOR),
 ];
 
-/// The newlines that fill a part up to whole sectors.
+/// The byte that pads a part to whole sectors.
 const FILL: u8 = b'\n';
 
-/// Where a part is.
+/// The position of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     offset: u64,
@@ -56,12 +56,12 @@ impl Part {
         }
     }
 
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub fn end(&self) -> u64 {
         self.offset + self.size.next_multiple_of(SECTOR)
     }
 
-    /// Reads the part, which must be what the footer says, and what fills its last sector up.
+    /// Reads the part and checks its digest and its padding.
     pub fn read(&self, file: &File, what: &str) -> Result<Vec<u8>, String> {
         let mut bytes =
             vec![0; usize::try_from(self.end() - self.offset).map_err(|error| error.to_string())?];
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// Bytes filled up to whole sectors.
+/// Pads bytes to whole sectors.
 pub fn filled(mut bytes: Vec<u8>) -> Vec<u8> {
     let size = (bytes.len() as u64).next_multiple_of(SECTOR);
     bytes.resize(usize::try_from(size).unwrap_or(bytes.len()), FILL);
@@ -97,7 +97,7 @@ pub fn filled(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 impl Footer {
-    /// The footer as it stands in the file. Its last line is about the lines before.
+    /// The footer's bytes in the file. Its last line is the digest of the lines before.
     pub fn render(&self) -> Vec<u8> {
         use std::fmt::Write as _;
         let mut text = format!("{MAGIC}\nimage 0 {}\n", self.image);
@@ -123,7 +123,7 @@ impl Footer {
             .chain(signatures)
     }
 
-    /// Reads the footer of a file of a size.
+    /// Reads the footer of a file of this size.
     pub fn read(file: &File, size: u64) -> Result<Self, String> {
         let mut sector = [0; SECTOR as usize];
         let at = size
@@ -140,7 +140,7 @@ impl Footer {
         let text = std::str::from_utf8(&sector).map_err(|_| damaged("it is no text"))?;
         let footer = Self::parse(text).map_err(|why| damaged(&why))?;
         footer.place(at).map_err(|why| damaged(&why))?;
-        // So that no byte of the sector is free to be another.
+        // This leaves no byte of the sector unchecked.
         if footer.render() != sector {
             return Err(damaged(
                 "its lines do not fit its last line, which is about them",
@@ -190,7 +190,7 @@ impl Footer {
         })
     }
 
-    /// Whether the parts follow one another without a gap, up to the footer.
+    /// Checks that the parts follow one another without a gap, up to the footer.
     fn place(&self, footer: u64) -> Result<(), String> {
         if self.image == 0 || !self.image.is_multiple_of(SECTOR) {
             return Err(format!(
@@ -226,8 +226,7 @@ impl Footer {
     }
 }
 
-/// Why a file has no footer, as far as can be told. Nothing here is believed: it is to help the
-/// reader.
+/// The probable reason why a file has no footer. It helps the reader; nothing here is verified.
 fn missing(file: &File, size: u64) -> String {
     if let Some(end) = find(file, size) {
         return match size.checked_sub(end) {
@@ -257,7 +256,7 @@ fn missing(file: &File, size: u64) -> String {
     }
 }
 
-/// Where a footer near the end of a file should end.
+/// The offset at which a footer near the end of a file should end.
 fn find(file: &File, size: u64) -> Option<u64> {
     const WINDOW: u64 = 1 << 20;
     let from = size.saturating_sub(WINDOW);

@@ -16,12 +16,13 @@ use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
 use super::{map, pass};
 use crate::error::Error;
 
-/// Seals an image in place: appends map, statement, a signature of each key, and footer. Without a
-/// key the image can be checked for damage, and is unsigned. On an error the image is as it was.
+/// Seals an image in place: appends map, statement, a signature by each key, and footer. Without a
+/// key the image is unsigned and can be checked for damage only. After an error the image is
+/// unchanged.
 ///
 /// # Errors
-/// When the file is no image of whole sectors or is sealed already, when the files do not lie in it
-/// one beside the other or no manifest is among them, or when it cannot be read or written.
+/// When the image is not whole sectors or is already sealed, when its files overlap or do not
+/// include the manifest, or when it cannot be read or written.
 pub fn seal(
     iso: &Path,
     placed: &[Placed],
@@ -128,7 +129,7 @@ fn unsealed(file: &File, size: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The files by where they lie. All that are out of place are in the error.
+/// The files in the order of their offsets. The error names all that are out of place.
 fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String> {
     let mut files: Vec<_> = placed
         .iter()
@@ -159,15 +160,15 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String
     }
 }
 
-/// Adds a signature that `minisign` or another builder's key made of the
-/// [`statement`](super::statement()).
+/// Adds a signature of the [`statement`](super::statement()) that was made with `minisign` or by
+/// another builder's key.
 ///
-/// An interruption leaves a file that is refused; the next call makes it what it was before, and
-/// begins again.
+/// An interruption leaves a file that is refused; the next call restores its previous state and
+/// starts over.
 ///
 /// # Errors
-/// When the file has no whole seal, the signature is not by the key or not of this image's
-/// statement, or the file cannot be read or written.
+/// When the seal is incomplete, the signature is not by the key or not for this image's statement,
+/// or the file cannot be read or written.
 pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     let refused = |why: String| Error::content(iso, why);
     let writable = File::options()
@@ -199,8 +200,8 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
             "there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most"
         )));
     }
-    // The signature takes the place of the footer. The new footer is on the disk before the old one
-    // is overwritten.
+    // The signature takes the place of the footer. The new footer is synced before the old one is
+    // overwritten.
     let at = sealed.size - SECTOR;
     let mut footer = sealed.footer;
     footer.signatures.push(Part::new(at, signature.as_bytes()));
@@ -213,8 +214,8 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     write().map_err(Error::file("write", iso))
 }
 
-/// Takes back what an interrupted [`add`] left: a second footer, whole or not, behind one that is
-/// whole.
+/// Removes the leftovers of an interrupted [`add`]: a second footer, complete or not, after a
+/// complete one.
 fn recover(file: &File) -> io::Result<()> {
     let size = file.metadata()?.len();
     let before = size.saturating_sub(1) / SECTOR * SECTOR;

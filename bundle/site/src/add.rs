@@ -14,32 +14,32 @@ use crate::store::BundleStore;
 use crate::verified::VerifiedImage;
 use crate::{delta_apply, verify};
 
-/// What became of a bundle that was to be added.
+/// The outcome of adding a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// It is new.
+    /// The bundle is new.
     New,
-    /// It was there already, and nothing was done.
+    /// The bundle was already there; nothing was done.
     There,
     /// The same bundle was there as a link, or damaged; it was replaced.
     Replaced,
 }
 
-/// Directories that the services which read bundles do not see, or that nothing lasts in (their
-/// units have `ProtectHome=` and `PrivateTmp=`).
+/// Directories that are hidden from the services which read bundles (their units have
+/// `ProtectHome=` and `PrivateTmp=`), or whose content does not last.
 const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev"];
 
 impl BundleStore {
-    /// Puts the bundle of an image, which was [checked](halite_seal::check()) before, in its place:
-    /// a whole one is taken out, of a delta and the bundle that it is for a whole one is made. What
-    /// stands there as a link, or damaged, is replaced in one step when it is the same bundle.
-    /// `sha256` is what the checked statement says of the manifest: each file is compared once more
-    /// as it comes out, and nothing is put in place that is not what was checked.
+    /// Adds the bundle of an image that was already [checked](halite_seal::check()). A whole bundle
+    /// is extracted; from a delta and the installed bundle that it is for, a whole one is made. If
+    /// the same bundle is there as a link, or damaged, it is replaced in one step. `sha256` is the
+    /// digest of the manifest from the checked statement: each file is compared again while it is
+    /// extracted, and a file that differs is not added.
     ///
     /// # Errors
-    /// When it is not what was checked any more, another bundle of the same version is there, a
-    /// delta's old bundle is not, there is no room, somebody else changes the bundles, or the
-    /// system refuses. Then everything is as it was.
+    /// When the image has changed since the check, another bundle of the same version is there, a
+    /// delta's old bundle is missing, the disk is full, another process changes the bundles, or a
+    /// system call fails. Then nothing has changed.
     pub fn add_image(
         &self,
         iso: &Path,
@@ -98,14 +98,15 @@ impl BundleStore {
         })
     }
 
-    /// Adds the bundle in a directory, whose manifest with that SHA-256 was [vouched
-    /// for](crate::signed_manifest::verified()) before, without copying it. Its files are looked at, not read:
-    /// each is there and has its size. The digest is recorded: what is at the same place later with
-    /// another manifest is not this bundle. Whether the services see it is for [`visible`] to say.
+    /// Adds the bundle in a directory as a link, without copying it. The signature of its manifest
+    /// with this SHA-256 was already [verified](crate::signed_manifest::verified()). Presence and
+    /// size of its files are checked, but not their contents. The digest is recorded: if another
+    /// manifest is later at the same place, the bundle is refused. [`visible`] checks whether the
+    /// services see the directory.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, the directory does not hold what its
-    /// manifest says, somebody else changes the bundles, or the system refuses.
+    /// When another bundle of the same version is there, files of the manifest are missing or have
+    /// another size, another process changes the bundles, or a system call fails.
     pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
         let manifest = manifest::load_same(&dir, sha256)?;
@@ -128,14 +129,14 @@ impl BundleStore {
             self.refuse_other(&manifest.version, &checksum)?;
         }
         let same = manifest::load_same(&place, sha256).is_ok();
-        // A copy of one's own is better than a link.
+        // An installed copy is better than a link.
         if same && !place.is_symlink() {
             return Ok(Added::There);
         }
-        // Before the link is there: nobody uses it without.
+        // The record is written before the link, so that no reader uses the link without it.
         let record = self.record(&manifest.version);
         files::replace(&record, 0o644, manifest::checksum_of(sha256).as_bytes())?;
-        // A link that leads to the same is as good as another.
+        // The existing link leads to the same bundle and is kept.
         if same {
             return Ok(Added::There);
         }
@@ -150,12 +151,12 @@ impl BundleStore {
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. What a link leads to may be away
-    /// or damaged: then the record of the link says which one it was. Of a damaged directory of
-    /// one's own nobody knows, and it may be replaced.
+    /// Refuses a bundle when another one of its version is there. If the target of a link is
+    /// missing or damaged, the link's record identifies the bundle. A damaged directory on the site
+    /// has no such record, and may be replaced.
     ///
     /// # Errors
-    /// Another bundle of that version is there; or the text can be no version.
+    /// When another bundle of that version is there, or the text is not a valid version.
     pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version)?;
         let there = match fs::read(place.join(manifest::CHECKSUM)) {
@@ -179,10 +180,10 @@ impl BundleStore {
     }
 }
 
-/// Whether nginx and the master can read what is in a directory, whose path has no links.
+/// Checks that nginx and the master can read a directory, whose path has no links.
 ///
 /// # Errors
-/// Why not, and where a bundle can be.
+/// The obstacle, and the places where a bundle can be.
 pub fn visible(dir: &Path) -> Result<(), Error> {
     let refused = |why: String| {
         let message = format!(

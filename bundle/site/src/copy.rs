@@ -17,40 +17,40 @@ use crate::error::Error;
 use crate::store::BundleStore;
 use crate::verify;
 
-/// So many files are asked of a server before it is looked at whether it still answers: one that
-/// died costs the pauses of these, not those of every file.
+/// Files requested from a server before its health is checked again. A dead server then costs at
+/// most this many timeouts.
 const BATCH: usize = 16;
 
-/// The largest manifest, in bytes: the only file whose size is not known beforehand, from a server
-/// that is not believed yet.
+/// The largest manifest, in bytes: its size is not known beforehand, and the server is not trusted
+/// yet.
 const MANIFEST: u64 = 256 << 20;
 
-/// From where a bundle is copied.
+/// The source of a copy.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Addresses of its directory, in the order in which they are asked.
+    /// URLs of the bundle's directory, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// How to reach them.
+    /// The connection's settings.
     pub settings: Settings,
 }
 
-/// What became of a copy.
+/// The outcome of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
-    /// What became of the bundle.
+    /// The outcome for the bundle.
     pub added: Added,
-    /// Bytes that had to come over the network now.
+    /// Bytes that came over the network.
     pub fetched: u64,
-    /// Bytes that were here already: in a damaged bundle of that version, or in another bundle.
+    /// Bytes that were reused from a damaged bundle of that version or from another bundle.
     pub reused: u64,
 }
 
 impl BundleStore {
-    /// Whether the bundle with that manifest (SHA-256) stands here, each file with its size.
+    /// Checks that the bundle with this manifest (SHA-256) is there, each file with its size.
     /// Contents are not read.
     ///
     /// # Errors
-    /// What is wrong or missing.
+    /// The missing or wrong files.
     pub fn holds(&self, version: &str, fingerprint: &str) -> Result<(), Error> {
         let held = self.get(version)?;
         let found = held.digest().unwrap_or_default();
@@ -71,14 +71,15 @@ impl BundleStore {
         }
     }
 
-    /// Copies the bundle whose manifest has that SHA-256. Each file is compared with the manifest,
-    /// so whoever sends it need not be believed. It is there as a whole or not at all; what came
-    /// before somebody was cut off, and what other bundles have, is not fetched again. What stands
-    /// there as another or a damaged bundle is replaced in one step.
+    /// Copies the bundle whose manifest has this SHA-256. Each file is compared with the manifest,
+    /// so the server need not be trusted. The bundle is there completely or not at all; files from
+    /// an interrupted copy and from other bundles are not fetched again. A damaged or different
+    /// bundle of that version is replaced in one step.
     ///
     /// # Errors
-    /// When no server has a file as it should be, there is no room, somebody else changes the
-    /// bundles, or the system refuses. Then everything is as it was, but for what came already.
+    /// When no server has an intact copy of a file, the disk is full, another process changes the
+    /// bundles, or a system call fails. Then nothing has changed, except that fetched files are
+    /// kept for the next attempt.
     pub fn copy(
         &self,
         version: &str,
@@ -138,7 +139,7 @@ impl BundleStore {
         }
 
         let beside = files::sibling(&place, "whole");
-        // What was copied and not linked is not on the disk yet.
+        // Files that were copied, not linked, are not synced yet.
         let whole =
             lay_out(&beside, &manifest, &bytes, found).and_then(|()| Ok(files::settle(&beside)?));
         if whole.is_err() {
@@ -161,9 +162,9 @@ impl BundleStore {
         })
     }
 
-    /// Files of a bundle that are on this host, by their SHA-256, each read to be sure.
+    /// Files of the bundle that are already on this host, by SHA-256, each read and compared.
     fn here(&self, place: &Path, manifest: &Manifest) -> Result<BTreeMap<String, Here>, Error> {
-        // Our own come first.
+        // Files in the site's own bundles come first.
         let mut candidates: BTreeMap<String, BTreeSet<(bool, PathBuf)>> = BTreeMap::new();
         for (path, entry) in &manifest.files {
             let candidate = (place.is_symlink(), place.join(path));
@@ -212,28 +213,28 @@ impl BundleStore {
     }
 }
 
-/// A content of the new bundle that is on this host.
+/// A file of the new bundle that is already on this host.
 struct Here {
     path: PathBuf,
-    /// Bytes.
+    /// Its size in bytes.
     size: u64,
     whose: Whose,
 }
 
-/// Whose a file is. A further name of it is the same file: with its mode, and with whatever its
-/// owner writes into it.
+/// The owner of a file that is already on this host. A hard link is the same file: it has the same
+/// mode, and changes when the owner writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// It came for this bundle, and is of no other.
+    /// It was fetched for this bundle and belongs to no other.
     Fetched,
-    /// Of another bundle that is a directory of the site's own.
+    /// It is in another bundle whose directory is the site's own.
     Own { mode: u32 },
-    /// Of a directory that is linked.
+    /// It is in the target of a link.
     Foreign,
 }
 
 impl Here {
-    /// Whether a file with that mode can be a further name of it.
+    /// Returns whether a file with that mode can be a hard link to it.
     fn links(&self, mode: u32) -> bool {
         match self.whose {
             Whose::Fetched => true,
@@ -242,8 +243,7 @@ impl Here {
         }
     }
 
-    /// Puts it at a place: as a further name of what is here where that may be, so that each
-    /// content is on the disk once.
+    /// Puts it at a path, as a hard link where possible, so that each content is on the disk once.
     fn put(&mut self, to: &Path, mode: u32, entry: &Entry) -> Result<(), Error> {
         if let Some(above) = to.parent() {
             files::make_dir(above)?;
@@ -267,7 +267,7 @@ impl Here {
     }
 }
 
-/// The mode of a file of a bundle.
+/// The mode of a bundle's file.
 fn mode_of(path: &str) -> u32 {
     if path == "install" || path.starts_with("bin/") {
         0o755
@@ -292,8 +292,8 @@ fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
 /// A file to fetch: path, digest, size in bytes.
 type Wanted = (String, Digest, Option<u64>);
 
-/// Each content once that is neither here nor kept from an earlier time; the largest first, so that
-/// all threads end at the same time.
+/// The contents that are neither on this host nor left from an interrupted copy, each once. The
+/// largest come first, so that all threads end at about the same time.
 fn missing(
     manifest: &Manifest,
     found: &BTreeMap<String, Here>,
@@ -318,8 +318,9 @@ fn missing(
     Ok(wanted)
 }
 
-/// What a bundle below `root` takes besides what is there: what has to come, and what is here and
-/// cannot be linked: on another file system, somebody else's, or with another mode.
+/// The space that a bundle below `root` needs: the files to fetch, and those on this host that
+/// cannot be hard-linked because they are on another file system, have another owner or another
+/// mode.
 fn need(
     root: &Path,
     manifest: &Manifest,
@@ -332,7 +333,7 @@ fn need(
     missing
         .iter()
         .for_each(|(_, _, size)| need.add(size.unwrap_or_default()));
-    // Under each of its names.
+    // Each content can have several names.
     for (path, entry) in &manifest.files {
         let is_copied = |found: &Here| !found.links(mode_of(path)) || device(&found.path) != here;
         if found.get(&entry.sha256).is_some_and(is_copied) {
@@ -342,7 +343,7 @@ fn need(
     need
 }
 
-/// The servers, of which the first is asked until it fails.
+/// The servers. Requests go to the first one until it fails.
 struct Servers {
     cache: Cache,
     fetcher: Fetcher,
@@ -367,7 +368,7 @@ impl Servers {
         })
     }
 
-    /// Fetches everything into the cache. A server that fails is asked no more.
+    /// Fetches all files into the cache. A server that fails is not asked again.
     fn fetch(
         &mut self,
         mut wanted: Vec<Wanted>,
@@ -423,7 +424,7 @@ fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Err
     })
 }
 
-/// Puts the files in their places in a new directory.
+/// Puts the files into a new directory.
 fn lay_out(
     dir: &Path,
     manifest: &Manifest,
@@ -488,7 +489,8 @@ mod tests {
             ("b", entry("2", 5000)),
             ("c", entry("2", 5000)),
             ("d", entry("3", 7)),
-            // Of the same file system: somebody else's, with another mode, and with this one.
+            // On the same file system: in a linked directory, with another mode, and with the same
+            // mode.
             ("e", entry("4", 11)),
             ("bin/f", entry("5", 13)),
             ("g", entry("5", 13)),

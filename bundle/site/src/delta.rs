@@ -1,9 +1,9 @@
-//! A delta: what a site that has one bundle lacks of another, as one sealed file.
+//! A delta: one sealed file with the contents of a new bundle that an older bundle lacks.
 //!
-//! It holds [`FILE`], which says between which bundles it is, the new bundle's manifest with its
-//! checksum and signatures below `new/`, and below `files/` each content that the old bundle has
-//! nowhere, once, at the first of its paths. It has no `manifest.json` of its own, so that nobody
-//! takes it for a bundle. A site makes the whole new bundle of it and of the old one:
+//! It contains [`FILE`], which names the two bundles; below `new/` the new bundle's manifest with
+//! its checksum and signatures; and below `files/` each content that the old bundle lacks, once,
+//! under the first of its paths. It has no `manifest.json` at the top, so that it is not mistaken
+//! for a bundle. A site makes the whole new bundle from it and the old one:
 //! [`crate::BundleStore::add_image`].
 
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use crate::error::Error;
 /// Name of the description in a delta.
 pub const FILE: &str = "delta.json";
 
-/// Where the new bundle's manifest is, with what belongs to it.
+/// The directory of the new bundle's manifest, its checksum and its signatures.
 pub(crate) const NEW: &str = "new/";
 
-/// Where the contents are that the old bundle lacks.
+/// The directory of the contents that the old bundle lacks.
 pub(crate) const FILES: &str = "files/";
 
 /// The only format of the description so far.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Between which bundles a delta is.
+/// The description of a delta.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Delta {
@@ -35,9 +35,9 @@ pub struct Delta {
     pub format: u32,
     /// The bundle that a site must have.
     pub old: Side,
-    /// The bundle that comes of it.
+    /// The bundle that results.
     pub new: Side,
-    /// Files of the new bundle that are programs; all others are only read.
+    /// Files of the new bundle that are executable.
     pub programs: Vec<String>,
 }
 
@@ -47,15 +47,15 @@ pub struct Delta {
 pub struct Side {
     /// Its version.
     pub version: String,
-    /// Its Kubernetes.
+    /// Its Kubernetes version.
     pub kubernetes: String,
-    /// When its content was settled.
+    /// The time at which its content was resolved.
     pub built: String,
     /// The SHA-256 of its manifest.
     pub manifest_sha256: String,
 }
 
-/// Read before the rest, because another format has other fields.
+/// The format, parsed before the rest because another format has other fields.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -98,8 +98,8 @@ impl Delta {
     }
 }
 
-/// What delta an image is; nothing for a whole bundle. The image is not checked: that is
-/// [`halite_seal::check()`].
+/// Reads the description of a delta from an image; `None` for a whole bundle. The image is not
+/// checked: that is [`halite_seal::check()`].
 ///
 /// # Errors
 /// When it cannot be read, or is a delta of another format.
@@ -107,7 +107,7 @@ pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
     Delta::of(&Image::open(iso)?, iso)
 }
 
-/// The manifest of the bundle that comes of a delta.
+/// The manifest of the bundle that results from a delta.
 pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| image.small(&format!("{NEW}{name}"));
     Ok(manifest::parse(
@@ -117,7 +117,7 @@ pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error
     )?)
 }
 
-/// For each content of a bundle, the first of its paths.
+/// The contents of a bundle by digest, each with the first of its paths.
 pub(crate) fn contents(manifest: &Manifest) -> BTreeMap<&str, &str> {
     let mut found = BTreeMap::new();
     for (path, entry) in &manifest.files {

@@ -1,4 +1,4 @@
-//! Making the whole new bundle of a delta and the old one, on a site.
+//! Making the whole new bundle from a delta and the old bundle, on a site.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::verified::VerifiedImage;
 use crate::verify;
 
-/// Where the content of a file of the new bundle comes from.
+/// The source of a file's content in the new bundle.
 enum From {
-    /// A file of the old bundle; its own name for the same thing, where that is allowed.
+    /// A file of the old bundle; with `link`, a hard link to it is allowed.
     Old { path: PathBuf, link: bool },
     /// A file of the delta.
     Delta(String),
@@ -33,13 +33,13 @@ struct Piece<'a> {
     from: From,
 }
 
-/// Fills a new directory with the bundle that comes of a delta and the old bundle: there whole or
-/// not at all. Files that both have are linked where they lie in one file system, and copied
-/// otherwise; every one is compared with its digest.
+/// Fills a new directory with the bundle that results from a delta and the old bundle. It is there
+/// completely or not at all. Files that both bundles have are hard-linked on the same file system
+/// and copied otherwise; each is compared with its digest.
 ///
 /// # Errors
-/// When the old bundle is another one than the delta's or damaged, the delta lacks something, there
-/// is no room, or the system refuses.
+/// When the installed old bundle is not the delta's or is damaged, the delta lacks a file, the disk
+/// is full, or a system call fails.
 pub(crate) fn combine(
     sound: &VerifiedImage,
     delta: &Delta,
@@ -112,7 +112,8 @@ fn pieces<'a>(
     root: &Path,
 ) -> Result<Vec<Piece<'a>>, String> {
     let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
-    // A directory of somebody else's may be written to; what is linked would change with it.
+    // A linked directory belongs to another user, who may write to it; hard links to its files
+    // would change too.
     let own = held.link_target.is_none() && device(&held.path) == device(root);
     let programs: BTreeSet<&str> = delta.programs.iter().map(String::as_str).collect();
     let (there, brought) = (contents(old), contents(manifest));
@@ -124,7 +125,7 @@ fn pieces<'a>(
         } else {
             0o644
         };
-        // The same name first: its mode is the same too.
+        // The file with the same name comes first, because its mode is the same too.
         let same = old
             .files
             .get(name)
@@ -167,7 +168,8 @@ fn pieces<'a>(
     ))
 }
 
-/// What is taken from the old bundle must be as it was made. All that is not is in the error.
+/// Checks the digests of the files that are taken from the old bundle. The error names all that
+/// differ.
 fn unharmed(held: &InstalledBundle, old: &Manifest, pieces: &[Piece<'_>]) -> Result<(), Error> {
     let taken: BTreeSet<&Path> = pieces
         .iter()
@@ -215,7 +217,7 @@ fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
     Err(Error::content(path, why))
 }
 
-/// Writes a new file, and waits until it is on the disk; its SHA-256.
+/// Writes a new file, syncs it, and returns its SHA-256.
 fn write(path: &Path, mode: u32, from: &mut impl Read) -> Result<String, Error> {
     let mut to = files::create(path, mode)?;
     let (sha256, _) = files::stream(from, &mut to).map_err(Error::file("write", path))?;

@@ -1,4 +1,4 @@
-//! Making a delta, where both bundles are.
+//! Making a delta from two bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -48,7 +48,7 @@ impl Medium {
         }
     }
 
-    /// Its manifest and the SHA-256 of it.
+    /// Its manifest and that manifest's SHA-256.
     fn manifest(&self) -> Result<(Manifest, String), Error> {
         let (Self::Image { path, .. } | Self::Directory(path)) = self;
         let bytes = self.small(manifest::FILE)?;
@@ -70,9 +70,9 @@ impl Medium {
         Ok(mode & 0o100 != 0)
     }
 
-    /// The signatures of the manifest that others made.
+    /// The signatures of its manifest by other keys.
     fn signatures(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        // Those in a directory are not told from leftovers of an earlier build.
+        // In a directory they cannot be told from leftovers of an earlier build.
         let Self::Image { image, .. } = self else {
             return Ok(Vec::new());
         };
@@ -86,7 +86,7 @@ impl Medium {
             .collect()
     }
 
-    /// Where a file can be read; one of an image is taken out first.
+    /// The path from which a file can be read; a file of an image is extracted first.
     fn file(&self, name: &str, work: &Path) -> Result<PathBuf, Error> {
         match self {
             Self::Directory(dir) => Ok(dir.join(name)),
@@ -101,15 +101,15 @@ impl Medium {
     }
 }
 
-/// Writes what a site that has the old bundle lacks of the new one as a sealed image, signed with
-/// each of the keys. Each is an ISO or a directory. Of the old one only the manifest is read, and
-/// of the new one, whose manifest with that SHA-256 somebody vouched for, what goes into the delta,
-/// which must be what its manifest says. The same bundles and keys give the same bytes.
+/// Writes a delta as a sealed image, signed with each of the keys: the contents of the new bundle
+/// that the old bundle lacks. Each bundle is an ISO or a directory. Of the old one only the
+/// manifest is read. The signature of the new one's manifest, with this SHA-256, was already
+/// verified; each file that goes into the delta is compared with it. The same bundles and keys give
+/// the same bytes.
 ///
 /// # Errors
-/// When one of them cannot be read or is none, both have the same version, a file of the new one is
-/// not what its manifest says (all of these), or the image cannot be written. Then what was at
-/// `out` is still there.
+/// When a bundle cannot be read, both have the same version, files of the new one differ from its
+/// manifest (the error names all), or the image cannot be written. Then `out` is unchanged.
 pub fn export(
     old: &Path,
     (new, vouched): (&Path, &str),
@@ -154,8 +154,7 @@ pub fn export(
     written.map(|()| delta)
 }
 
-/// What goes into the delta. What has to be taken out of an image for that is in the working
-/// directory.
+/// The files that go into the delta. Those of an image are extracted into the working directory.
 fn sources(
     medium: &Medium,
     manifest: &Manifest,

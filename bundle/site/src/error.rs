@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use crate::verify::Damage;
+use crate::damage::Damage;
 
 /// A bundle could not be read, written or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written, or has a content that is not understood.
+    /// A file could not be read or written, or its content is not understood.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
     /// A file could not be fetched from a server.
@@ -17,21 +17,21 @@ pub enum Error {
     /// A key or a seal could not be used.
     #[error(transparent)]
     Seal(#[from] halite_seal::Error),
-    /// Something is missing from what should be complete.
+    /// A file that the bundle needs is missing.
     #[error("the bundle would not be complete: {0}")]
     Incomplete(String),
-    /// Names that an image would not show as they are in each of its views; all of them.
+    /// Names that an image would not display unchanged in each of its views; all of them.
     #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),
-    /// A bundle is not what its manifest says.
+    /// The bundle's files differ from its manifest.
     #[error("{} is not what its manifest says, and is not sealed; build it again\n{}", dir.display(), Lines(problems))]
     Unsound {
-        /// The bundle.
+        /// The bundle's directory.
         dir: PathBuf,
         /// The damage.
         problems: Vec<Damage>,
     },
-    /// The place for an image is a directory.
+    /// The path for the image is a directory.
     #[error("{} is a directory: name a file for the image", .0.display())]
     Directory(PathBuf),
 }

@@ -3,11 +3,12 @@
 //!
 //! Input: sealed ISOs, signed directories, or another host that serves a bundle. Output: complete
 //! bundles below `/var/lib/halite/bundles`, or a report of the damage. A bundle is there completely
-//! or not at all, whatever interrupts it. This crate resolves no recipe and builds nothing: that is
-//! for `halite-builder`.
+//! or not at all, also after an interruption. This crate resolves no recipe and builds nothing:
+//! `halite-builder` does.
 
 pub mod add;
 pub mod copy;
+mod damage;
 pub mod delta;
 mod delta_apply;
 mod delta_export;
@@ -24,6 +25,7 @@ pub mod verify;
 
 pub use add::{Added, visible};
 pub use copy::{Copied, Origin};
+pub use damage::Damage;
 pub use delta_export::export as export_delta;
 pub use error::Error;
 pub use inspect::inspect;
@@ -31,4 +33,4 @@ pub use list::{Listing, list};
 pub use pack::{pack, unpack_some};
 pub use store::BundleStore;
 pub use verified::VerifiedImage;
-pub use verify::{Damage, Report, verify, verify_same};
+pub use verify::{Report, verify, verify_same};

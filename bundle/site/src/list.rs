@@ -1,4 +1,4 @@
-//! What is in a bundle, to show it.
+//! The content of a bundle, for display.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::error::Error;
 use crate::inspect::inspect;
 use crate::pack::unpack_some;
 
-/// Where it stands what images and packages there are.
+/// The indexes of images and packages.
 const INDEXES: [&str; 3] = ["images/index.json", "apt/dists/", "rpm/repodata/"];
 
-/// What is in a bundle.
+/// The content of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listing {
     /// The bundle's version.
     pub version: String,
-    /// When its content was settled.
+    /// The time at which its content was resolved.
     pub built: String,
     /// Kubernetes' version.
     pub kubernetes: String,
@@ -30,11 +30,11 @@ pub struct Listing {
     pub images: Vec<ListedImage>,
     /// The packages, by name.
     pub packages: Vec<ListedPackage>,
-    /// The packages for RPM distributions, by name; none where it is not for them.
+    /// The packages for RPM distributions, by name; empty if the bundle is not for them.
     pub rpms: Vec<ListedPackage>,
     /// Chart to its version.
     pub charts: BTreeMap<String, String>,
-    /// How many files there are.
+    /// Number of files.
     pub files: usize,
     /// Their size in bytes.
     pub size: u64,
@@ -45,7 +45,7 @@ pub struct Listing {
 pub struct ListedImage {
     /// Its full name.
     pub reference: String,
-    /// The component that it is, if it is one.
+    /// The component that it belongs to, if any.
     pub component: Option<String>,
     /// The digest of its manifest, with `sha256:`.
     pub digest: String,
@@ -64,7 +64,7 @@ pub struct ListedPackage {
     pub size: u64,
 }
 
-/// Lists what is in the bundle in a directory or in an ISO. Nothing is verified.
+/// Lists the content of the bundle in a directory or in an ISO. Nothing is verified.
 ///
 /// # Errors
 /// When the manifest or one of the indexes cannot be read.
@@ -85,7 +85,7 @@ pub fn list(bundle: &Path) -> Result<Listing, Error> {
     of(look.path(), manifest)
 }
 
-/// Where a bundle has the blob of a descriptor.
+/// The path of a descriptor's blob in a bundle.
 fn blob(entry: &oci_layout::Descriptor) -> Option<String> {
     Some(format!("images/blobs/sha256/{}", entry.hex()?))
 }

@@ -1,5 +1,4 @@
-//! A bundle as one file: the ISO that is carried over the gap, and the directory that a site makes
-//! of it.
+//! Packing a bundle into one ISO, which a person carries to the site.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,13 +20,13 @@ use crate::verify::verify;
 /// The longest volume identifier of ISO 9660.
 const LONGEST_ID: usize = 32;
 
-/// Writes the bundle in a directory into one ISO, sealed and signed with each of the keys,
-/// replacing a file that is there. The same bundle and keys give the same bytes. Nothing is at
-/// `out` before all of it is, on the disk.
+/// Writes the bundle in a directory into one ISO, sealed and signed with each of the keys, and
+/// replaces an existing file. The same bundle and keys give the same bytes. `out` appears only when
+/// it is complete and synced.
 ///
 /// # Errors
-/// When the directory is not what its manifest says or holds something that not every reader of an
-/// image would find, or a file cannot be read or written.
+/// When the directory differs from its manifest, has a name that not every reader of an image would
+/// find, or a file cannot be read or written.
 pub fn pack(
     dir: &Path,
     out: &Path,
@@ -38,7 +37,7 @@ pub fn pack(
     write(dir, out, keys, progress)
 }
 
-/// Claims the place of an image, which has to be that of a file.
+/// Locks the path of an image, which must not be a directory.
 pub fn claim(out: &Path) -> Result<FileLock, Error> {
     if out.is_dir() || out.file_name().is_none() {
         return Err(Error::Directory(out.to_owned()));
@@ -46,7 +45,7 @@ pub fn claim(out: &Path) -> Result<FileLock, Error> {
     Ok(FileLock::new(out)?)
 }
 
-/// Writes the image at a place that the caller has claimed.
+/// Writes the image at a path that the caller has locked.
 pub fn write(
     dir: &Path,
     out: &Path,
@@ -55,7 +54,7 @@ pub fn write(
 ) -> Result<Manifest, Error> {
     let manifest = manifest::load(dir)?;
     let mut sources = sources(dir)?;
-    // For whoever mounts or extracts the image: the seal stays behind then.
+    // A mounted or extracted image has no seal, but it has these signatures.
     let bytes = fs::read(dir.join(manifest::FILE)).map_err(Error::file("read", dir))?;
     sources.retain(|name, _| !manifest::is_signature(name));
     for (name, signature) in sign(&manifest, &bytes, keys)? {
@@ -67,8 +66,8 @@ pub fn write(
             },
         );
     }
-    // A seal says that everything is as it was made: damage that is there before would be vouched
-    // for.
+    // A seal states that everything is as the builder made it; damage from before would be signed
+    // too.
     let problems = verify(dir, progress)?.problems;
     if !problems.is_empty() {
         return Err(Error::Unsound {
@@ -80,7 +79,7 @@ pub fn write(
     Ok(manifest)
 }
 
-/// A signature file of a manifest by each of the keys.
+/// Makes a signature file of a manifest with each of the keys.
 pub fn sign(
     manifest: &Manifest,
     bytes: &[u8],
@@ -101,9 +100,9 @@ pub fn sign(
     Ok(keys.iter().map(one).collect())
 }
 
-/// Writes an image at a place that the caller has [claimed](claim), and seals it with each of the
-/// keys. Nothing is at `out` before all of it is, on the disk. `stated` is the
-/// file whose digest the seal states: the manifest, or a delta's description.
+/// Writes an image at a path that the caller has [locked](claim), and seals it with each of the
+/// keys. `out` appears only when it is complete and synced. `stated` is the file whose digest the
+/// seal states: the manifest, or a delta's description.
 pub fn write_sealed(
     out: &Path,
     manifest: &Manifest,
@@ -154,7 +153,7 @@ fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
     built.map_err(|error| Error::content(manifest::FILE, format!("`built` is no date: {error}")))
 }
 
-/// `HALITE_0_1_0_V1_36_3`: what a mounted image is called.
+/// The volume identifier, such as `HALITE_0_1_0_V1_36_3`.
 fn volume_id(manifest: &Manifest, kind: &str) -> String {
     let parts = [
         &manifest.name,
@@ -191,8 +190,7 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
     Ok(found)
 }
 
-/// Takes the files of an image that are wanted into a directory of the caller's, for a look that
-/// leaves nothing behind.
+/// Extracts the selected files of an image into a directory of the caller's, for temporary use.
 ///
 /// # Errors
 /// When a file cannot be read or written.

@@ -1,4 +1,4 @@
-//! The signature of a bundle that is a directory.
+//! The signatures of a bundle in a directory.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,9 @@ use halite_seal::keys::Trust;
 
 use crate::error::Error;
 
-/// Who vouches for the bundle in a directory: the manifest's signatures stand beside it, and the
-/// manifest vouches for every other file, which is for [`halite_bundle::verify()`] to read.
+/// Verifies the signatures of the manifest of the bundle in a directory. They are in the directory
+/// too. The manifest has the digests of all other files, which [`halite_bundle::verify()`]
+/// compares.
 ///
 /// # Errors
 /// When the manifest cannot be read, a signature is damaged, or no trusted key signed.

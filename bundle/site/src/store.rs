@@ -13,20 +13,20 @@ use halite_manifest::{Bundles, InstalledBundle};
 
 use crate::error::Error;
 
-/// How long somebody else's change is waited for.
+/// The longest wait for another process that changes the bundles.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The bundles of a site, to be changed. Everything that [`Bundles`] can read is here too.
+/// The bundles of a site, for changes. It dereferences to [`Bundles`] for reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleStore {
     bundles: Bundles,
 }
 
-/// The bundles of a site while nobody else changes them.
+/// The bundles of a site, locked against changes by other processes.
 #[derive(Debug)]
 pub struct Change<'a> {
     bundles: &'a BundleStore,
-    /// Ends with the process that holds it.
+    /// The kernel releases the lock when the process ends.
     _lock: File,
 }
 
@@ -46,20 +46,20 @@ impl BundleStore {
         }
     }
 
-    /// Takes a bundle away, as [`Change::remove`] does.
+    /// Removes a bundle, as [`Change::remove`] does.
     ///
     /// # Errors
-    /// Likewise, and when somebody else changes the bundles.
+    /// As above, and when another process changes the bundles.
     pub fn remove(&self, version: &str) -> Result<InstalledBundle, Error> {
         self.get(version)?;
         self.change()?.remove(version)
     }
 
-    /// Keeps everybody else from changing the bundles until the answer is dropped: what was found
-    /// out about one stays so until something is done about it.
+    /// Locks the bundles until the returned value is dropped, so that a decision about a bundle
+    /// stays right until it is carried out.
     ///
     /// # Errors
-    /// When somebody else changes them, or the system refuses.
+    /// When another process changes them, or a system call fails.
     pub fn change(&self) -> Result<Change<'_>, Error> {
         Ok(Change {
             bundles: self,
@@ -67,17 +67,18 @@ impl BundleStore {
         })
     }
 
-    /// Removes what is recorded of a link that is not there any more.
+    /// Removes the record of a link that no longer exists.
     pub(crate) fn forget(&self, version: &str) -> Result<(), Error> {
         Ok(files::remove_any(&self.record(version))?)
     }
 
-    /// Only one at a time changes the bundles. The lock ends with the process that holds it.
+    /// Takes the lock that lets one process at a time change the bundles. The kernel releases it
+    /// when the process ends.
     pub(crate) fn lock(&self) -> Result<File, Error> {
         let made = !self.root().exists();
         files::make_dir(self.root())?;
-        // Whoever serves what is in it is not root, and a minion makes directories for root alone.
-        // A directory of somebody else's that was named stays as it is.
+        // The services that serve the bundles do not run as root, but the minion creates
+        // directories for root only. Another directory that the operator named stays as it is.
         if made || self.root() == Path::new(DIRECTORY) {
             let open = fs::Permissions::from_mode(0o755);
             fs::set_permissions(self.root(), open).map_err(Error::file("open", self.root()))?;
@@ -85,8 +86,8 @@ impl BundleStore {
         let lock = File::open(self.root()).map_err(Error::file("open", self.root()))?;
         let since = Instant::now();
         while lock.try_lock().is_err() {
-            // A process that is being started by one that just ended its change holds the lock for
-            // a moment more.
+            // A child process that a previous holder has just started can hold the lock for a
+            // moment longer.
             if since.elapsed() < PATIENCE {
                 thread::sleep(PATIENCE / 50);
                 continue;
@@ -98,7 +99,7 @@ impl BundleStore {
         Ok(lock)
     }
 
-    /// Removes what was left by somebody who was cut off. The caller holds the lock.
+    /// Removes the leftovers of an interrupted change. The caller holds the lock.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         for entry in fs::read_dir(self.root()).map_err(Error::file("list", self.root()))? {
             let entry = entry.map_err(Error::file("list", self.root()))?;
@@ -111,10 +112,10 @@ impl BundleStore {
 }
 
 impl Change<'_> {
-    /// Takes a bundle away. Of one that is linked only the link goes.
+    /// Removes a bundle. For a linked one, only the link is removed.
     ///
     /// # Errors
-    /// When there is none of that version, or the system refuses.
+    /// When there is none of that version, or a system call fails.
     pub fn remove(&self, version: &str) -> Result<InstalledBundle, Error> {
         let held = self.bundles.get(version)?;
         self.bundles.clear()?;
@@ -124,8 +125,7 @@ impl Change<'_> {
             files::sync_parent(&held.path)?;
             return Ok(held);
         }
-        // From one moment to the next there is nothing of that name, whatever happens while it is
-        // deleted.
+        // The name disappears in one step, whatever interrupts the deletion after it.
         let aside = files::sibling(&held.path, "removed");
         fs::rename(&held.path, &aside).map_err(files::moved("remove", &held.path))?;
         files::sync_parent(&held.path)?;

@@ -1,9 +1,8 @@
-//! An image that was found to be sound, opened to be used.
+//! A verified image, opened for reading.
 //!
-//! The check was another opening of the same path: the file may have been exchanged since, and a
-//! failing medium reads differently the second time. So nothing that comes out of here is anything
-//! but what the checked statement vouches for: it has the SHA-256 of the manifest, the manifest has
-//! that of every file, and each is compared while it is taken out.
+//! The file may have changed since the verification, and a failing disk may read differently the
+//! second time. So each file is compared again while it is extracted: the checked statement has the
+//! SHA-256 of the manifest, and the manifest has that of every file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::delta;
 use crate::delta::Delta;
 use crate::error::Error;
 
-/// An image and what was vouched for of it.
+/// A verified image and the manifest that was verified with it.
 pub struct VerifiedImage {
     pub(crate) image: Image,
     pub(crate) iso: PathBuf,
@@ -27,8 +26,8 @@ pub struct VerifiedImage {
 }
 
 impl VerifiedImage {
-    /// Opens an image that was [checked](halite_seal::check()); `sha256` is what its statement says
-    /// of the manifest, or of a delta's description.
+    /// Opens an image that was [checked](halite_seal::check()); `sha256` is the digest of the
+    /// manifest, or of a delta's description, from its statement.
     ///
     /// # Errors
     /// When it cannot be read, or its manifest is not the one that was checked.
@@ -60,23 +59,23 @@ impl VerifiedImage {
         })
     }
 
-    /// What the bundle is; of a delta, the one that comes of it.
+    /// The manifest of the bundle; for a delta, of the resulting one.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What delta it is; nothing for a whole bundle.
+    /// The description of the delta; `None` for a whole bundle.
     #[must_use]
     pub fn delta(&self) -> Option<&Delta> {
         self.delta.as_ref()
     }
 
-    /// Takes the files of a whole bundle that are wanted into a directory of the caller's, for a
-    /// look that leaves nothing behind.
+    /// Extracts the selected files of a whole bundle into a directory of the caller's, for
+    /// temporary use.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or is not what was checked.
+    /// When a file cannot be read or written, or differs from the one that was checked.
     pub fn unpack_some(&self, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.complete()?;
         for entry in self
@@ -94,10 +93,10 @@ impl VerifiedImage {
         Ok(())
     }
 
-    /// Takes all of a whole bundle out, as [`Image::extract`] does.
+    /// Extracts a whole bundle, as [`Image::extract`] does.
     ///
     /// # Errors
-    /// Likewise, and when a file is not what was checked. Then there is nothing left of it.
+    /// As above, and when a file differs from the one that was checked. Then nothing of it is left.
     pub(crate) fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.complete()?;
         Ok(self.image.extract_as(
@@ -107,8 +106,8 @@ impl VerifiedImage {
         )?)
     }
 
-    /// Whether each file of the manifest has an entry. What is in the entries, and what more there
-    /// is, is for [`Self::compare`].
+    /// Checks that each file of the manifest has an entry. [`Self::compare`] checks contents and
+    /// files that are not in the manifest.
     fn complete(&self) -> Result<(), Error> {
         let there: BTreeSet<&str> = self
             .image
@@ -127,8 +126,8 @@ impl VerifiedImage {
         }
     }
 
-    /// Whether a file of the bundle that came out with that SHA-256 is the one that was checked. A
-    /// signature of the manifest proves itself to whoever reads it.
+    /// Compares an extracted file of the bundle, by its SHA-256, with the one that was checked. A
+    /// signature of the manifest needs no comparison: its reader verifies it.
     pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), halite_durable::Error> {
         let wanted = match path {
             manifest::FILE => digest::sha256(&self.bytes),

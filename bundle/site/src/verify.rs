@@ -1,7 +1,6 @@
-//! Reading a whole bundle and naming everything in it that is not as its manifest says.
+//! Reading a whole bundle and naming everything in it that differs from its manifest.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -11,75 +10,29 @@ use halite_fetch::{apt_index, oci_layout};
 use halite_manifest::{Manifest, manifest};
 use serde::Serialize;
 
+use crate::damage::Damage;
 use crate::error::Error;
 use crate::sbom;
 
-/// Hashing is bound by the processors, and the smallest host that is supported has two.
+/// Hashing is CPU-bound, and the smallest supported host has two processors.
 const READERS: usize = 2;
 
-/// What a verification found.
+/// The report of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// How many files were read.
+    /// Number of files that were read.
     pub files: usize,
-    /// Their size in bytes, as the manifest says.
+    /// Their size in bytes according to the manifest.
     pub size: u64,
-    /// Everything that is wrong, in a fixed order.
+    /// All problems, in a fixed order.
     pub problems: Vec<Damage>,
 }
 
 impl Report {
-    /// Whether the bundle is what it says.
+    /// Returns whether the bundle matches its manifest.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
-    }
-}
-
-/// Something that is wrong with a bundle.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Damage {
-    /// The manifest itself cannot be believed; no other file was looked at.
-    Manifest {
-        /// What is wrong with it.
-        message: String,
-    },
-    /// A file's content is not what the manifest says.
-    Changed {
-        /// The file.
-        path: String,
-        /// What the manifest says and what was found.
-        message: String,
-    },
-    /// A file of the manifest is not there or cannot be read.
-    Missing {
-        /// The file.
-        path: String,
-        /// Why not.
-        message: String,
-    },
-    /// Something is there that the manifest does not list.
-    Extra {
-        /// The file.
-        path: String,
-    },
-    /// An image or package is not complete, although every file is what the manifest says.
-    Incomplete {
-        /// Which, and what it lacks.
-        message: String,
-    },
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Manifest { message } => f.write_str(message),
-            Self::Changed { path, message } => write!(f, "{path}: changed: {message}"),
-            Self::Missing { path, message } => write!(f, "{path}: missing: {message}"),
-            Self::Extra { path } => write!(f, "{path}: is there but not in the manifest"),
-            Self::Incomplete { message } => write!(f, "incomplete: {message}"),
-        }
     }
 }
 
@@ -87,16 +40,16 @@ impl fmt::Display for Damage {
 /// that each image and each package has all that belongs to it.
 ///
 /// # Errors
-/// When the directory cannot be listed. Whatever is wrong with the bundle is in the report.
+/// When the directory cannot be listed. Problems of the bundle are in the report.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     by(dir, manifest::load(dir), progress)
 }
 
-/// The same by the manifest with that SHA-256, which somebody [vouched for](crate::signed_manifest::verified()),
-/// and no other.
+/// Verifies the bundle in a directory by the manifest with this SHA-256, whose [signature was
+/// verified](crate::signed_manifest::verified()), and by no other.
 ///
 /// # Errors
-/// Likewise.
+/// As for [`verify`].
 pub fn verify_same(
     dir: &Path,
     sha256: &str,
@@ -125,7 +78,7 @@ fn by(
     };
     let mut problems = contents(dir, &manifest, progress);
     problems.extend(extra(dir, &manifest)?);
-    // What is damaged is named already; only a sound bundle can still lack something.
+    // The damage is already named; only an intact bundle can still be incomplete.
     if problems.is_empty() {
         problems.extend(images(dir, &manifest));
         problems.extend(packages(dir, &manifest));
@@ -140,8 +93,8 @@ fn by(
     })
 }
 
-/// What is not in a directory as its manifest says, as far as names and sizes show: a look that
-/// takes as long for a large bundle as for a small one.
+/// The differences between a directory and its manifest that names and sizes show. This takes no
+/// longer for large files than for small ones.
 ///
 /// # Errors
 /// When the directory cannot be listed.
@@ -163,7 +116,7 @@ pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Erro
     Ok(wrong)
 }
 
-/// What is there and not in the manifest.
+/// The files that are there but not in the manifest.
 fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
     let (there, others) = files::entries(dir)?;
     let extra = there.into_iter().filter(|path| {
@@ -185,7 +138,7 @@ pub(crate) fn contents(
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Damage> {
     let mut work: Vec<_> = manifest.files.iter().collect();
-    // The largest first, so that both readers end at the same time.
+    // The largest first, so that both readers end at about the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
     let total: u64 = work.iter().map(|(_, entry)| entry.size).sum();
     let next = AtomicUsize::new(0);
@@ -248,7 +201,7 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
     }
 }
 
-/// What the bundle is made of must be in the document that says so.
+/// Checks that the SPDX document names everything that the bundle is made of.
 fn paper(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
     found
@@ -257,7 +210,7 @@ fn paper(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         .collect()
 }
 
-/// Every image of the manifest must be in the layout, with its configuration and layers.
+/// Checks that every image of the manifest is in the layout, with its configuration and layers.
 fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     let layout = dir.join("images");
     let named: Vec<_> = match oci_layout::names(&layout) {
@@ -306,7 +259,7 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         .collect()
 }
 
-/// Every package of the manifest must be listed by the repository, and every file that is listed be
+/// Checks that the repository lists every package of the manifest, and that every listed file is
 /// there.
 fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     let listed = match apt_index::parse_index(&dir.join("apt")) {

@@ -1,5 +1,5 @@
-//! The certificate authorities of a host that was bootstrapped before: a repair's plan must compare
-//! with the real ones.
+//! The certificate authorities of a host that was bootstrapped before. The plan of a repair
+//! compares files with the real certificates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,23 +10,23 @@ use halite_secrets::reference;
 use halite_states::low::LowState;
 use serde_json::Value;
 
-use super::declare::Declared;
+use super::declaration::Declared;
 
-/// Where the master keeps them.
+/// The master's directory with the authorities.
 pub const DIRECTORY: &str = "/var/lib/halite/master";
 const NAMES: [&str; 5] = ["halite", "kubernetes", "etcd", "front-proxy", "site"];
 
-/// What is there: nothing on a bare host.
+/// The existing certificates and keys; empty on a bare host.
 #[derive(Default)]
 pub struct Authority {
     certificates: BTreeMap<String, String>,
-    /// Keys by pillar path.
+    /// The keys, by pillar path.
     keys: BTreeMap<String, String>,
     public: Option<String>,
 }
 
 impl Authority {
-    /// Reads whatever is there.
+    /// Reads the existing files.
     pub fn read(directory: &Path) -> Self {
         let text = |path: String| std::fs::read_to_string(directory.join(path)).ok();
         let mut found = Self {
@@ -47,7 +47,7 @@ impl Authority {
         found
     }
 
-    /// The public halves.
+    /// The certificates and the public key.
     pub fn pki(&self) -> Pki {
         Pki {
             certificates: self.certificates.clone(),
@@ -55,11 +55,11 @@ impl Authority {
         }
     }
 
-    /// Puts the real secrets into a low state that goes to this host's minion program and nowhere
-    /// else. What does not exist yet says so.
+    /// Replaces references to secrets in a low state, which is only passed to this host's minion
+    /// program. Secrets that do not exist yet become a placeholder.
     ///
     /// # Errors
-    /// It asks for a secret that this host may not have.
+    /// The low state refers to a secret that this host may not have.
     pub fn fill(&self, low: &mut LowState, declared: &Declared, name: &str) -> anyhow::Result<()> {
         let allowed = declared.allowed_secrets(name);
         let lookup = |path: &str| {
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_host_has_none() {
+    fn a_bare_host_has_no_authority() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Authority::read(dir.path()).pki(), Pki::default());
     }
 
     #[test]
-    fn what_is_there_is_used() {
+    fn existing_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("ca")).unwrap();
         std::fs::write(dir.path().join("ca/etcd.crt"), "CERT").unwrap();

@@ -1,5 +1,5 @@
-//! The daemons of the first host: whether each runs the program that is installed, or still the one
-//! before it.
+//! The daemons of the first host. After an installation, a daemon may still run its previous
+//! program.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,18 +8,18 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// A daemon that a bundle brings.
+/// A daemon of a bundle.
 pub struct Daemon {
     /// Its systemd unit.
     pub unit: &'static str,
-    /// Its program, once it is installed.
+    /// The path of its installed program.
     pub program: &'static str,
     /// The states that install it.
     pub sls: &'static str,
-    /// The state among them that asks systemd for a restart, a moment after them.
-    pub asks: &'static str,
-    /// The states that restart it at once.
-    pub restart: &'static str,
+    /// The state among them that schedules a restart for a moment later.
+    pub restart_state: &'static str,
+    /// The states that restart it immediately.
+    pub restart_sls: &'static str,
 }
 
 /// The master.
@@ -27,8 +27,8 @@ pub const MASTER: Daemon = Daemon {
     unit: "halite-master.service",
     program: "/usr/local/bin/halite-master",
     sls: "halite.services.master",
-    asks: "halite-master-restart",
-    restart: halite_states::shipped::RESTART_MASTER,
+    restart_state: "halite-master-restart",
+    restart_sls: halite_states::shipped::RESTART_MASTER,
 };
 
 /// This host's minion.
@@ -36,35 +36,35 @@ pub const MINION: Daemon = Daemon {
     unit: "halite-minion.service",
     program: "/usr/local/bin/halite-minion",
     sls: "halite.services.minion",
-    asks: "halite-minion-restart",
-    restart: halite_states::shipped::RESTART_MINION,
+    restart_state: "halite-minion-restart",
+    restart_sls: halite_states::shipped::RESTART_MINION,
 };
 
 impl Daemon {
-    /// Whether it runs, but not what is installed.
+    /// Returns true if it runs another program than the installed one.
     pub async fn is_outdated(&self) -> bool {
-        is_another(self.pid().await, Path::new(self.program))
+        runs_other_file(self.pid().await, Path::new(self.program))
     }
 
-    /// Its process, 0 when none runs.
+    /// Its process id; 0 if it does not run.
     pub async fn pid(&self) -> u32 {
         let mut show = Command::new("systemctl");
         show.args(["show", "--property", "MainPID", "--value", self.unit])
             .stdin(Stdio::null());
-        // Without an answer nobody knows; whether it serves is asked next.
-        let Ok(said) = show.output().await else {
+        // Without an answer from systemd, the next step finds out if the daemon serves.
+        let Ok(output) = show.output().await else {
             return 0;
         };
-        String::from_utf8_lossy(&said.stdout)
+        String::from_utf8_lossy(&output.stdout)
             .trim()
             .parse()
             .unwrap_or(0)
     }
 }
 
-/// Whether a process runs another file than the one that now has the program's name. Nobody's
-/// process (0) runs none.
-fn is_another(pid: u32, program: &Path) -> bool {
+/// Returns true if a process runs another file than the one at the program's path. Process 0 stands
+/// for a daemon that does not run.
+fn runs_other_file(pid: u32, program: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|status| (status.dev(), status.ino()));
     match (file(Path::new(&format!("/proc/{pid}/exe"))), file(program)) {
         (Ok(runs), Ok(installed)) => runs != installed,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_replaced_is_another() {
+    fn a_program_that_was_replaced_runs_other_file() {
         let dir = tempfile::tempdir().unwrap();
         let (program, fresh) = (dir.path().join("daemon"), dir.path().join("daemon.new"));
         for file in [&program, &fresh] {
@@ -87,13 +87,13 @@ mod tests {
             .arg("600")
             .spawn()
             .unwrap();
-        let before = is_another(child.id(), &program);
-        // As every program is installed: in one step, under the feet of whoever runs it.
+        let before = runs_other_file(child.id(), &program);
+        // Programs are installed like this: renamed over the file that a process may be running.
         fs::rename(&fresh, &program).unwrap();
-        let after = is_another(child.id(), &program);
+        let after = runs_other_file(child.id(), &program);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!before && after);
-        assert!(!is_another(0, &program), "nothing runs");
+        assert!(!runs_other_file(0, &program), "nothing runs");
     }
 }

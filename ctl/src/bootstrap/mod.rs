@@ -1,68 +1,67 @@
-//! `ctl bootstrap`: from a bare host and a bundle to a control plane.
+//! `ctl bootstrap`: makes a bare host the first one of a cluster, from a bundle.
 //!
-//! Until everything is known to be good it only looks: documents, host and bundle are checked in
-//! one report, and the whole plan is made from the bundle. Then the declaration is written, master
-//! and minion are installed, and the minion enrols. All that follows is ordinary orchestration, the
-//! same code as for any other node. Every step may be repeated: the same command goes on where it
-//! was cut off, and on a finished host it repairs.
+//! At first it changes nothing: it checks documents, host and bundle in one report, and makes the
+//! plan from the bundle. Then it writes the declaration, installs master and minion, and enrols the
+//! minion. The rest is an ordinary orchestration, as for any other node. Every step may be
+//! repeated: the same command continues an interrupted bootstrap, and repairs a finished host.
 
 mod authority;
 mod daemon;
-mod declare;
+mod declaration;
 mod install;
+mod local_states;
 mod medium;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
-use halite_document::Problem;
+use anyhow::bail;
 use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use halite_states::tree::DirTree;
 use serde_json::{Value, json};
 
-use self::declare::{Declared, Given};
+use self::declaration::{Declared, InitialDocuments};
+use self::local_states::apply;
 use self::medium::Medium;
 use crate::cli::{Bootstrap, Global};
-use crate::commands::finish;
-use crate::compile::{Source, report};
 use crate::minion::Minion;
+use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::returns::View;
 use crate::output::{Screen, returns};
-use crate::site::{CONFIG, Site};
-use crate::{FAILED, follow, preflight};
+use crate::paths::CONFIG;
+use crate::site::Site;
+use crate::{FAILED, preflight};
 
-pub use self::declare::CLUSTER_MODE;
+pub use crate::paths::CLUSTER_DOCUMENT_MODE as CLUSTER_MODE;
 
-/// The orchestration that makes a control plane of the first host.
+/// The orchestration that makes the first host a control plane.
 pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
 
-/// What every step works with.
-struct Ground {
-    /// Where the bundle can be read.
+/// The input of all steps.
+struct Preparation {
+    /// The directory in which the bundle can be read now.
     bundle: PathBuf,
-    /// Where it will stand.
+    /// The directory in which it will be installed.
     site: PathBuf,
     manifest: Manifest,
-    /// The bundles that stand on this site already.
+    /// The bundles that are installed on this site.
     others: Vec<SiteBundle>,
     minion: Minion,
     grains: Value,
     name: String,
 }
 
-/// Carries it out; answers with the exit code.
+/// Runs `ctl bootstrap` and returns the exit code.
 ///
 /// # Errors
-/// What went wrong, for people.
+/// A step failed.
 pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<u8> {
     let started = Instant::now();
     let document = Path::new(CONFIG).join("cluster.yaml");
-    if let Some(reason) = closed(&document, std::fs::File::open(&document).map(drop)) {
+    if let Some(reason) = unreadable(&document, std::fs::File::open(&document).map(drop)) {
         bail!(reason);
     }
     let here = Site::here();
@@ -75,7 +74,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let minion = Minion::find(Some(&bundle.join("bin/halite-minion")));
     let grains = minion.grains().await?;
     let name = name(args);
-    let mut ground = Ground {
+    let mut preparation = Preparation {
         bundle,
         site,
         manifest,
@@ -85,9 +84,10 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         name,
     };
 
-    let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &ground.name)?;
-    let declared = given.load(&ground);
-    let findings = findings(&ground, &given, &declared).await;
+    let initial =
+        InitialDocuments::read(Path::new(CONFIG), args.config.as_deref(), &preparation.name)?;
+    let declared = initial.load(&preparation);
+    let findings = findings(&preparation, &initial, &declared).await;
     let declared = match declared {
         Ok(declared) if preflight::passed(&findings) => declared,
         _ => return refuse(&findings, screen),
@@ -95,10 +95,10 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let paint = screen.paint();
     screen.line(preflight::report(&findings, paint));
 
-    let plan = plan(&ground, &declared, screen).await?;
+    let plan = plan(&preparation, &declared, screen).await?;
     let summary = format!(
         "plan         {}: {} states, {} to change",
-        ground.name,
+        preparation.name,
         plan.states.len(),
         plan.changed()
     );
@@ -114,7 +114,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
             let changes = declared.changes(Path::new(CONFIG));
             format!(
                 "{changes}{}{summary}\nNothing was changed.\n",
-                returns::run(&ground.name, &plan, view, paint)
+                returns::run(&preparation.name, &plan, view, paint)
             )
         })?;
         return Ok(code);
@@ -124,38 +124,38 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     if !changes.is_empty() {
         screen.line(changes.trim_end());
     }
-    if !args.yes && !confirmed(&declared, &ground.name, screen)? {
+    if !args.yes && !confirmed(&declared, &preparation.name, screen)? {
         screen.note("Nothing was changed.");
         return Ok(FAILED);
     }
 
     medium.settle(&here, screen)?;
-    ground.bundle.clone_from(&ground.site);
+    preparation.bundle.clone_from(&preparation.site);
     declared.write(Path::new(CONFIG))?;
-    install::install(global, &ground, &declared, screen).await?;
+    install::install(global, &preparation, &declared, screen).await?;
     let request = v1::OrchestrateRequest {
         sls: ORCHESTRATION.to_owned(),
         ..v1::OrchestrateRequest::default()
     };
-    let done = follow::orchestration(global, request, &ground.name, screen).await?;
-    // From the first look at the host on, not only the orchestration.
-    let done = follow::RunDone {
+    let done = run_orchestration(global, request, &preparation.name, screen).await?;
+    // The whole time, not only that of the orchestration.
+    let done = FinishedRun {
         seconds: started.elapsed().as_secs_f64(),
         ..done
     };
     let good = "Ready. kubectl works on this host; `ctl status` shows the cluster";
     let again = std::env::args().collect::<Vec<_>>().join(" ");
-    finish(&done, good, &again, screen)
+    print_outcome(&done, good, &again, screen)
 }
 
-/// On a host that has a cluster document only root can read it: without it nothing else can be
-/// checked. On a bare host the preflight says that root is needed, together with all else.
-fn closed(document: &Path, opened: std::io::Result<()>) -> Option<String> {
+/// The message about a cluster document that only root can read, without which nothing can be
+/// checked. On a bare host the preflight reports that root is needed, with all other problems.
+fn unreadable(document: &Path, opened: std::io::Result<()>) -> Option<String> {
     let denied = opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
     denied.then(|| {
         format!(
-            "this host has a cluster already, and what is declared for it ({}) can only be read by root: run the same \
-             command as root, for example with sudo. Nothing was changed.",
+            "cannot read {}, the document of this host's cluster: permission denied; run the same command as root, for example \
+             with sudo. Nothing was changed.",
             document.display()
         )
     })
@@ -171,25 +171,26 @@ fn name(args: &Bootstrap) -> String {
     args.name.clone().unwrap_or_else(host)
 }
 
-/// Nothing of a damaged bundle is used, not even its program that looks at the host. What can be
-/// found out without it is told all the same.
+/// Reports a damaged bundle. Nothing of it is used, not even its minion program, so that only the
+/// checks that work without it are reported as well.
 async fn damaged(
     args: &Bootstrap,
     problems: Vec<String>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let name = name(args);
-    let given = Given::read(Path::new(CONFIG), args.config.as_deref(), &name)?;
+    let initial = InitialDocuments::read(Path::new(CONFIG), args.config.as_deref(), &name)?;
     let mut facts =
-        preflight::Facts::gather(given.wanted(), jiff::Timestamp::now().as_second()).await;
+        preflight::NodeFacts::collect(initial.requirements(), jiff::Timestamp::now().as_second())
+            .await;
     facts.bundle = problems;
-    facts.documents = given.problems();
+    facts.documents = initial.problems();
     facts.name = name;
-    facts.installed = given.installed();
+    facts.existing = initial.existing();
     refuse(&preflight::run(&facts), screen)
 }
 
-/// Shows what is wrong; nothing was changed.
+/// Prints the report of the checks, after which nothing was changed.
 fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Result<u8> {
     let document = json!({"preflight": preflight::document(findings), "changed": false});
     screen.answer(&document, |paint| {
@@ -201,110 +202,56 @@ fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Resul
     Ok(FAILED)
 }
 
-fn temporary() -> anyhow::Result<tempfile::TempDir> {
-    tempfile::tempdir().context("there is no room for temporary files")
-}
-
 fn bundle_problems(
     bundle: &Path,
     sha256: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<Vec<String>> {
-    let mut told = |text: &str| screen.progress(&format!("bundle: {text}"));
-    let report = halite_bundle::verify_same(bundle, sha256, &mut told)?;
+    let mut progress = |text: &str| screen.progress(&format!("bundle: {text}"));
+    let report = halite_bundle::verify_same(bundle, sha256, &mut progress)?;
     Ok(report.problems.iter().map(ToString::to_string).collect())
 }
 
-/// Documents, host and bundle: everything that is wrong, in one list.
+/// Checks documents, host and bundle.
 async fn findings(
-    ground: &Ground,
-    given: &Given,
+    preparation: &Preparation,
+    initial: &InitialDocuments,
     declared: &Result<Declared, Vec<halite_document::Problem>>,
 ) -> Vec<preflight::Finding> {
-    let wanted = declared
+    let requirements = declared
         .as_ref()
-        .map_or_else(|_| given.wanted(), Declared::wanted);
-    let mut facts = preflight::Facts::gather(wanted, jiff::Timestamp::now().as_second()).await;
+        .map_or_else(|_| initial.requirements(), Declared::requirements);
+    let mut facts =
+        preflight::NodeFacts::collect(requirements, jiff::Timestamp::now().as_second()).await;
     if let Err(problems) = declared {
         facts.documents = problems.iter().map(ToString::to_string).collect();
     }
-    facts.name.clone_from(&ground.name);
-    facts.built = ground
+    facts.name.clone_from(&preparation.name);
+    facts.built = preparation
         .manifest
         .built
         .parse::<jiff::Timestamp>()
         .ok()
         .map(jiff::Timestamp::as_second);
-    facts.installed = given.installed();
-    let host = halite_pillar::host_facts::HostFacts::from_grains(&ground.name, &ground.grains);
+    facts.existing = initial.existing();
+    let host =
+        halite_pillar::host_facts::HostFacts::from_grains(&preparation.name, &preparation.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();
     preflight::run(&facts)
 }
 
-/// The bundle's state tree with the operator's own states laid over it.
-fn tree(bundle: &Path) -> DirTree {
-    DirTree::new()
-        .mount("custom", Path::new(CONFIG).join("custom"))
-        .bundle(bundle)
-}
-
-/// Compiles the named SLS files, or the highstate, and gives them to the bundle's minion program.
-async fn local(
-    ground: &Ground,
-    declared: &Declared,
-    sls: &[&str],
-    test: bool,
-) -> anyhow::Result<RunReturn> {
-    let authority = authority::Authority::read(Path::new(authority::DIRECTORY));
-    let pillar = declared.view(&authority.pki(), &ground.name)?;
-    let tree = tree(&ground.bundle);
-    let source = Source {
-        tree: &tree,
-        minion: &ground.name,
-        pillar: &pillar,
-        grains: &ground.grains,
-        bundle: Some((&ground.bundle, &ground.manifest)),
-    };
-    let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-    let mut compiled = source
-        .compile(&names)
-        .map_err(|problems| not_compiled(&tree, problems))?;
-    let blobs = temporary()?;
-    source.lay_out(&compiled, blobs.path())?;
-    authority.fill(&mut compiled.low, declared, &ground.name)?;
-    ground.minion.apply(&compiled.low, blobs.path(), test).await
-}
-
-/// Says whose states do not compile: only the operator can mend his own, and only he cannot mend
-/// the bundle's.
-fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
-    let own = |problem: &Problem| tree.mounted(&problem.file).is_some();
-    let whose = match problems.iter().filter(|problem| own(problem)).count() {
-        0 => "the states of the bundle do not compile for this host".to_owned(),
-        count if count == problems.len() => {
-            format!(
-                "your own states ({CONFIG}/custom) do not compile for this host; nothing was changed"
-            )
-        }
-        _ => format!(
-            "states of the bundle and your own ({CONFIG}/custom) do not compile for this host"
-        ),
-    };
-    anyhow::anyhow!("{}", report(&tree.placed(problems))).context(whose)
-}
-
 async fn plan(
-    ground: &Ground,
+    preparation: &Preparation,
     declared: &Declared,
     screen: &mut Screen,
 ) -> anyhow::Result<RunReturn> {
-    screen.progress("plan: comparing this host with what is declared");
-    local(ground, declared, &[], true).await
+    screen.progress("plan: comparing this host with the declaration");
+    apply(preparation, declared, &[], true).await
 }
 
 fn confirmed(declared: &Declared, name: &str, screen: &mut Screen) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        bail!("nobody can be asked here; with --yes nobody is");
+        bail!("cannot ask for confirmation without a terminal; pass --yes to skip it");
     }
     screen.clear();
     eprint!(
@@ -318,186 +265,4 @@ fn confirmed(declared: &Declared, name: &str, screen: &mut Screen) -> anyhow::Re
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::declare::tests::{CLUSTER, ground};
-    use super::*;
-
-    /// The tree as the bundle ships it, for a host that is still bare.
-    fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
-        let dir = tempfile::tempdir().unwrap();
-        let config = dir.path().join("cluster.yaml");
-        let document = format!("{CLUSTER}apiServer: {{vip: 10.0.0.100}}\n");
-        std::fs::write(&config, document).unwrap();
-        let mut ground = ground("bootstrap-1");
-        for file in [
-            "bin/ctl",
-            "bin/halite-master",
-            "bin/halite-minion",
-            "apt/halite.gpg",
-        ] {
-            let entry =
-                serde_json::from_value(json!({"sha256": "0".repeat(64), "size": 1})).unwrap();
-            ground.manifest.files.insert(file.to_owned(), entry);
-        }
-        for package in [
-            "kubelet",
-            "kubeadm",
-            "kubectl",
-            "containerd",
-            "kubernetes-cni",
-        ] {
-            ground
-                .manifest
-                .packages
-                .insert(package.to_owned(), "1-1".to_owned());
-        }
-        ground.grains["os"] = json!("Debian");
-        ground.grains["os_family"] = json!("Debian");
-        ground.grains["oscodename"] = json!("bookworm");
-        let declared = Given::read(&dir.path().join("etc"), Some(&config), "bootstrap-1")
-            .unwrap()
-            .load(&ground);
-        let declared = declared.unwrap_or_else(|problems| panic!("{problems:?}"));
-        let pillar = declared
-            .view(&authority::Authority::default().pki(), "bootstrap-1")
-            .unwrap();
-        let tree =
-            DirTree::new().root(Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree"));
-        let source = Source {
-            tree: &tree,
-            minion: "bootstrap-1",
-            pillar: &pillar,
-            grains: &ground.grains,
-            bundle: Some((&ground.bundle, &ground.manifest)),
-        };
-        let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-        let mut compiled = source
-            .compile(&names)
-            .unwrap_or_else(|error| panic!("{}", report(&error)));
-        authority::Authority::default()
-            .fill(&mut compiled.low, &declared, "bootstrap-1")
-            .unwrap();
-        compiled
-    }
-
-    #[test]
-    fn the_shipped_tree_compiles_for_a_bare_first_host() {
-        let low = compile(&[]).low;
-        assert!(low.chunks.len() > 50, "{}", low.chunks.len());
-        let sls: BTreeSet<&str> = low.chunks.iter().map(|chunk| chunk.sls.as_str()).collect();
-        for wanted in [
-            "halite.base.etcd",
-            "halite.base.control_plane",
-            "halite.services.master",
-            "halite.services.minion",
-            "halite.host.keepalived",
-        ] {
-            assert!(sls.contains(wanted), "{wanted} is not in {sls:?}");
-        }
-        assert!(
-            !serde_json::to_string(&low)
-                .unwrap()
-                .contains(halite_secrets::reference::PREFIX)
-        );
-    }
-
-    #[test]
-    fn the_tree_brings_both_daemons_and_restarts_each() {
-        for daemon in [daemon::MASTER, daemon::MINION] {
-            let chunks = compile(&[daemon.sls]).low.chunks;
-            let asks = chunks.iter().find(|chunk| chunk.id == daemon.asks).unwrap();
-            assert!(
-                asks.name
-                    .ends_with(&format!("systemctl restart {}", daemon.unit)),
-                "{}",
-                asks.name
-            );
-            assert!(
-                chunks.iter().any(|chunk| chunk.function() == "file.managed" && chunk.name == daemon.program)
-            );
-            let restart = compile(&[daemon.restart]).low.chunks;
-            let lines: Vec<&str> = restart.iter().map(|chunk| chunk.name.as_str()).collect();
-            assert_eq!(
-                lines,
-                [format!(
-                    "systemctl daemon-reload && systemctl restart {}",
-                    daemon.unit
-                )]
-            );
-        }
-    }
-
-    #[test]
-    fn an_installed_host_says_that_root_is_needed() {
-        let document = Path::new("/etc/halite/cluster.yaml");
-        let opened = |kind: std::io::ErrorKind| closed(document, Err(kind.into()));
-        let text = opened(std::io::ErrorKind::PermissionDenied).unwrap();
-        assert!(
-            text.contains("/etc/halite/cluster.yaml") && text.contains("sudo"),
-            "{text}"
-        );
-        assert_eq!(
-            opened(std::io::ErrorKind::NotFound),
-            None,
-            "a bare host: the preflight says it all"
-        );
-        assert_eq!(closed(document, Ok(())), None);
-    }
-
-    #[test]
-    fn whose_states_do_not_compile_is_said() {
-        let directory = tempfile::tempdir().unwrap();
-        let (own, bundle) = (
-            directory.path().join("own"),
-            directory.path().join("bundle"),
-        );
-        for (directory, file) in [(&own, "mine.sls"), (&bundle, "x.sls")] {
-            std::fs::create_dir(directory).unwrap();
-            std::fs::write(directory.join(file), "y:\n  file.managde: []\n").unwrap();
-        }
-        let tree = DirTree::new().mount("custom", &own).root(&bundle);
-        let none = json!({});
-        let source = Source {
-            tree: &tree,
-            minion: "a",
-            pillar: &none,
-            grains: &none,
-            bundle: None,
-        };
-        let said = |sls: &[&str]| {
-            let names: Vec<String> = sls.iter().map(ToString::to_string).collect();
-            format!(
-                "{:#}",
-                not_compiled(&tree, source.compile(&names).unwrap_err())
-            )
-        };
-        let text = said(&["custom.mine"]);
-        let file = own.join("mine.sls").canonicalize().unwrap();
-        assert!(
-            text.starts_with("your own states (/etc/halite/custom)"),
-            "{text}"
-        );
-        assert!(
-            text.contains(&format!("{}:2:3: ", file.display())),
-            "{text}"
-        );
-        assert!(said(&["x"]).starts_with("the states of the bundle do not compile"));
-        assert!(said(&["x", "custom.mine"]).starts_with("states of the bundle and your own"));
-    }
-
-    #[test]
-    fn what_is_installed_before_the_master_runs_needs_no_authority() {
-        for sls in ["halite.services.master", "halite.services.minion"] {
-            let low = compile(&[sls]).low;
-            assert!(
-                !serde_json::to_string(&low)
-                    .unwrap()
-                    .contains(halite_pillar::view::UNKNOWN),
-                "{sls}"
-            );
-            assert!(low.chunks.iter().all(|chunk| !chunk.sensitive), "{sls}");
-        }
-    }
-}
+mod tests;

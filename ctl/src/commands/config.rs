@@ -1,4 +1,4 @@
-//! `ctl config`: the operator's documents, without a master.
+//! `ctl config`: checks and shows the operator's documents, without a master.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use halite_document::Problem;
 use halite_manifest::manifest;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;
 use halite_pillar::{example, schema};
 use serde_json::{Map, Value, json};
@@ -17,14 +18,14 @@ use crate::compile::report;
 use crate::output::{Format, Screen, count, yaml};
 use crate::site::Site;
 
-/// `ctl config`.
+/// Runs `ctl config`.
 ///
 /// # Errors
 /// A file cannot be read or shown.
 pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Config::Example => {
-            // Its comments are half of what it says; only JSON cannot have them.
+            // The comments matter; only JSON cannot have them.
             if screen.format() == Format::Json {
                 let node = halite_secrets::yaml::parse("example", example::CLUSTER);
                 screen.document(
@@ -67,8 +68,7 @@ fn read(path: &ConfigPath) -> anyhow::Result<Result<Declaration, Vec<Problem>>> 
     ))
 }
 
-/// The bundle to check against: the one that is named, or the one that the declaration's site uses,
-/// where it is at hand.
+/// The bundle to check against: the named one, or the one that the site uses, if that is readable.
 fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
     if let Some(named) = &path.bundle {
         return facts(named).map(Some);
@@ -79,12 +79,12 @@ fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
     })
 }
 
-/// The bundle that a site uses, where it is at hand.
+/// The facts about the bundle that a site uses, if it is installed here.
 ///
 /// # Errors
-/// It is there and cannot be read.
+/// Its manifest cannot be read.
 pub(super) fn used(site: &Site) -> anyhow::Result<Option<BundleFacts>> {
-    // What is wrong with the document is told with its place when it is read.
+    // Problems of the document are reported when it is loaded.
     let in_use = site
         .in_use()
         .ok()
@@ -93,7 +93,7 @@ pub(super) fn used(site: &Site) -> anyhow::Result<Option<BundleFacts>> {
     in_use.map(|used| facts(&used.path)).transpose()
 }
 
-/// The documents of a directory, or one cluster document.
+/// Reads the documents of a directory, or one cluster document.
 fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
     if path.is_dir() {
         return Texts::from_dir(path);
@@ -106,22 +106,22 @@ fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
         }),
         Err(error) => Err(vec![Problem::in_file(
             file,
-            format!("cannot be read: {error}"),
+            format!("cannot read it: {error}"),
         )]),
     }
 }
 
-/// What a declaration needs to know of a bundle.
+/// Reads the facts about a bundle.
 ///
 /// # Errors
-/// Its manifest cannot be read.
+/// The bundle's manifest cannot be read.
 pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
     let manifest = bundle.join(manifest::FILE);
     let text = std::fs::read_to_string(&manifest)
-        .with_context(|| format!("{} cannot be read", manifest.display()))?;
+        .with_context(|| format!("cannot read {}", manifest.display()))?;
     let path = bundle.display().to_string();
     BundleFacts::from_manifest(&text, &path)
-        .with_context(|| format!("{} is no manifest", manifest.display()))
+        .with_context(|| format!("cannot use {} as a manifest", manifest.display()))
 }
 
 fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {

@@ -9,7 +9,7 @@ use crate::client;
 use crate::client::{document, refused};
 use crate::output::{Screen, table};
 
-/// `ctl key`.
+/// Runs `ctl key`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -60,7 +60,7 @@ fn list(keys: &Value) -> String {
     table::rows(&COLUMNS, keys.iter().map(each))
 }
 
-/// `ctl token`.
+/// Runs `ctl token`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -104,7 +104,7 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
     Ok(0)
 }
 
-/// `30m`, `24h`, `1h30m`: jiff's friendly durations.
+/// Parses a duration such as `30m`, `24h` or `1h30m`, in jiff's "friendly" format.
 fn ttl_seconds(text: &str) -> anyhow::Result<u32> {
     let bad = || format!("--ttl {text}: give a time such as 30m or 24h");
     let duration: jiff::SignedDuration = text.parse().ok().with_context(bad)?;

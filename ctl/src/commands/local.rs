@@ -1,4 +1,4 @@
-//! `ctl local`: states on this host, without a master.
+//! `ctl local`: applies states on this host, without a master.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::minion::Minion;
 use crate::output::returns::View;
 use crate::output::{Screen, returns, yaml};
 
-/// `ctl local`.
+/// Runs `ctl local`.
 ///
 /// # Errors
-/// It does not compile, or the minion program cannot be run.
+/// The states do not compile, or the minion program cannot be run.
 pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     let (args, apply) = match command {
         Local::Apply(args) => (args, true),
@@ -50,7 +50,7 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
         screen.answer(&low, |_| text)?;
         return Ok(0);
     }
-    let blobs = tempfile::tempdir().context("there is no room for temporary files")?;
+    let blobs = tempfile::tempdir().context("cannot make a temporary directory")?;
     source.lay_out(&compiled, blobs.path())?;
     let done = minion
         .apply(&compiled.low, blobs.path(), args.applying.test)
@@ -80,7 +80,7 @@ fn show(
 
 fn pillar(path: &Path) -> anyhow::Result<Value> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("{file} cannot be read"))?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
     let node = halite_secrets::yaml::parse(&file, &text)
         .map_err(|problem| anyhow::anyhow!("{problem}"))?;
     match node.to_json() {

@@ -1,15 +1,15 @@
-//! The commands.
+//! One module for each group of commands.
 
 mod bundle;
 mod bundles;
 mod config;
 mod copy;
+mod inspect;
 mod keys;
 mod local;
 mod nodes;
 mod registry;
 mod seal;
-mod shows;
 mod targets;
 
 use crate::bootstrap;
@@ -17,13 +17,12 @@ use crate::cli::{Cli, Command};
 use crate::output::Screen;
 
 pub use bundle::directory_of;
-pub use nodes::finish;
 pub use seal::trust;
 
-/// Carries out a command; answers with the exit code.
+/// Runs a command and returns its exit code.
 ///
 /// # Errors
-/// What went wrong, for people; the exit code is 1 then.
+/// The command failed; the exit code is 1.
 pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
     let global = cli.global;
     match cli.command {
@@ -35,16 +34,16 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Ping(args) => targets::ping(&global, args, screen).await,
         Command::Grains(args) => targets::grains(&global, args, screen).await,
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
-        Command::Status => shows::status(&global, screen).await,
-        Command::Pillar(args) => shows::pillar(&global, &args.minion, screen).await,
-        Command::Render(args) => shows::render(&global, args, screen).await,
-        Command::Job(command) => shows::job(&global, command, screen).await,
+        Command::Status => inspect::status(&global, screen).await,
+        Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
+        Command::Render(args) => inspect::render(&global, args, screen).await,
+        Command::Job(command) => inspect::job(&global, command, screen).await,
         Command::Key(command) => keys::key(&global, command, screen).await,
         Command::Token(command) => keys::token(&global, command, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
-        Command::Paper { directory } => crate::paper::write(&directory).map(|()| 0),
+        Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),
     }
 }

@@ -5,15 +5,15 @@ use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Global, Node, NodeAdd, Orchestrate};
+use crate::client;
 use crate::client::refused;
-use crate::follow::RunDone;
-use crate::output::{Screen, seconds};
-use crate::{FAILED, client, follow};
+use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::output::Screen;
 
-/// The orchestration that makes a node of an enrolled host.
+/// The orchestration that makes an enrolled host a Kubernetes node.
 const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
 
-/// `ctl node`.
+/// Runs `ctl node`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -46,7 +46,7 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         })?;
         return Ok(0);
     }
-    // Only the command: the document at the end must stand alone.
+    // In the other formats, standard output contains only the document.
     if screen.is_for_people() {
         screen.line(format!(
             "Run this on {}, as root:\n\n{}\n",
@@ -63,12 +63,12 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         pillar_json: json!({"node": args.name}).to_string(),
         ..v1::OrchestrateRequest::default()
     };
-    let done = follow::orchestration(global, request, &args.name, screen).await?;
+    let done = run_orchestration(global, request, &args.name, screen).await?;
     let again = format!("ctl node add {}", args.name);
-    finish(&done, &format!("{} is Ready", args.name), &again, screen)
+    print_outcome(&done, &format!("{} is Ready", args.name), &again, screen)
 }
 
-/// `key=value` texts as a mapping.
+/// Parses `KEY=VALUE` texts to a mapping.
 fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
     let pair = |text: &String| {
         let (key, value) = text
@@ -79,7 +79,7 @@ fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
     texts.iter().map(pair).collect()
 }
 
-/// `ctl orchestrate`.
+/// Runs `ctl orchestrate`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -94,8 +94,8 @@ pub async fn orchestrate(
         test: args.test,
         request_id: String::new(),
     };
-    let done = follow::orchestration(global, request, &args.sls, screen).await?;
-    finish(
+    let done = run_orchestration(global, request, &args.sls, screen).await?;
+    print_outcome(
         &done,
         "done",
         &format!("ctl orchestrate {}", args.sls),
@@ -103,7 +103,7 @@ pub async fn orchestrate(
     )
 }
 
-/// `KEY=VALUE` (the value is YAML) and JSON mappings, later ones over earlier ones.
+/// Merges texts `KEY=VALUE`, with a YAML value, and JSON mappings. Later ones replace earlier ones.
 fn pillar(texts: &[String]) -> anyhow::Result<Value> {
     let mut out = Map::new();
     for text in texts {
@@ -121,27 +121,6 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
         out.insert(key.to_owned(), value.to_json());
     }
     Ok(Value::Object(out))
-}
-
-/// Shows how an orchestration ended; answers with the exit code.
-///
-/// # Errors
-/// It cannot be shown.
-pub fn finish(done: &RunDone, good: &str, again: &str, screen: &mut Screen) -> anyhow::Result<u8> {
-    let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-        "notes": done.notes, "run": done.summary});
-    screen.answer(&document, |paint| {
-        let mut text: String =
-            done.notes.iter().map(|note| format!("{} {note}\n", paint.notable("!"))).collect();
-        if done.retcode == 0 {
-            return format!("{text}{good} ({}).\n", seconds(done.seconds));
-        }
-        for failure in &done.failures {
-            text.push_str(&format!("{} {}\n", paint.bad("✗"), failure.replace('\n', "\n    ")));
-        }
-        format!("{text}What was reached stays. Mend the cause, then run the same command again: {again}\n")
-    })?;
-    Ok(if done.retcode == 0 { 0 } else { FAILED })
 }
 
 #[cfg(test)]

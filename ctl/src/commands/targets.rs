@@ -1,15 +1,15 @@
-//! Commands that make a job on minions.
+//! Commands that run a job on minions.
 
 use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
-use crate::follow::{JobDone, Part, job_document};
+use crate::job_watch::{FinishedJob, MinionReturn, job_document, run_job};
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, count, returns, table, yaml};
-use crate::{FAILED, WOULD_CHANGE, follow};
+use crate::{FAILED, WOULD_CHANGE};
 
-/// `ctl highstate`.
+/// Runs `ctl highstate`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -28,7 +28,7 @@ pub async fn highstate(
     run_states(global, request, &args.applying, screen).await
 }
 
-/// `ctl apply`.
+/// Runs `ctl apply`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -67,15 +67,15 @@ async fn run_states(
     applying: &Applying,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let done = follow::job(global, request, screen).await?;
+    let done = run_job(global, request, screen).await?;
     let document = job_document(&done);
     let view = View {
         test: applying.test,
         verbose: applying.verbose,
     };
     screen.answer(&document, |paint| people(&done, &document, view, paint))?;
-    // The operator's own states do not fail a run for others, but a failure is never success for
-    // who asked.
+    // Failures of the operator's own states do not fail the job in the master, but they do fail the
+    // command.
     let failed = document["failed"].as_u64().unwrap_or(0) > 0;
     let retcode = if failed {
         i32::from(FAILED)
@@ -100,17 +100,17 @@ pub fn exit_code(retcode: i32, changed: u64, applying: &Applying) -> u8 {
     }
 }
 
-fn people(done: &JobDone, document: &Value, view: View, paint: &Paint) -> String {
+fn people(done: &FinishedJob, document: &Value, view: View, paint: &Paint) -> String {
     let mut text = String::new();
-    for (minion, part) in &done.parts {
-        match part.run() {
+    for (minion, returned) in &done.returns {
+        match returned.run() {
             Some(run) => {
                 text.push_str(&returns::run(minion, &run, view, paint));
-                if !part.error.is_empty() {
-                    text.push_str(&format!("  {} {}\n", paint.bad("✗"), part.error));
+                if !returned.error.is_empty() {
+                    text.push_str(&format!("  {} {}\n", paint.bad("✗"), returned.error));
                 }
             }
-            None => text.push_str(&format!("{minion}: {}\n", mark(part, paint))),
+            None => text.push_str(&format!("{minion}: {}\n", mark(returned, paint))),
         }
     }
     let number =
@@ -125,7 +125,7 @@ fn people(done: &JobDone, document: &Value, view: View, paint: &Paint) -> String
     } else {
         String::new()
     };
-    let minions = count(done.parts.len(), "minion");
+    let minions = count(done.returns.len(), "minion");
     let states = count(number("states"), "state");
     text.push_str(&format!(
         "\n{minions}, {states}, {changed}{failed}   (job {})\n",
@@ -134,50 +134,52 @@ fn people(done: &JobDone, document: &Value, view: View, paint: &Paint) -> String
     text
 }
 
-/// ✓, or ✗ and why.
-fn mark(part: &Part, paint: &Paint) -> String {
-    match (part.success, part.error.as_str()) {
+/// Formats a success as ✓, and a failure as ✗ with its reason.
+fn mark(returned: &MinionReturn, paint: &Paint) -> String {
+    match (returned.success, returned.error.as_str()) {
         (true, _) => paint.good("✓"),
         (false, "") => format!("{} failed", paint.bad("✗")),
         (false, error) => format!("{} {error}", paint.bad("✗")),
     }
 }
 
-/// `ctl ping`.
+/// Runs `ctl ping`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn ping(global: &Global, args: OnTarget, screen: &mut Screen) -> anyhow::Result<u8> {
-    let done = follow::job(global, asking("test.ping", &json!({}), args), screen).await?;
+    let done = run_job(global, asking("test.ping", &json!({}), args), screen).await?;
     show(&done, screen, |done, paint| {
-        let line = |(minion, part): (&String, &Part)| vec![minion.clone(), mark(part, paint)];
-        table::rows(&["minion", "answer"], done.parts.iter().map(line))
+        let line = |(minion, returned): (&String, &MinionReturn)| {
+            vec![minion.clone(), mark(returned, paint)]
+        };
+        table::rows(&["minion", "answer"], done.returns.iter().map(line))
     })
 }
 
-/// `ctl grains`.
+/// Runs `ctl grains`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn grains(global: &Global, args: Grains, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut done = follow::job(global, asking("grains.items", &json!({}), args.on), screen).await?;
-    for part in done.parts.values_mut() {
-        if let Value::Object(map) = &mut part.value {
+    let mut done = run_job(global, asking("grains.items", &json!({}), args.on), screen).await?;
+    for returned in done.returns.values_mut() {
+        if let Value::Object(map) = &mut returned.value {
             map.retain(|key, _| args.items.is_empty() || args.items.contains(key));
         }
     }
     show(&done, screen, |done, paint| {
-        each(done, |part| {
-            if part.success {
-                yaml(&part.value).unwrap_or_default()
+        each(done, |returned| {
+            if returned.success {
+                yaml(&returned.value).unwrap_or_default()
             } else {
-                mark(part, paint)
+                mark(returned, paint)
             }
         })
     })
 }
 
-/// `ctl cmd`.
+/// Runs `ctl cmd`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -188,32 +190,32 @@ pub async fn cmd(global: &Global, args: Cmd, screen: &mut Screen) -> anyhow::Res
         kind: args.kind,
         timeout: args.timeout,
     };
-    let done = follow::job(global, asking("cmd.run", &json!({"cmd": line}), on), screen).await?;
+    let done = run_job(global, asking("cmd.run", &json!({"cmd": line}), on), screen).await?;
     show(&done, screen, |done, paint| {
-        each(done, |part| {
-            let failed = if part.success {
+        each(done, |returned| {
+            let failed = if returned.success {
                 String::new()
             } else {
-                mark(part, paint)
+                mark(returned, paint)
             };
-            format!("{}{failed}", ended(&output(&part.value)))
+            format!("{}{failed}", ended(&output(&returned.value)))
         })
     })
 }
 
-/// Each minion's name over its indented text.
-fn each(done: &JobDone, show: impl Fn(&Part) -> String) -> String {
+/// Formats each minion's name above its indented text.
+fn each(done: &FinishedJob, show: impl Fn(&MinionReturn) -> String) -> String {
     let mut text = String::new();
-    for (minion, part) in &done.parts {
+    for (minion, returned) in &done.returns {
         text.push_str(&format!("{minion}\n"));
-        show(part)
+        show(returned)
             .lines()
             .for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     text
 }
 
-/// What a command printed, in whichever shape it is returned.
+/// The output of a command, as text or as a mapping.
 fn output(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -241,7 +243,7 @@ fn ended(text: &str) -> String {
     }
 }
 
-/// One argument is a line for the shell as it stands; several are quoted for it.
+/// Makes a shell command line: one argument is taken literally, several are quoted.
 fn shell_line(command: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty()
@@ -274,15 +276,15 @@ fn asking(function: &str, arguments: &Value, on: OnTarget) -> v1::RunRequest {
 }
 
 fn show(
-    done: &JobDone,
+    done: &FinishedJob,
     screen: &mut Screen,
-    people: impl FnOnce(&JobDone, &Paint) -> String,
+    people: impl FnOnce(&FinishedJob, &Paint) -> String,
 ) -> anyhow::Result<u8> {
     let mut minions = Map::new();
-    for (minion, part) in &done.parts {
-        let mut entry = json!({"success": part.success, "return": part.value});
-        if !part.error.is_empty() {
-            entry["error"] = json!(part.error);
+    for (minion, returned) in &done.returns {
+        let mut entry = json!({"success": returned.success, "return": returned.value});
+        if !returned.error.is_empty() {
+            entry["error"] = json!(returned.error);
         }
         minions.insert(minion.clone(), entry);
     }
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commands_output_is_shown_whole() {
+    fn the_whole_output_of_a_command_is_shown() {
         let value = json!({"stdout": "a", "stderr": "b\n", "retcode": 3});
         assert_eq!(output(&value), "a\nb\nexit code 3\n");
         assert_eq!(output(&json!("x")), "x");
@@ -328,22 +330,22 @@ mod tests {
 
     #[test]
     fn the_summary_counts_all_minions() {
-        let mut done = JobDone {
+        let mut done = FinishedJob {
             jid: "1".into(),
             retcode: 1,
-            ..JobDone::default()
+            ..FinishedJob::default()
         };
-        let good = Part {
+        let good = MinionReturn {
             success: true,
             value: json!({"states": []}),
             error: String::new(),
         };
-        done.parts.insert("a".into(), good);
-        done.parts.insert(
+        done.returns.insert("a".into(), good);
+        done.returns.insert(
             "b".into(),
-            Part {
+            MinionReturn {
                 error: "not connected".into(),
-                ..Part::default()
+                ..MinionReturn::default()
             },
         );
         let text = people(

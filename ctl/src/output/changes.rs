@@ -1,11 +1,10 @@
-//! What a state changed, for people: diffs as diffs, old and new side by side, everything else
-//! short.
+//! The changes of a state, as text for people: diffs as diffs, pairs as `old → new`.
 
 use serde_json::{Map, Value};
 
 use super::{Paint, table};
 
-/// Lines of a `changes` mapping, without indentation.
+/// Formats a `changes` mapping as lines without indentation.
 pub fn lines(changes: &Map<String, Value>, paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     for (key, value) in changes {

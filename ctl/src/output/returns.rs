@@ -1,19 +1,19 @@
-//! Returns of state runs, for people.
+//! The returns of state runs, as text for people.
 
 use halite_states::low::{RunReturn, StateReturn};
 
 use super::{Paint, changes, count, seconds};
 
-/// What to show of a run.
+/// Options of the text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct View {
-    /// It was a prediction.
+    /// True for a prediction.
     pub test: bool,
-    /// Unchanged states too.
+    /// True if unchanged states are shown, too.
     pub verbose: bool,
 }
 
-/// One minion's run: a heading, then every state that failed or changed.
+/// Formats one minion's run: a heading, then every state that failed or changed something.
 pub fn run(name: &str, done: &RunReturn, view: View, paint: &Paint) -> String {
     let mut text = format!("{name}: {}\n", summary(done, view));
     for state in &done.states {
@@ -26,7 +26,7 @@ pub fn run(name: &str, done: &RunReturn, view: View, paint: &Paint) -> String {
     text
 }
 
-/// `143 states, 2 to change, 1 failed (1.2 s)`.
+/// Formats the summary of a run: `143 states, 2 to change, 1 failed (1.2 s)`.
 pub fn summary(done: &RunReturn, view: View) -> String {
     let changed = if view.test {
         format!("{} to change", done.changed())
@@ -38,7 +38,7 @@ pub fn summary(done: &RunReturn, view: View) -> String {
     } else {
         format!(", {} failed", done.failed())
     };
-    // `sum` of nothing is -0.
+    // `sum` of an empty list is -0.
     let duration = done
         .states
         .iter()
@@ -51,7 +51,7 @@ pub fn summary(done: &RunReturn, view: View) -> String {
     )
 }
 
-/// Whether a state changed something, or would.
+/// Returns true if a state changed something, or would change something.
 pub fn is_change(state: &StateReturn) -> bool {
     state.result.is_none() || !state.changes.is_empty()
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_matters_is_shown() {
+    fn only_failures_and_changes_are_shown() {
         let done = RunReturn {
             states: vec![
                 state("/a", Some(true), false),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do_says_so() {
+    fn a_run_without_changes_has_a_summary() {
         let done = RunReturn {
             states: vec![state("/a", Some(true), false)],
         };

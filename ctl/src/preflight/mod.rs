@@ -1,11 +1,11 @@
-//! Whether this host can become the first one of a cluster: every check on its own, all that is
-//! wrong in one report.
+//! Checks whether this host can become the first one of a cluster, and reports all problems at
+//! once.
 //!
-//! A check is a function over [`Facts`], which are gathered once and change nothing; so each can be
-//! tested without a host on which it fails.
+//! A check is a pure function of [`NodeFacts`]. These are collected once, without changing
+//! anything. So each check is tested without a host on which it fails.
 
-mod facts;
 mod network;
+mod node_facts;
 mod resources;
 mod system;
 #[cfg(test)]
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use crate::output::Paint;
 
-pub use facts::{Facts, Installed, Wanted};
+pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing to say.
+    /// No problem.
     Good,
-    /// It works, but somebody should know: what, and what to do or what will be done.
+    /// A remark that does not stop the bootstrap: the message and a hint.
     Warning(String, String),
-    /// It would fail: what is wrong, and what to do.
+    /// A problem with which the bootstrap would fail: the message and the remedy.
     Bad(String, String),
 }
 
@@ -38,19 +38,19 @@ impl Verdict {
     }
 }
 
-/// One check.
+/// A check.
 pub struct Check {
-    /// Its name, for people and for documents.
+    /// Its name in reports.
     pub name: &'static str,
-    /// Judges.
-    pub judge: fn(&Facts) -> Verdict,
+    /// The check itself.
+    pub judge: fn(&NodeFacts) -> Verdict,
 }
 
-const fn check(name: &'static str, judge: fn(&Facts) -> Verdict) -> Check {
+const fn check(name: &'static str, judge: fn(&NodeFacts) -> Verdict) -> Check {
     Check { name, judge }
 }
 
-/// All checks, in the order in which they are told.
+/// All checks, in the order of the report.
 pub const CHECKS: &[Check] = &[
     check("documents", network::documents),
     check("root", system::root),
@@ -87,17 +87,17 @@ pub const CHECKS: &[Check] = &[
     check("vip", network::vip),
 ];
 
-/// A check and what it came to.
+/// A check with its result.
 pub struct Finding {
     /// The check's name.
     pub name: &'static str,
-    /// What it came to.
+    /// The result.
     pub verdict: Verdict,
 }
 
 /// Runs all checks.
 #[must_use]
-pub fn run(facts: &Facts) -> Vec<Finding> {
+pub fn run(facts: &NodeFacts) -> Vec<Finding> {
     CHECKS
         .iter()
         .map(|check| Finding {
@@ -107,7 +107,7 @@ pub fn run(facts: &Facts) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether nothing is bad.
+/// Returns true if no check found a problem.
 #[must_use]
 pub fn passed(findings: &[Finding]) -> bool {
     !findings
@@ -115,7 +115,7 @@ pub fn passed(findings: &[Finding]) -> bool {
         .any(|finding| matches!(finding.verdict, Verdict::Bad(..)))
 }
 
-/// The report for people: what is bad, what is worth knowing, and one line for the rest.
+/// Formats the report for people: one line with the number of checks, then problems and remarks.
 #[must_use]
 pub fn report(findings: &[Finding], paint: Paint) -> String {
     let mut text = String::new();
@@ -153,7 +153,7 @@ pub fn report(findings: &[Finding], paint: Paint) -> String {
         .to_owned()
 }
 
-/// The report as a document.
+/// Makes the report as a document.
 #[must_use]
 pub fn document(findings: &[Finding]) -> Value {
     let each = |finding: &Finding| {

@@ -1,18 +1,18 @@
 //! Checks of disks, swap and cgroups.
 
-use super::{Facts, Installed, Verdict};
+use super::{ExistingCluster, NodeFacts, Verdict};
 
-/// Free space that is needed, MiB: images and etcd, packages, configuration.
+/// The free space that the bootstrap needs, in MiB: images and etcd, packages, configuration.
 const FREE: [(&str, u64); 3] = [("/var/lib", 4096), ("/usr", 1024), ("/etc", 16)];
-/// Files of the images, unpacked.
+/// The number of files in the unpacked images.
 const INODES: u64 = 50_000;
-/// What the kubelet asks for.
+/// The cgroup controllers that the kubelet requires.
 const CONTROLLERS_V1: [&str; 6] = ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"];
 const CONTROLLERS_V2: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 /// File systems that cannot hold an overlay's upper directory.
 const UNSUITABLE: [&str; 6] = ["overlay", "nfs", "nfs4", "vfat", "fuse", "squashfs"];
 
-pub(super) fn file_systems(facts: &Facts) -> Verdict {
+pub(super) fn file_systems(facts: &NodeFacts) -> Verdict {
     if facts.file_systems.contains("overlay") {
         return Verdict::Good;
     }
@@ -22,7 +22,7 @@ pub(super) fn file_systems(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn disk(facts: &Facts) -> Verdict {
+pub(super) fn disk(facts: &NodeFacts) -> Verdict {
     let short: Vec<String> = FREE
         .iter()
         .filter_map(|(place, needed)| {
@@ -33,10 +33,10 @@ pub(super) fn disk(facts: &Facts) -> Verdict {
     if short.is_empty() {
         return Verdict::Good;
     }
-    room(
+    too_little_space(
         facts,
         short.join("\n"),
-        "make room there, or mount a larger disk",
+        "free space there, or mount a larger disk",
     )
 }
 
@@ -44,19 +44,20 @@ pub(super) fn disk(facts: &Facts) -> Verdict {
 /// (`pkg/kubelet/apis/config/v1beta1/defaults_linux.go`).
 const EVICTION: [(&str, &str); 2] = [("nodefs.available", "10%"), ("imagefs.available", "15%")];
 
-/// A node below a threshold is Ready all the same, and yet runs no pod but critical ones.
-pub(super) fn disk_pressure(facts: &Facts) -> Verdict {
+/// Compares free space with the kubelet's eviction thresholds. A node below one is Ready, but runs
+/// only critical pods.
+pub(super) fn disk_pressure(facts: &NodeFacts) -> Verdict {
     let short: Vec<String> = facts
         .watched
         .iter()
         .filter_map(|watched| {
             let signal = format!("{}.available", watched.signal);
-            let limit = match &facts.wanted.eviction {
-                // One that is declared replaces them all.
+            let limit = match &facts.requirements.eviction {
+                // A declared mapping replaces all defaults.
                 Some(declared) => declared.get(&signal).map(String::as_str),
                 None => EVICTION.iter().find(|(name, _)| *name == signal).map(|(_, limit)| *limit),
             }?;
-            // What is no quantity is the documents' problem.
+            // An invalid quantity is a problem of the documents.
             let needed = threshold(limit, watched.size)?;
             (watched.free < needed).then(|| {
                 format!(
@@ -70,11 +71,11 @@ pub(super) fn disk_pressure(facts: &Facts) -> Verdict {
         return Verdict::Good;
     }
     let hint =
-        "make room there, mount a larger disk, or set `kubelet: {config: {evictionHard: {...}}}`";
-    room(facts, short.join("\n"), hint)
+        "free space there, mount a larger disk, or set `kubelet: {config: {evictionHard: {...}}}`";
+    too_little_space(facts, short.join("\n"), hint)
 }
 
-/// A threshold in MiB: a percentage of the size, or a quantity as Kubernetes writes them.
+/// Converts a threshold to MiB: a percentage of the size, or a quantity in Kubernetes' notation.
 fn threshold(limit: &str, size: u64) -> Option<u64> {
     if let Some(percent) = limit.strip_suffix('%') {
         let percent: f64 = percent.parse().ok()?;
@@ -98,18 +99,18 @@ fn threshold(limit: &str, size: u64) -> Option<u64> {
     Some((number.parse::<f64>().ok()? * unit / 1_048_576.0) as u64)
 }
 
-/// Where the cluster is already, most of what takes room is there too: a repair must not stop at
-/// that.
-fn room(facts: &Facts, message: String, hint: &str) -> Verdict {
-    if facts.installed == Installed::This {
+/// Makes the verdict about missing space. On a host of this cluster most of the space is already in
+/// use by the cluster itself, and a repair must not stop because of that.
+fn too_little_space(facts: &NodeFacts, message: String, hint: &str) -> Verdict {
+    if facts.existing == ExistingCluster::This {
         return Verdict::warning(message, hint);
     }
     Verdict::bad(message, hint)
 }
 
-pub(super) fn inodes(facts: &Facts) -> Verdict {
+pub(super) fn inodes(facts: &NodeFacts) -> Verdict {
     match facts.inodes {
-        Some(free) if free < INODES => room(
+        Some(free) if free < INODES => too_little_space(
             facts,
             format!("/var/lib has room for {free} more files, {INODES} are needed"),
             "make a file system with more inodes there",
@@ -118,7 +119,7 @@ pub(super) fn inodes(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn writable(facts: &Facts) -> Verdict {
+pub(super) fn writable(facts: &NodeFacts) -> Verdict {
     if facts.read_only.is_empty() {
         return Verdict::Good;
     }
@@ -128,8 +129,8 @@ pub(super) fn writable(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn executable(facts: &Facts) -> Verdict {
-    // Configuration needs to run nothing.
+pub(super) fn executable(facts: &NodeFacts) -> Verdict {
+    // No program runs from the directory of configuration.
     let places: Vec<&str> = facts
         .no_exec
         .iter()
@@ -145,7 +146,7 @@ pub(super) fn executable(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn container_storage(facts: &Facts) -> Verdict {
+pub(super) fn container_storage(facts: &NodeFacts) -> Verdict {
     let kind = facts.container_fs.as_str();
     if !UNSUITABLE.contains(&kind) && !kind.starts_with("fuse.") {
         return Verdict::Good;
@@ -156,18 +157,18 @@ pub(super) fn container_storage(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn swap(facts: &Facts) -> Verdict {
+pub(super) fn swap(facts: &NodeFacts) -> Verdict {
     if facts.swaps.is_empty() {
         return Verdict::Good;
     }
     let message = format!("swap is on: {}", facts.swaps.join(", "));
-    if facts.wanted.manage_swap {
+    if facts.requirements.manage_swap {
         return Verdict::warning(
             message,
             "it will be turned off, now and for the next boot (host.manageSwap)",
         );
     }
-    if facts.wanted.fail_swap_on {
+    if facts.requirements.fail_swap_on {
         return Verdict::bad(
             message,
             "turn it off, or set `kubelet: {config: {failSwapOn: false}}`",
@@ -176,11 +177,11 @@ pub(super) fn swap(facts: &Facts) -> Verdict {
     Verdict::Good
 }
 
-pub(super) fn cgroup_version(facts: &Facts) -> Verdict {
-    match (facts.cgroup_version, facts.wanted.fail_cgroup_v1) {
+pub(super) fn cgroup_version(facts: &NodeFacts) -> Verdict {
+    match (facts.cgroup_version, facts.requirements.fail_cgroup_v1) {
         (2, _) | (1, false) => Verdict::Good,
         (1, true) => Verdict::bad(
-            "the host has cgroup v1, with which the kubelet does not run",
+            "the host has cgroup v1, which the kubelet refuses",
             "boot with cgroup v2, or set `kubelet: {config: {failCgroupV1: false}}`",
         ),
         _ => Verdict::bad(
@@ -190,7 +191,7 @@ pub(super) fn cgroup_version(facts: &Facts) -> Verdict {
     }
 }
 
-pub(super) fn cgroup_controllers(facts: &Facts) -> Verdict {
+pub(super) fn cgroup_controllers(facts: &NodeFacts) -> Verdict {
     let needed: &[&str] = match facts.cgroup_version {
         1 => &CONTROLLERS_V1,
         2 => &CONTROLLERS_V2,
@@ -210,7 +211,7 @@ pub(super) fn cgroup_controllers(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn kernel_log(facts: &Facts) -> Verdict {
+pub(super) fn kernel_log(facts: &NodeFacts) -> Verdict {
     if facts.kernel_log {
         return Verdict::Good;
     }

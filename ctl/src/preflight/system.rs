@@ -1,33 +1,33 @@
-//! Checks of the system: who, what, when.
+//! Checks of the system: user, operating system, hardware, names, clock.
 
-use super::facts::TOOLS;
-use super::{Facts, Installed, Verdict};
+use super::node_facts::TOOLS;
+use super::{ExistingCluster, NodeFacts, Verdict};
 
-/// Systems that the first host of a cluster can have: every bundle has packages for them.
+/// The operating systems of a first host. Every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];
-/// kubeadm's own floor (`NumCPU`).
+/// The minimum number of processors, as in kubeadm (`NumCPU`).
 const CPUS: usize = 2;
-/// kubeadm's own floor (`Mem`), MiB.
+/// The minimum memory in MiB, as in kubeadm (`Mem`).
 const MEMORY: u64 = 1700;
-/// kube-proxy's nftables mode asks for it.
+/// The oldest kernel for kube-proxy's nftables mode.
 const KERNEL_NFTABLES: (u32, u32) = (5, 13);
-/// The oldest that Kubernetes is tested with.
+/// The oldest kernel that Kubernetes is tested with.
 const KERNEL: (u32, u32) = (4, 19);
 const DAY: i64 = 24 * 60 * 60;
-/// A bundle that is older is not installed anew: rather the clock is wrong.
+/// The maximum age of a bundle in seconds. With an older one, the clock is probably wrong.
 const BUNDLE_LIFE: i64 = 20 * 365 * DAY;
 
-pub(super) fn root(facts: &Facts) -> Verdict {
+pub(super) fn root(facts: &NodeFacts) -> Verdict {
     if facts.uid == 0 {
         return Verdict::Good;
     }
     Verdict::bad(
-        "this does not run as root",
+        "ctl does not run as root",
         "run it as root, for example with sudo",
     )
 }
 
-pub(super) fn systemd(facts: &Facts) -> Verdict {
+pub(super) fn systemd(facts: &NodeFacts) -> Verdict {
     if facts.systemd {
         return Verdict::Good;
     }
@@ -37,7 +37,7 @@ pub(super) fn systemd(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn operating_system(facts: &Facts) -> Verdict {
+pub(super) fn operating_system(facts: &NodeFacts) -> Verdict {
     if SYSTEMS.contains(&(facts.os.as_str(), facts.os_version.as_str())) {
         return Verdict::Good;
     }
@@ -57,23 +57,23 @@ pub(super) fn operating_system(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn architecture(facts: &Facts) -> Verdict {
+pub(super) fn architecture(facts: &NodeFacts) -> Verdict {
     if facts.architecture == "x86_64" {
         return Verdict::Good;
     }
     Verdict::bad(
         format!("the bundle's programs do not run on {}", facts.architecture),
-        "take an x86_64 host",
+        "use an x86_64 host",
     )
 }
 
-pub(super) fn kernel(facts: &Facts) -> Verdict {
+pub(super) fn kernel(facts: &NodeFacts) -> Verdict {
     let mut numbers = facts
         .kernel
         .split(['.', '-'])
         .map_while(|part| part.parse::<u32>().ok());
     let have = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let (wanted, why) = if facts.wanted.nftables {
+    let (minimum, reason) = if facts.requirements.nftables {
         (
             KERNEL_NFTABLES,
             "for kube-proxy's nftables mode; older ones need `kubeProxy: {mode: iptables}`",
@@ -81,16 +81,16 @@ pub(super) fn kernel(facts: &Facts) -> Verdict {
     } else {
         (KERNEL, "for Kubernetes")
     };
-    if have >= wanted {
+    if have >= minimum {
         return Verdict::Good;
     }
     Verdict::bad(
         format!("the kernel {} is too old", facts.kernel),
-        format!("{}.{} is needed {why}", wanted.0, wanted.1),
+        format!("{}.{} is needed {reason}", minimum.0, minimum.1),
     )
 }
 
-pub(super) fn cpus(facts: &Facts) -> Verdict {
+pub(super) fn cpus(facts: &NodeFacts) -> Verdict {
     if facts.cpus >= CPUS {
         return Verdict::Good;
     }
@@ -100,7 +100,7 @@ pub(super) fn cpus(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn memory(facts: &Facts) -> Verdict {
+pub(super) fn memory(facts: &NodeFacts) -> Verdict {
     if facts.memory >= MEMORY {
         return Verdict::Good;
     }
@@ -110,7 +110,7 @@ pub(super) fn memory(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn tools(facts: &Facts) -> Verdict {
+pub(super) fn tools(facts: &NodeFacts) -> Verdict {
     let missing: Vec<&str> = TOOLS
         .into_iter()
         .filter(|tool| !facts.tools.contains(*tool))
@@ -124,10 +124,10 @@ pub(super) fn tools(facts: &Facts) -> Verdict {
     )
 }
 
-/// On a host of this cluster it was our own installation that was cut off, or that still goes on:
-/// the states finish it.
-pub(super) fn packages(facts: &Facts) -> Verdict {
-    if !facts.dpkg_interrupted || facts.installed == Installed::This {
+/// Reports an interrupted installation of packages. On a host of this cluster it was an earlier run
+/// of the states, which finish it.
+pub(super) fn packages(facts: &NodeFacts) -> Verdict {
+    if !facts.dpkg_interrupted || facts.existing == ExistingCluster::This {
         return Verdict::Good;
     }
     Verdict::bad(
@@ -136,7 +136,7 @@ pub(super) fn packages(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn host_name(facts: &Facts) -> Verdict {
+pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
     let name = facts.name.as_str();
     if name == "localhost" || name.starts_with("localhost.") {
         return Verdict::bad(
@@ -152,7 +152,7 @@ pub(super) fn host_name(facts: &Facts) -> Verdict {
     }
     if name == halite_proto::identity::MASTER_ID {
         return Verdict::bad(
-            "`master` stands for the master itself",
+            "`master` is the name of the master itself",
             "give the host another name with --name",
         );
     }
@@ -168,43 +168,44 @@ pub(super) fn host_name(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn machine_id(facts: &Facts) -> Verdict {
+pub(super) fn machine_id(facts: &NodeFacts) -> Verdict {
     let good =
         facts.machine_id.len() == 32 && facts.machine_id.bytes().all(|b| b.is_ascii_hexdigit());
     if good {
         return Verdict::Good;
     }
     Verdict::bad(
-        "/etc/machine-id holds no id",
+        "/etc/machine-id contains no id",
         "run: systemd-machine-id-setup",
     )
 }
 
-/// Certificates of a host whose clock is wrong are not valid anywhere else.
-pub(super) fn clock(facts: &Facts) -> Verdict {
+/// Checks the clock: certificates that a host with a wrong clock makes are not valid on other
+/// hosts.
+pub(super) fn clock(facts: &NodeFacts) -> Verdict {
     let Some(built) = facts.built else {
         return Verdict::Good;
     };
     let hint = "set the clock, for example with timedatectl set-time";
-    let shown = |seconds: i64| {
+    let formatted = |seconds: i64| {
         jiff::Timestamp::from_second(seconds)
             .map_or_else(|_| seconds.to_string(), |time| time.to_string())
     };
     if facts.now < built - DAY {
         let message = format!(
             "the clock says {}, which is before the bundle was made ({})",
-            shown(facts.now),
-            shown(built)
+            formatted(facts.now),
+            formatted(built)
         );
         return Verdict::bad(message, hint);
     }
     if facts.now > built + BUNDLE_LIFE {
-        return Verdict::bad(format!("the clock says {}", shown(facts.now)), hint);
+        return Verdict::bad(format!("the clock says {}", formatted(facts.now)), hint);
     }
     Verdict::Good
 }
 
-pub(super) fn bundle(facts: &Facts) -> Verdict {
+pub(super) fn bundle(facts: &NodeFacts) -> Verdict {
     if facts.bundle.is_empty() {
         return Verdict::Good;
     }
@@ -214,25 +215,25 @@ pub(super) fn bundle(facts: &Facts) -> Verdict {
     )
 }
 
-pub(super) fn other_cluster(facts: &Facts) -> Verdict {
-    match &facts.installed {
-        Installed::Other(name) => Verdict::bad(
-            format!("/etc/halite/cluster.yaml is that of the cluster `{name}`"),
-            "this host belongs to another cluster; take a bare one",
+pub(super) fn other_cluster(facts: &NodeFacts) -> Verdict {
+    match &facts.existing {
+        ExistingCluster::Other(name) => Verdict::bad(
+            format!("/etc/halite/cluster.yaml is the document of the cluster `{name}`"),
+            "this host belongs to another cluster; use a bare host",
         ),
-        Installed::Nothing | Installed::This => Verdict::Good,
+        ExistingCluster::None | ExistingCluster::This => Verdict::Good,
     }
 }
 
-pub(super) fn other_kubernetes(facts: &Facts) -> Verdict {
-    if facts.kubernetes.is_empty() || facts.installed != Installed::Nothing {
+pub(super) fn other_kubernetes(facts: &NodeFacts) -> Verdict {
+    if facts.kubernetes.is_empty() || facts.existing != ExistingCluster::None {
         return Verdict::Good;
     }
     Verdict::bad(
         format!(
-            "there is a Kubernetes already: {}",
+            "Kubernetes is already installed: {}",
             facts.kubernetes.join(", ")
         ),
-        "take a bare host, or remove that (for one made with kubeadm: kubeadm reset)",
+        "use a bare host, or remove Kubernetes (kubeadm reset, if kubeadm installed it)",
     )
 }

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
-use super::facts::{PLACES, TOOLS, Watched};
+use super::node_facts::{DIRECTORIES, TOOLS, WatchedFileSystem};
 use super::*;
 
 /// A host on which everything is good.
-fn good() -> Facts {
-    Facts {
+fn good() -> NodeFacts {
+    NodeFacts {
         systemd: true,
         os: "debian".into(),
         os_version: "12".into(),
@@ -13,18 +13,18 @@ fn good() -> Facts {
         kernel: "6.1.0-18-amd64".into(),
         cpus: 2,
         memory: 2000,
-        free: PLACES
+        free: DIRECTORIES
             .iter()
             .map(|place| ((*place).to_owned(), 10_000))
             .collect(),
         watched: vec![
-            Watched {
+            WatchedFileSystem {
                 signal: "nodefs",
                 place: "/var/lib/kubelet",
                 size: 40_000,
                 free: 10_000,
             },
-            Watched {
+            WatchedFileSystem {
                 signal: "imagefs",
                 place: "/var/lib/containerd",
                 size: 40_000,
@@ -46,11 +46,11 @@ fn good() -> Facts {
         now: 1_800_000_000,
         built: Some(1_799_000_000),
         name_servers: vec!["10.0.0.1".into()],
-        ..Facts::default()
+        ..NodeFacts::default()
     }
 }
 
-type Damage = (&'static str, fn(&mut Facts));
+type Damage = (&'static str, fn(&mut NodeFacts));
 
 /// Each check once, made to fail in its own way.
 const DAMAGES: &[Damage] = &[
@@ -76,7 +76,7 @@ const DAMAGES: &[Damage] = &[
     ("container-storage", |f| f.container_fs = "overlay".into()),
     ("swap", |f| {
         f.swaps = vec!["/dev/sda2".into()];
-        f.wanted.manage_swap = false;
+        f.requirements.manage_swap = false;
     }),
     ("cgroup-version", |f| {
         f.cgroup_version = 1;
@@ -97,7 +97,7 @@ const DAMAGES: &[Damage] = &[
     ("clock", |f| f.now = 0),
     ("bundle", |f| f.bundle = vec!["apt/x.deb: changed".into()]),
     ("other-cluster", |f| {
-        f.installed = Installed::Other("old".into())
+        f.existing = ExistingCluster::Other("old".into())
     }),
     ("other-kubernetes", |f| {
         f.kubernetes = vec!["/etc/kubernetes/admin.conf".into()]
@@ -108,12 +108,12 @@ const DAMAGES: &[Damage] = &[
     ("ports-halite", |f| f.listening.extend([4550])),
     ("name-server", |f| f.name_servers.clear()),
     ("vip", |f| {
-        f.wanted.vip = Some([10, 0, 0, 100].into());
+        f.requirements.vip = Some([10, 0, 0, 100].into());
         f.vip_answers = true;
     }),
 ];
 
-fn bad(facts: &Facts) -> Vec<&'static str> {
+fn bad(facts: &NodeFacts) -> Vec<&'static str> {
     let is_bad = |finding: &Finding| matches!(finding.verdict, Verdict::Bad(..));
     run(facts)
         .into_iter()
@@ -122,7 +122,7 @@ fn bad(facts: &Facts) -> Vec<&'static str> {
         .collect()
 }
 
-fn warned(facts: &Facts) -> Vec<&'static str> {
+fn warned(facts: &NodeFacts) -> Vec<&'static str> {
     let is_warning = |finding: &Finding| matches!(finding.verdict, Verdict::Warning(..));
     run(facts)
         .into_iter()
@@ -192,27 +192,27 @@ fn what_is_declared_changes_what_is_wrong() {
     facts.cgroup_controllers = ["cpu", "cpuacct", "cpuset", "devices", "memory", "pids"]
         .map(str::to_owned)
         .into();
-    facts.wanted.fail_cgroup_v1 = false;
+    facts.requirements.fail_cgroup_v1 = false;
     facts.kernel = "5.10.0".into();
-    facts.wanted.nftables = false;
+    facts.requirements.nftables = false;
     facts.firewalls = vec!["ufw".into()];
-    facts.wanted.manage_firewall = false;
+    facts.requirements.manage_firewall = false;
     facts.watched[1].free = 5000;
-    facts.wanted.eviction = Some([("imagefs.available".to_owned(), "1Gi".to_owned())].into());
+    facts.requirements.eviction = Some([("imagefs.available".to_owned(), "1Gi".to_owned())].into());
     assert_eq!(bad(&facts), [""; 0]);
 }
 
 #[test]
 fn a_second_run_is_not_disturbed_by_the_first() {
     let mut facts = good();
-    facts.installed = Installed::This;
+    facts.existing = ExistingCluster::This;
     facts.listening = [6443, 2379, 4550].into();
     facts.kubernetes = vec!["/var/lib/etcd/member".into()];
     facts.dpkg_interrupted = true;
     facts.free.insert("/var/lib".into(), 2000);
     facts.watched[0].free = 100;
     facts.inodes = Some(40_000);
-    facts.wanted.vip = Some([10, 0, 0, 100].into());
+    facts.requirements.vip = Some([10, 0, 0, 100].into());
     facts.vip_answers = true;
     assert_eq!(bad(&facts), [""; 0]);
     assert_eq!(

@@ -1,5 +1,4 @@
-//! This host as the first one of a site: which bundles stand here, and which of them its cluster
-//! uses.
+//! The site of this host: its directories, its bundles, and the bundle that its cluster uses.
 
 mod vouched;
 
@@ -13,30 +12,28 @@ use halite_pillar::bundle_facts::SiteBundle;
 use halite_secrets::yaml;
 use serde_json::Value;
 
+use crate::paths::CONFIG;
+
 pub use vouched::{REFUSED, Source, Vouched};
 
-/// Where the declaration lives.
-pub const CONFIG: &str = "/etc/halite";
-
-/// A site, by its directories.
+/// A site.
 pub struct Site {
-    /// Cluster document, node documents, trusted keys.
+    /// The directory of cluster document, node documents and trusted keys.
     pub config: PathBuf,
-    /// Its bundles.
+    /// The site's bundles.
     pub bundles: BundleStore,
 }
 
 /// The bundle that a site's cluster uses.
 pub struct InUse {
-    /// Its version, as it is recorded; nothing is recorded of a cluster that was made before there
-    /// were several.
+    /// Its version, if the cluster document records it. Clusters of the first versions do not.
     pub version: Option<String>,
-    /// Where it should be.
+    /// Its directory, which may be missing.
     pub path: PathBuf,
 }
 
 impl Site {
-    /// The site that this host is the first one of.
+    /// The site of this host.
     pub fn here() -> Self {
         Self {
             config: CONFIG.into(),
@@ -44,7 +41,7 @@ impl Site {
         }
     }
 
-    /// The cluster document's file.
+    /// The path of the cluster document.
     pub fn document(&self) -> PathBuf {
         self.config.join("cluster.yaml")
     }
@@ -54,18 +51,17 @@ impl Site {
         self.config.join("trust")
     }
 
-    /// The bundle in use; none on a host without a cluster.
+    /// The bundle in use; `None` on a host without a cluster.
     ///
     /// # Errors
-    /// The cluster document is there and cannot be read, or records what can be no bundle's
-    /// version.
+    /// The cluster document cannot be read, or the version that it records is invalid.
     pub fn in_use(&self) -> anyhow::Result<Option<InUse>> {
         let document = self.document();
         let text = match std::fs::read_to_string(&document) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| {
                 format!(
-                    "{} says which bundle is in use and cannot be read (only root can)",
+                    "cannot read {}, which names the bundle in use; run ctl as root",
                     document.display()
                 )
             })?,
@@ -83,7 +79,7 @@ impl Site {
         }))
     }
 
-    /// The bundles that stand here and can be used, as templates see them.
+    /// The installed bundles, as templates see them.
     pub fn others(&self) -> Vec<SiteBundle> {
         let known = |held: &InstalledBundle| {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
@@ -103,8 +99,8 @@ impl Site {
             .collect()
     }
 
-    /// Why a bundle is no successor of the one in use: a signature does not say that it is the
-    /// newest one, so a site asks before it goes back.
+    /// The message about a bundle that is older than the one in use. A signature does not prove
+    /// that a bundle is the newest one, so a downgrade needs the operator's consent.
     ///
     /// # Errors
     /// As [`Self::in_use`].
@@ -130,11 +126,11 @@ impl Site {
             Some(there) if built >= there => None,
             Some(there) => Some(format!(
                 "the bundle {version} was built at {built}, before the one in use ({name}, {there}); --allow-downgrade \
-                 takes it all the same"
+                 accepts it"
             )),
             None => Some(format!(
-                "the bundle in use ({name}) is not at {} any more, so nobody knows whether {version} (built at {built}) is \
-                 older; --allow-downgrade takes it all the same",
+                "the bundle in use ({name}) is not at {} any more, so ctl cannot tell whether {version} (built at {built}) is \
+                 older; --allow-downgrade accepts it",
                 in_use.path.display()
             )),
         })
@@ -147,7 +143,7 @@ pub fn recorded(text: &str) -> Option<String> {
     Some(root.get("resolved")?.get("bundle")?.raw.clone())
 }
 
-/// What the master's configuration names, where the cluster document records nothing.
+/// The bundle that the master's configuration names, for clusters of the first versions.
 fn configured(config: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(config.join("master.yaml")).ok()?;
     let configuration: Value = serde_saphyr::from_str(&text).ok()?;

@@ -1,5 +1,5 @@
-//! Directories that are there whole or not at all: they are filled under another name, and get
-//! their own in one step when everything in them is on the disk.
+//! Directories that appear complete or not at all: they are filled under another name and renamed
+//! in one step when everything in them is synced.
 
 use std::fs;
 use std::fs::File;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::files;
 
-/// A directory that is being filled. Nobody else fills it as long as this lives, and what an
-/// earlier one left that was killed is gone.
+/// A directory that is being filled. A lock keeps other processes from filling it at the same time;
+/// leftovers of a killed process are removed.
 pub struct AtomicDir {
-    /// Where to write.
+    /// The directory to write to.
     pub new: PathBuf,
     dir: PathBuf,
-    /// Ends with the process that holds it.
+    /// The kernel releases the lock when the process ends.
     _lock: File,
 }
 
 impl AtomicDir {
-    /// Begins a directory that is to be at `dir`, in the same file system.
+    /// Begins a directory that will be renamed to `dir`, in the same file system.
     ///
     /// # Errors
-    /// When something is at `dir`, somebody else fills it, or the system refuses.
+    /// When `dir` exists, another process fills it, or a system call fails.
     pub fn begin(dir: &Path) -> Result<Self, Error> {
         let new = files::sibling(dir, "new");
         files::make_dir(&new)?;
@@ -34,7 +34,7 @@ impl AtomicDir {
                 "another extraction to it is under way: wait until that has ended",
             ));
         }
-        // Only now nobody else can put it there.
+        // With the lock held, no other process can create it.
         if fs::symlink_metadata(dir).is_ok() {
             let _ = fs::remove_dir(&new);
             return Err(Error::content(
@@ -53,11 +53,11 @@ impl AtomicDir {
         })
     }
 
-    /// Fills it, and gives it its name when everything that was written is on the disk. Files are
-    /// the filler's to sync, directories are synced here. Where that fails, nothing is left.
+    /// Calls `filler`, syncs the directories, and renames the result into place. The filler syncs
+    /// its files itself. After an error nothing is left.
     ///
     /// # Errors
-    /// The filler's, or the system's.
+    /// The error of the filler or of a system call.
     pub fn fill<E: From<Error>>(
         self,
         filler: impl FnOnce(&Path) -> Result<(), E>,
@@ -74,11 +74,11 @@ impl AtomicDir {
     }
 }
 
-/// Makes a file in a stage; directories above it that are not there yet are open to all, whatever
-/// the caller's umask.
+/// Makes a file's missing parent directories below `root`, readable by all regardless of the
+/// caller's umask.
 ///
 /// # Errors
-/// The system's.
+/// The error of a system call.
 pub fn make_above(root: &Path, path: &Path) -> Result<(), Error> {
     let mut missing: Vec<&Path> = path
         .ancestors()
@@ -96,7 +96,7 @@ fn open_to_all(dir: &Path) -> Result<(), Error> {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(Error::file("make", dir))
 }
 
-/// Waits until the names in a directory and in all below it are on the disk.
+/// Syncs the names in a directory and in all directories below it.
 fn sync_dirs(root: &Path) -> Result<(), Error> {
     let mut waiting = vec![root.to_owned()];
     while let Some(dir) = waiting.pop() {

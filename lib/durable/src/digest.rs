@@ -1,4 +1,4 @@
-//! SHA-256 digests, the names of everything that is fetched.
+//! SHA-256 digests, which identify all fetched contents.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Whether a text is a SHA-256 in lower-case hexadecimal digits.
+/// Returns whether a text is a SHA-256 in lower-case hexadecimal digits.
 pub fn is_sha256(text: &str) -> bool {
     text.len() == 64
         && text
@@ -43,7 +43,7 @@ impl Digest {
         Self(sha256(bytes))
     }
 
-    /// The digest of all that a hash was fed with.
+    /// The digest of all bytes that a hasher has received.
     #[must_use]
     pub fn finish(hash: Sha256) -> Self {
         Self(hex(&hash.finalize()))
@@ -65,7 +65,7 @@ impl Digest {
 impl FromStr for Digest {
     type Err = String;
 
-    /// Takes the digits, with or without `sha256:` before them.
+    /// Parses the digits, with or without `sha256:` before them.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
         if is_sha256(hex) {

@@ -1,30 +1,30 @@
-//! Whether there is room for a bundle, before anything of it is written.
+//! The check that a bundle fits on the disk, before anything of it is written.
 
 use std::path::Path;
 
 use crate::error::Error;
 
-/// What every file and directory takes at least, in bytes: the block of the common file systems.
+/// The least space that a file or directory takes, in bytes: the block of the common file systems.
 const BLOCK: u64 = 4096;
 
-/// What something takes on a file system.
+/// The space that files need on a file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
     /// Bytes, in whole blocks.
     pub bytes: u64,
-    /// Files and directories.
+    /// Number of files and directories.
     pub files: u64,
 }
 
 impl Need {
-    /// One more file of that size.
+    /// Adds one file of this size.
     pub fn add(&mut self, size: u64) {
-        // One block for its directory or index, which is more than most have.
+        // One more block for its directory or index, which is more than most files need.
         self.bytes += size.next_multiple_of(BLOCK) + BLOCK;
         self.files += 1;
     }
 
-    /// The space that files of these sizes take.
+    /// The space that files of these sizes need.
     #[must_use]
     pub fn for_sizes(sizes: impl IntoIterator<Item = u64>) -> Self {
         let mut need = Self::default();
@@ -33,20 +33,20 @@ impl Need {
     }
 }
 
-/// What a file system has left for somebody who is not root.
+/// The free space of a file system for users other than root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Bytes.
     pub bytes: u64,
-    /// Files; nothing where the file system has no such limit.
+    /// Number of files; `None` if the file system has no such limit.
     pub files: Option<u64>,
 }
 
 impl Room {
-    /// What is left where a directory is.
+    /// The free space of the file system that contains a directory.
     ///
     /// # Errors
-    /// The system's reason.
+    /// The error of the system call.
     pub fn at(dir: &Path) -> Result<Self, Error> {
         let found =
             rustix::fs::statvfs(dir).map_err(|error| Error::file("look at", dir)(error.into()))?;
@@ -56,10 +56,10 @@ impl Room {
         })
     }
 
-    /// Whether that is enough for a bundle.
+    /// Checks that the free space is enough for a bundle.
     ///
     /// # Errors
-    /// How much is missing, where.
+    /// The missing space and its file system.
     pub fn holds(&self, need: Need, dir: &Path) -> Result<(), Error> {
         self.short(need, "the bundle").map_or(Ok(()), |what| {
             let message = format!(
@@ -69,7 +69,7 @@ impl Room {
         })
     }
 
-    /// How much is missing for `what`, if it is not enough.
+    /// A message with the missing space for `what`; `None` if there is enough.
     #[must_use]
     pub fn short(&self, need: Need, what: &str) -> Option<String> {
         if need.bytes > self.bytes {

@@ -1,5 +1,5 @@
-//! Who works at a place. A claim ends with its process, however that ends, so that what a killed
-//! one has left can be told from what another is writing now.
+//! File locks for paths that are being written. The kernel releases a lock when its process ends,
+//! so leftovers of a killed process can be told from work in progress.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::error::Error;
 use crate::files;
 
-/// A place that nobody else claims: `.NAME.lock` beside it, until this is dropped.
+/// An exclusive lock for a path: `.NAME.lock` beside it, until this value is dropped.
 #[derive(Debug)]
 pub struct FileLock {
     path: PathBuf,
@@ -22,10 +22,10 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Claims the place of something that is to be written.
+    /// Locks a path that is to be written.
     ///
     /// # Errors
-    /// When another process works at it, or its directory cannot be written to.
+    /// When another process holds the lock, or the directory is not writable.
     pub fn new(place: &Path) -> Result<Self, Error> {
         Self::take(place)?.ok_or_else(|| {
             Error::content(
@@ -35,10 +35,11 @@ impl FileLock {
         })
     }
 
-    /// Claims what several may use, one after the other; `progress` hears of a wait.
+    /// Locks a path that several processes use one after the other; `progress` receives a message
+    /// about a wait.
     ///
     /// # Errors
-    /// When its directory cannot be written to.
+    /// When the directory is not writable.
     pub fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
         if let Some(claim) = Self::take(place)? {
             return Ok(claim);
@@ -57,10 +58,10 @@ impl FileLock {
         }
     }
 
-    /// Claims a place; nothing when another process works at it.
+    /// Locks a path; `None` when another process holds the lock.
     ///
     /// # Errors
-    /// When its directory cannot be written to.
+    /// When the directory is not writable.
     pub fn take(place: &Path) -> Result<Option<Self>, Error> {
         let path = files::sibling(place, "lock");
         if let Some(dir) = path.parent() {
@@ -69,7 +70,7 @@ impl FileLock {
         loop {
             let file = open(&path).map_err(Error::file("write", &path))?;
             match file.try_lock() {
-                // Who held it before has removed it meanwhile.
+                // The previous holder has removed the file in the meantime.
                 Ok(()) if !same(&file, &path) => {}
                 Ok(()) => return Ok(Some(Self { path, _file: file })),
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -81,7 +82,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Before the lock ends, or it would be somebody else's. One that stays does no harm.
+        // The file is removed before the lock ends; afterwards it could be another process's. A
+        // leftover does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -94,18 +96,19 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether a path still leads to a file that was opened by it.
+/// Returns whether a path still leads to the file that was opened by it.
 fn same(file: &File, path: &Path) -> bool {
     let ids = |facts: fs::Metadata| (facts.dev(), facts.ino());
     let (opened, there) = (file.metadata().map(ids), fs::metadata(path).map(ids));
     matches!((opened, there), (Ok(opened), Ok(there)) if opened == there)
 }
 
-/// Name of the file in a scratch directory that its process holds locked.
+/// Name of the locked file in a scratch directory.
 const OWNER: &str = ".owner";
 
-/// A directory for temporary files that only its owner may read. It goes when this is dropped; what
-/// killed processes have left of its kind goes when the next one is made.
+/// A directory for temporary files that only its owner may read. It is removed when this value is
+/// dropped; directories that killed processes left are removed when the next one of the same kind
+/// is made.
 #[derive(Debug)]
 pub struct ScratchDir {
     dir: TempDir,
@@ -114,7 +117,7 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// A new directory among the system's temporary files. `kind` begins its name.
+    /// Makes a directory among the system's temporary files. Its name begins with `kind`.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -122,7 +125,7 @@ impl ScratchDir {
         Self::within(&std::env::temp_dir(), kind)
     }
 
-    /// A new directory in another.
+    /// Makes a directory in another one.
     pub fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
         sweep(parent, kind);
         let failed = || Error::file("make a directory in", parent);
@@ -135,21 +138,22 @@ impl ScratchDir {
             let owner = open(&path)
                 .and_then(|file| file.lock().map(|()| file))
                 .map_err(failed())?;
-            // Who swept in the moment between the two took it for left over.
+            // Between the two calls, another process may have removed it as a leftover.
             if same(&owner, &path) {
                 return Ok(Self { dir, _owner: owner });
             }
         }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 }
 
-/// Removes what killed processes have left. What cannot be looked at or removed is somebody else's.
+/// Removes the directories of killed processes. Directories that cannot be read or removed belong
+/// to other users and are skipped.
 fn sweep(parent: &Path, kind: &str) {
     let user = geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -159,8 +163,8 @@ fn sweep(parent: &Path, kind: &str) {
         {
             continue;
         }
-        // Not made: one that has no owner yet is being made now. Everybody may put a pipe or a link
-        // here, and wait for who opens it.
+        // Opened without `CREATE`: a directory without an owner file is being made right now. Other
+        // users may put a pipe or a link here, on which a plain open would block.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let owner = rustix::fs::open(
             entry.path().join(OWNER),
@@ -173,7 +177,8 @@ fn sweep(parent: &Path, kind: &str) {
         if !owner.metadata().is_ok_and(|status| status.is_file()) {
             continue;
         }
-        // Held until all of it is gone: its maker may wait for the same lock, and looks again then.
+        // The lock is held until the directory is gone: its maker may wait for the same lock, and
+        // checks again then.
         if owner.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -217,7 +222,7 @@ mod tests {
         assert!(heard.recv().unwrap().contains("waiting for another build"));
         drop(claim);
         waiting.join().unwrap().unwrap();
-        // What a killed one has left is taken over.
+        // Leftovers of a killed process are taken over.
         fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
         drop(FileLock::new(&place).unwrap());
         assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! Files: digests, copies, links and the list of what is in a directory.
+//! Files: digests, copies, links and directory listings.
 
 use std::fs;
 use std::fs::File;
@@ -13,14 +13,14 @@ use sha2::Sha256;
 use crate::digest::hex;
 use crate::error::Error;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// How often the removal of a directory is tried.
+/// Number of attempts to remove a directory.
 const ATTEMPTS: u32 = 20;
 
-/// Opens a file to be read, with its size in bytes. Not from its metadata: a disc or a stick has a
-/// size, too.
+/// Opens a file for reading and determines its size in bytes by seeking, because the metadata of a
+/// block device has no size.
 pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
     let mut file = File::open(path).map_err(Error::file("read", path))?;
     let size = file
@@ -29,18 +29,18 @@ pub fn open_sized(path: &Path) -> Result<(File, u64), Error> {
     Ok((file, size))
 }
 
-/// SHA-256 and size of a file, which is streamed.
+/// The SHA-256 and the size of a file, which is read as a stream.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     let mut from = File::open(path).map_err(Error::file("read", path))?;
     stream(&mut from, &mut std::io::sink()).map_err(Error::file("read", path))
 }
 
-/// Copies a file, returning SHA-256 and size of what was copied.
+/// Copies a file and returns SHA-256 and size of the copied bytes.
 pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
     let mut source = Source::new(File::open(from).map_err(Error::file("read", from))?);
     let mut target = create(to, mode)?;
     let copied = stream(&mut source, &mut target);
-    // Which of two disks fails is worth knowing.
+    // The error names the disk that failed.
     let at_fault = if source.failed {
         Error::file("read", from)
     } else {
@@ -49,15 +49,15 @@ pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
     copied.map_err(at_fault)
 }
 
-/// A file to read from, that tells its own errors from those of what is made of it.
+/// A reader that records its own errors, to distinguish them from errors of the writer.
 pub struct Source<R> {
     from: R,
-    /// Whether it could not be read.
+    /// Set after a read error.
     pub failed: bool,
 }
 
 impl<R> Source<R> {
-    /// One that has not failed yet.
+    /// Wraps a reader.
     pub fn new(from: R) -> Self {
         Self {
             from,
@@ -74,7 +74,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Makes a new file with a mode, and the directories above it.
+/// Makes a new file with a mode, and its parent directories.
 pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
     make_parent(path)?;
     let file = File::options()
@@ -83,7 +83,7 @@ pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
         .mode(mode)
         .open(path)
         .map_err(Error::file("write", path))?;
-    // The caller's umask has no say in what a bundle holds.
+    // The caller's umask must not affect the content of a bundle.
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(Error::file("write", path))?;
     Ok(file)
@@ -96,7 +96,7 @@ pub fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
         .map_err(Error::file("write", path))
 }
 
-/// Links a file to a second place, or copies it where that is another file system.
+/// Hard-links a file, or copies it if the other path is on another file system.
 pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
     make_parent(to)?;
     if fs::hard_link(from, to).is_ok() {
@@ -109,8 +109,8 @@ pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
     copy(from, to, mode & 0o777).map(|_| ())
 }
 
-/// Every regular file below a directory as a sorted relative path with `/`. Anything that is
-/// neither a file nor a directory is an error: a bundle has to fit on every medium.
+/// The relative paths of all regular files below a directory, sorted, with `/`. Any other kind of
+/// file is an error: a bundle must fit on every file system.
 pub fn walk(root: &Path) -> Result<Vec<String>, Error> {
     let (files, others) = entries(root)?;
     match others.first() {
@@ -122,7 +122,8 @@ pub fn walk(root: &Path) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Every regular file below a directory, and everything that is neither a file nor a directory.
+/// The regular files below a directory, and separately everything that is neither a file nor a
+/// directory.
 pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
     let mut waiting = vec![(root.to_owned(), String::new())];
@@ -148,11 +149,11 @@ pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
     Ok((files, others))
 }
 
-/// Removes a directory with all that is in it; one that is not there is fine.
+/// Removes a directory with its content; a missing one is no error.
 pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     for attempt in 1.. {
         match fs::remove_dir_all(dir) {
-            // A program that a killed build had started may be writing there for a moment yet.
+            // A child process of a killed build may still write there for a moment.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && attempt < ATTEMPTS => {
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -165,8 +166,7 @@ pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes whatever is at a path: a file, a link (not what it leads to), or a directory with all
-/// that is in it.
+/// Removes a file, a link (not its target), or a directory with its content.
 pub fn remove_any(path: &Path) -> Result<(), Error> {
     let removed = match fs::symlink_metadata(path) {
         Ok(status) if status.is_dir() => fs::remove_dir_all(path),
@@ -181,13 +181,13 @@ pub fn remove_any(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes a directory and those above it.
+/// Makes a directory and its parents.
 pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
-/// Replaces a file in one step: it holds the old content or the new one, never a part. It is on the
-/// disk then.
+/// Replaces a file in one step and syncs it: the file has the old content or the new one, never a
+/// part.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -207,14 +207,13 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     written.and_then(|()| sync_parent(path))
 }
 
-/// Waits until everything in a directory is on the disk, with all else in its file system: one call
-/// instead of one for each file.
+/// Syncs the whole file system that contains a directory: one call instead of one for each file.
 pub fn settle(dir: &Path) -> Result<(), Error> {
     let opened = File::open(dir).map_err(Error::file("open", dir))?;
     rustix::fs::syncfs(&opened).map_err(|error| Error::file("write", dir)(error.into()))
 }
 
-/// Waits until the name of a file or directory is on the disk.
+/// Syncs the directory entry of a file or directory.
 pub fn sync_parent(path: &Path) -> Result<(), Error> {
     let dir = path
         .parent()
@@ -225,7 +224,7 @@ pub fn sync_parent(path: &Path) -> Result<(), Error> {
         .map_err(Error::file("write", dir))
 }
 
-/// For `map_err`, where a directory is moved: the system calls one busy that is a mount point.
+/// Makes the error of moving a directory, for `map_err`. The kernel reports a mount point as busy.
 pub fn moved(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.to_owned();
     move |cause| match cause.kind() {
@@ -241,7 +240,7 @@ pub fn moved(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -
     }
 }
 
-/// Puts what is beside a place there, and removes what was there.
+/// Moves a sibling into place, and removes the previous file or directory.
 pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
     let aside = sibling(place, "replaced");
     if fs::symlink_metadata(place).is_err() {
@@ -250,10 +249,10 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
         return remove_any(&aside);
     }
     match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
-        // Not every file system can do it in one step; whoever is cut off between these two does it
-        // again.
+        // Not every file system can exchange two names in one step. After an interruption between
+        // these two calls, the caller repeats the operation.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            // What one that was cut off has left here: another is in its place.
+            // A leftover of an interrupted call; a complete one is in its place.
             remove_any(&aside)?;
             fs::rename(place, &aside).map_err(moved("replace", place))?;
             fs::rename(new, place).map_err(Error::file("replace", place))?;
@@ -268,7 +267,7 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
     }
 }
 
-/// A sibling of a path, in the same file system, hidden: `.NAME.suffix`.
+/// A hidden sibling of a path, on the same file system: `.NAME.suffix`.
 pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{suffix}"))
@@ -278,12 +277,12 @@ fn make_parent(path: &Path) -> Result<(), Error> {
     path.parent().map_or(Ok(()), make_dir)
 }
 
-/// Copies what there is to read; its SHA-256 and size.
+/// Copies a stream to its end and returns its SHA-256 and size.
 pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
     stream_as::<Sha256>(from, to)
 }
 
-/// The same with a hash of that kind.
+/// Copies a stream to its end and returns its digest of kind `H` and its size.
 pub fn stream_as<H: sha2::Digest>(
     from: &mut impl Read,
     to: &mut impl Write,
@@ -310,7 +309,8 @@ mod tests {
     fn what_a_kill_left_beside_a_place_goes_when_another_is_in_it() {
         let dir = tempfile::tempdir().unwrap();
         let (new, place) = (dir.path().join("new"), dir.path().join("place"));
-        // Moved aside, and cut off before the new one came.
+        // The old one was moved aside, and the call was interrupted before the new one was in
+        // place.
         make_dir(&sibling(&place, "replaced").join("old")).unwrap();
         make_dir(&new.join("first")).unwrap();
         put_in_place(&new, &place).unwrap();
@@ -328,7 +328,7 @@ mod tests {
     fn a_copy_says_which_side_failed() {
         let dir = tempfile::tempdir().unwrap();
         let to = dir.path().join("to");
-        // A directory can be opened and not read.
+        // A directory can be opened but not read.
         let error = copy(dir.path(), &to, 0o644).unwrap_err().to_string();
         assert!(
             error.contains("read") && error.contains(&dir.path().display().to_string()),

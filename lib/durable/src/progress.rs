@@ -1,6 +1,6 @@
-//! Saying how far long work is.
+//! Progress of long work, reported at each 10 %.
 
-/// Says it at each tenth of the whole, in decimal megabytes.
+/// Reports progress at each 10 % of the whole, in decimal megabytes.
 pub struct ByteProgress<'a> {
     what: &'static str,
     done: u64,
@@ -10,7 +10,7 @@ pub struct ByteProgress<'a> {
 }
 
 impl<'a> ByteProgress<'a> {
-    /// `what` is being done to `total` bytes.
+    /// A report for the action `what` on `total` bytes.
     pub fn new(what: &'static str, total: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
         Self {
             what,
@@ -21,15 +21,15 @@ impl<'a> ByteProgress<'a> {
         }
     }
 
-    /// So many more bytes are done.
+    /// Adds `size` finished bytes.
     pub fn add(&mut self, size: u64) {
         self.at(self.done.saturating_add(size));
     }
 
-    /// So many bytes are done.
+    /// Sets the number of finished bytes.
     pub fn at(&mut self, done: u64) {
         self.done = done;
-        // No total is so large that ten times it would not fit: an image has at most 8 TiB.
+        // Ten times the total cannot overflow: an image has at most 8 TiB.
         let tenth = self
             .done
             .saturating_mul(10)

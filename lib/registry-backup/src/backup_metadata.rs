@@ -1,42 +1,14 @@
 //! The file `backup.json`, which describes a backup.
 
 use std::path::Path;
-use std::{fmt, fs, io};
+use std::{fmt, fs};
 
 use halite_durable::files;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-
-/// The name of the file. A directory without it is not a backup.
-const FILE: &str = "backup.json";
-
-/// The version of the file's format.
-pub const FORMAT: u32 = 1;
-
-/// The reason why the metadata of a backup cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum MetadataError {
-    /// The backup's directory cannot be inspected.
-    #[error("cannot inspect it")]
-    Directory(#[source] io::Error),
-    /// The backup is a file or a symbolic link.
-    #[error("it is not a directory")]
-    NotADirectory,
-    /// The file cannot be read.
-    #[error("cannot read {FILE}")]
-    Unreadable(#[source] io::Error),
-    /// The file's content is not understood.
-    #[error("{FILE} is damaged")]
-    Damaged(#[source] serde_json::Error),
-    /// A newer version has written the file.
-    #[error("{FILE} has format {format}, and this ctl knows {FORMAT}; use a newer ctl")]
-    Newer {
-        /// The format of the file.
-        format: u64,
-    },
-}
+use crate::metadata_error::{FILE, FORMAT, MetadataError};
 
 /// Damage to a registry or to a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

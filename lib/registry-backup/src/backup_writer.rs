@@ -9,12 +9,13 @@ use halite_durable::disk_space::{Need, Room};
 use halite_durable::{ByteProgress, files};
 use jiff::Timestamp;
 
-use crate::backup_metadata::{BackupMetadata, Damage, FORMAT, Repaired};
+use crate::backup_metadata::{BackupMetadata, Damage, Repaired};
 use crate::backups::{Backup, create_private_dir};
 use crate::digest::{BlobDamage, Digest};
 use crate::error::{Error, chain};
 use crate::folder::{Folder, Lookup};
 use crate::layout::{CONTENT, REPOSITORIES, ROOT, open_blob};
+use crate::metadata_error::FORMAT;
 use crate::scan::{read_link, scan};
 use crate::tree::{LinkKind, Tree};
 

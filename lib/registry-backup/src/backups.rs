@@ -9,10 +9,11 @@ use std::{fmt, fs};
 use halite_durable::{FileLock, files};
 use jiff::Timestamp;
 
-use crate::backup_metadata::{BackupMetadata, MetadataError};
+use crate::backup_metadata::BackupMetadata;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::layout::{CONTENT, ROOT};
+use crate::metadata_error::MetadataError;
 
 /// The prefix of the name of a backup that is being made or removed.
 const PARTIAL: &str = ".partial-";

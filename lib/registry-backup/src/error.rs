@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::backup_metadata::MetadataError;
+use crate::metadata_error::MetadataError;
 
 /// The reason why a backup could not be made, read or restored.
 #[derive(Debug, thiserror::Error)]

@@ -14,35 +14,35 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use serde_json::Value;
 
-/// How an answer is shown.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// JSON, one document.
+    /// One JSON document.
     Json,
-    /// YAML, one document.
+    /// One YAML document.
     Yaml,
-    /// For people.
+    /// Text and tables for people.
     Table,
 }
 
 /// Standard output and error.
 pub struct Screen {
     format: Format,
-    /// Standard error is a terminal: it shows a line that is written over.
+    /// True if standard error is a terminal, which shows a line of progress.
     live: bool,
     colour: bool,
-    /// Whether that line holds something; tickers write it too.
-    shown: Arc<AtomicBool>,
+    /// True while that line is not empty. Shared with the tickers.
+    displayed: Arc<AtomicBool>,
 }
 
-/// Writes the line that follows what goes on, from any thread.
+/// Writes the line of progress, from any thread.
 pub struct Ticker {
     live: bool,
-    shown: Arc<AtomicBool>,
+    displayed: Arc<AtomicBool>,
 }
 
 impl Ticker {
-    /// Replaces the line; only on a terminal.
+    /// Replaces the line of progress. Does nothing without a terminal.
     pub fn show(&self, text: &str) {
         if !self.live {
             return;
@@ -51,16 +51,16 @@ impl Ticker {
             .ok()
             .and_then(|text| text.parse().ok())
             .unwrap_or(100usize);
-        let short: String = text.chars().take(width.saturating_sub(1)).collect();
+        let line: String = text.chars().take(width.saturating_sub(1)).collect();
         let mut out = std::io::stderr().lock();
-        // A terminal that has gone is no reason to stop.
-        let _ = write!(out, "\r\x1b[2K{short}").and_then(|()| out.flush());
-        self.shown.store(true, Ordering::Relaxed);
+        // A lost terminal must not stop the command.
+        let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
+        self.displayed.store(true, Ordering::Relaxed);
     }
 }
 
 impl Screen {
-    /// The process's own.
+    /// Makes the screen of this process.
     pub fn new(format: Format) -> Self {
         let live = std::io::stderr().is_terminal();
         let people = format == Format::Table && std::io::stdout().is_terminal();
@@ -69,26 +69,27 @@ impl Screen {
             format,
             live,
             colour,
-            shown: Arc::default(),
+            displayed: Arc::default(),
         }
     }
 
-    /// The format that was asked for.
+    /// The requested format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether people read along: then lines and progress are shown, otherwise only the document.
+    /// Returns true if the format is for people. Otherwise only the document is printed.
     pub fn is_for_people(&self) -> bool {
         self.format == Format::Table
     }
 
-    /// Whether there is a line that is written over.
+    /// Returns true if there is a line of progress.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// A line for people; nothing in the other formats, whose document must stand alone.
+    /// Prints a line on standard output. Does nothing in the other formats, which contain only the
+    /// document.
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.clear();
         if self.is_for_people() {
@@ -96,37 +97,37 @@ impl Screen {
         }
     }
 
-    /// A line for people that is no part of the answer.
+    /// Prints a line on standard error.
     pub fn note(&mut self, text: impl AsRef<str>) {
         self.clear();
         eprintln!("{}", text.as_ref());
     }
 
-    /// Replaces the line that follows what goes on; only on a terminal.
+    /// Replaces the line of progress. Does nothing without a terminal.
     pub fn progress(&mut self, text: &str) {
         self.ticker().show(text);
     }
 
-    /// The same for whoever works on other threads.
+    /// A writer of the line of progress, for other threads.
     pub fn ticker(&self) -> Ticker {
         Ticker {
             live: self.live,
-            shown: Arc::clone(&self.shown),
+            displayed: Arc::clone(&self.displayed),
         }
     }
 
-    /// Removes that line.
+    /// Removes the line of progress.
     pub fn clear(&mut self) {
-        if self.shown.swap(false, Ordering::Relaxed) {
+        if self.displayed.swap(false, Ordering::Relaxed) {
             eprint!("\r\x1b[2K");
             let _ = std::io::stderr().flush();
         }
     }
 
-    /// The answer as a document; for people as `people` shows it.
+    /// Prints the answer as a document; for people, as the text of `people`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The answer cannot be written.
     pub fn answer(
         &mut self,
         value: &Value,
@@ -143,18 +144,18 @@ impl Screen {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
-            .context("the answer cannot be written")
+            .context("cannot write the answer")
     }
 
-    /// The answer as a document, for people as tables.
+    /// Prints the answer as a document; for people, as tables.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The answer cannot be written.
     pub fn document(&mut self, value: &Value) -> anyhow::Result<()> {
         self.answer(value, |_| table::document(value))
     }
 
-    /// Colours, where they are wanted.
+    /// The colours of this screen.
     pub fn paint(&self) -> Paint {
         Paint {
             colour: self.colour,
@@ -162,23 +163,22 @@ impl Screen {
     }
 }
 
-/// YAML of a value.
+/// Formats a value as YAML.
 ///
 /// # Errors
-/// It cannot be written as YAML.
+/// The value cannot be written as YAML.
 pub fn yaml(value: &Value) -> anyhow::Result<String> {
-    let mut text =
-        serde_saphyr::to_string(value).context("the answer cannot be written as YAML")?;
+    let mut text = serde_saphyr::to_string(value).context("cannot write the answer as YAML")?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
     Ok(text)
 }
 
-/// Colours, where they are wanted.
+/// Colours of texts, if the screen has colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    /// Whether to colour.
+    /// True if the screen has colours.
     pub colour: bool,
 }
 
@@ -191,23 +191,23 @@ impl Paint {
         }
     }
 
-    /// For what went well.
+    /// Colours a success.
     pub fn good(self, text: &str) -> String {
         self.with("32", text)
     }
 
-    /// For what went wrong.
+    /// Colours a failure.
     pub fn bad(self, text: &str) -> String {
         self.with("31", text)
     }
 
-    /// For what changes or needs attention.
+    /// Colours a change or a warning.
     pub fn notable(self, text: &str) -> String {
         self.with("33", text)
     }
 }
 
-/// `5.1 s`, `2 min 3 s`.
+/// Formats a duration: `5.1 s`, `2 min 3 s`.
 pub fn seconds(seconds: f64) -> String {
     if seconds < 10.0 {
         format!("{seconds:.1} s")
@@ -227,7 +227,7 @@ pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
-/// `1 change`, `2 changes`.
+/// Formats a number with its noun: `1 change`, `2 changes`.
 pub fn count(number: usize, one: &str) -> String {
     if number == 1 {
         format!("1 {one}")

@@ -1,8 +1,8 @@
-//! Documents as tables: a list of mappings becomes one, a mapping becomes lines.
+//! Documents as text for people: a list of mappings becomes a table, a mapping becomes lines.
 
 use serde_json::{Map, Value};
 
-/// Any document for people.
+/// Formats any document.
 pub fn document(value: &Value) -> String {
     match value {
         Value::Object(map) => object(map),
@@ -11,7 +11,7 @@ pub fn document(value: &Value) -> String {
     }
 }
 
-/// Rows under a heading, without frames: easy to read and to cut.
+/// Formats a table without frames, which is easy to process with `cut` and `awk`.
 pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
@@ -72,7 +72,7 @@ fn object(map: &Map<String, Value>) -> String {
         }
     }
     let text = text + &sections;
-    // One section alone needs no title.
+    // A single section needs no title.
     match (map.len(), map.values().next()) {
         (1, Some(only)) if only.is_array() || !is_plain(only) => document(only),
         (0, _) => "none\n".to_owned(),
@@ -95,7 +95,7 @@ fn list(items: &[Value]) -> String {
             }
         }
     }
-    // A column that says nothing anywhere is left out.
+    // A column without any value is left out.
     columns.retain(|column| {
         items.iter().any(|item| {
             !matches!(item.get(*column), None | Some(Value::Null)) && item[*column] != ""
@@ -119,7 +119,7 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
-/// One value on one line.
+/// Formats one value on one line.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -64,7 +64,7 @@ pub fn with_pillar(
         Wanted::Highstate => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
     }
-    .map_err(|problems| Refusal::from_problems(&snapshot.tree().placed(problems)))?;
+    .map_err(|problems| Refusal::from_problems(&snapshot.tree().with_disk_paths(problems)))?;
     let mut misplaced = Vec::new();
     for chunk in &compiled.low.chunks {
         let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
@@ -131,7 +131,7 @@ pub fn top(snapshot: &Snapshot, minion: &str, grains: &Value) -> Result<Vec<Stri
         bundle: &bundle,
     };
     let assigned = compile::top(&input)
-        .map_err(|problems| Refusal::from_problems(&snapshot.tree().placed(problems)))?;
+        .map_err(|problems| Refusal::from_problems(&snapshot.tree().with_disk_paths(problems)))?;
     Ok(assigned
         .into_iter()
         .map(|assignment| assignment.sls)

@@ -9,7 +9,7 @@ use halite_manifest::manifest::load_text;
 use halite_manifest::{Bundles, InstalledBundle, Manifest};
 use halite_pillar::bundle_facts::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
-use halite_states::tree::{MAX_FILE, MemoryTree, of_bundle};
+use halite_states::tree::{MAX_FILE, MemoryTree, from_bundle_path};
 
 use crate::refusal::{Refusal, chain};
 
@@ -119,7 +119,7 @@ fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_mani
         .iter()
         .filter(|(_, entry)| entry.size <= MAX_FILE)
     {
-        let Some(name) = of_bundle(path) else {
+        let Some(name) = from_bundle_path(path) else {
             continue;
         };
         let content = manifest.read(directory, path)?;

@@ -15,8 +15,9 @@ use std::time::SystemTime;
 use bundle::InUse;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::load::{Declaration, Texts, load};
-use halite_pillar::node::Role;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_secrets::reference;
@@ -131,7 +132,7 @@ impl Declarations {
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
         let (in_use, tree) =
             match directory.and_then(|directory| bundle::read(&directory, &self.bundles)) {
-                Ok((in_use, tree)) => (Ok(in_use), own.over(tree)),
+                Ok((in_use, tree)) => (Ok(in_use), own.with_fallback(tree)),
                 Err(refusal) => (Err(refusal), own),
             };
         Ok(Snapshot {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::node::{Node, Role};
+use halite_pillar::node::Node;
 use halite_pillar::resolve;
+use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use serde_json::{Map, Value};
 

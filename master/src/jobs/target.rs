@@ -1,5 +1,6 @@
 //! Target expressions over the accepted minions.
 
+use halite_states::error::chain;
 use halite_states::target::{Candidate, matches};
 use serde_json::Value;
 
@@ -51,9 +52,7 @@ pub async fn resolve(
             grains: &grains,
             pillar: &pillar,
         };
-        if matches(kind, expression, &candidate)
-            .map_err(|problem| Refusal::invalid(problem.to_string()))?
-        {
+        if matches(kind, expression, &candidate).map_err(|error| Refusal::invalid(chain(&error)))? {
             found.push(minion.clone());
         }
     }

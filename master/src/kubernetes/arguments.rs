@@ -38,10 +38,10 @@ pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operati
             comment,
             diff: Vec::new(),
         }),
-        "fail_without_changes" => Err(Failure(
+        "fail_without_changes" => Err(Failure::new(
             text(chunk, "comment").unwrap_or_else(|| "Failure!".into()),
         )),
-        _ => Err(Failure(format!(
+        _ => Err(Failure::new(format!(
             "{} is not there on the target `master`",
             chunk.function()
         ))),
@@ -57,7 +57,8 @@ pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
 }
 
 pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
-    text(chunk, key).ok_or_else(|| Failure(format!("{}: `{key}` is missing", chunk.function())))
+    text(chunk, key)
+        .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
 }
 
 pub(super) fn number(chunk: &Chunk, key: &str) -> Option<u64> {

@@ -283,7 +283,7 @@ impl KubernetesModules {
                 }
                 Err(error) if Instant::now() >= deadline => {
                     self.silent.store(true, Ordering::Relaxed);
-                    return Err(Failure(format!(
+                    return Err(Failure::new(format!(
                         "{error}; waited {seconds} s. Look at the static pods with `crictl ps -a` or under /var/log/pods on a control-plane node"
                     )));
                 }

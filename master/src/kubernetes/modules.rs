@@ -131,7 +131,7 @@ impl KubernetesModules {
         if *keeper == chunk.tag() {
             return Ok(());
         }
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "{keeper} keeps the set `{set}` already, and each would remove the other's objects: give one of them another name"
         )))
     }
@@ -218,7 +218,7 @@ impl Modules for KubernetesModules {
             ("kubernetes", "api_ready") => self.check_ready(chunk).await,
             ("kubernetes", "node") => self.check_node(chunk).await,
             ("test", fun) => check_test(chunk, fun),
-            _ => Err(Failure(format!(
+            _ => Err(Failure::new(format!(
                 "{} runs on hosts, not on the target `master`, whose states are Kubernetes objects: move it to an SLS of a host",
                 chunk.function()
             ))),
@@ -294,7 +294,7 @@ impl Modules for KubernetesModules {
     }
 
     async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "{}: unless, onlyif and check_cmd run commands on a host; the target `master` has none",
             chunk.id
         )))
@@ -316,11 +316,11 @@ fn definitions_that_go(diff: &[Operation]) -> Vec<ObjectRef> {
 }
 
 pub(super) fn fail(error: ApiError) -> Failure {
-    Failure(error.to_string())
+    Failure::new(error.to_string())
 }
 
 pub(super) fn fail_at(chunk: &Chunk, reference: &ObjectRef, error: ApiError) -> Failure {
-    Failure(format!("{reference}: {}", shown(chunk, error)))
+    Failure::new(format!("{reference}: {}", shown(chunk, error)))
 }
 
 /// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal

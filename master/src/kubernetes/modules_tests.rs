@@ -216,7 +216,7 @@ async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() 
         .await
         .unwrap_err();
     assert!(
-        ready.0.contains("10.0.0.1:6443") && ready.0.contains("waited 0 s"),
+        ready.text().contains("10.0.0.1:6443") && ready.text().contains("waited 0 s"),
         "{ready}"
     );
     assert!(
@@ -228,7 +228,7 @@ async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() 
             .check(&state)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("connection refused")
     );
 }
@@ -335,7 +335,7 @@ async fn secrets_are_not_shown_and_hosts_states_are_refused() {
             .check(&file)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("file.managed runs on hosts")
     );
     assert!(cluster.condition(&file, &json!("true")).await.is_err());

@@ -88,7 +88,7 @@ impl KubernetesModules {
     ) -> Result<(), Failure> {
         let losses = self.losses(&surplus.remove).await.map_err(fail)?;
         if !losses.is_empty() {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "nothing was removed, because this would be lost or cut off with it:\n  {}\nRemove it first, or declare again what it needs, or take what it needs out of its set: kubectl label KIND NAME {SET}-",
                 losses.join("\n  ")
             )));

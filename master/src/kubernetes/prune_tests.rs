@@ -95,7 +95,7 @@ async fn applied(api: &Arc<FakeApi>, states: &[Chunk]) -> Vec<String> {
 }
 
 async fn refusal(api: &Arc<FakeApi>, state: &Chunk) -> String {
-    run(api, false).check(state).await.unwrap_err().0
+    run(api, false).check(state).await.unwrap_err().text()
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
             .check(&other)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("keeps the set `a` already")
     );
 }
@@ -328,7 +328,7 @@ async fn a_run_waits_until_it_is_gone_and_says_what_holds_it() {
         .apply(&owned(&[]), &checked.diff)
         .await
         .unwrap_err()
-        .0;
+        .text();
     assert!(
         told.contains("ConfigMap kube-system/held: it is still being removed")
             && told.contains("x.io/hold"),
@@ -346,7 +346,7 @@ async fn a_run_waits_until_it_is_gone_and_says_what_holds_it() {
             .apply(&owned(&[]), &checked.diff)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("x.io/hold")
     );
     assert_eq!(
@@ -378,7 +378,7 @@ async fn custom_resources_go_before_what_handles_them() {
             .apply(&owned(&[]), &checked.diff)
             .await
             .unwrap_err()
-            .0;
+            .text();
         assert!(
             told.contains("Widget n/ours") && told.contains("still being removed"),
             "{told}"
@@ -433,7 +433,7 @@ async fn what_custom_resources_own_ends_before_who_handles_it_goes() {
         .apply(&owned(&[]), &checked.diff)
         .await
         .unwrap_err()
-        .0;
+        .text();
     assert!(
         told.contains("Widget kube-system/child: it is still being removed"),
         "{told}"
@@ -522,7 +522,7 @@ async fn sets_that_are_not_ours_are_not_judged() {
             .check(&taken)
             .await
             .unwrap_err()
-            .0
+            .text()
             .contains("belongs to the set `mine`")
     );
 }
@@ -539,7 +539,11 @@ async fn a_definition_that_is_not_served_is_named() {
     );
     let cluster = run(&api, false);
     let checked = cluster.check(&state).await.unwrap();
-    let told = cluster.apply(&state, &checked.diff).await.unwrap_err().0;
+    let told = cluster
+        .apply(&state, &checked.diff)
+        .await
+        .unwrap_err()
+        .text();
     assert!(
         told.contains("widgets.x.io") && told.contains("already in use"),
         "{told}"

@@ -32,7 +32,7 @@ impl KubernetesModules {
                     let why = refused
                         .or_else(|| condition(&object, "Established"))
                         .map(|(_, why)| why);
-                    return Err(Failure(format!(
+                    return Err(Failure::new(format!(
                         "{reference}: the API does not serve it: {}",
                         why.unwrap_or_else(|| format!(
                             "no answer within {} s",
@@ -52,7 +52,7 @@ impl KubernetesModules {
         let deadline = Instant::now() + self.patience.total;
         for reference in removed {
             let ended = self.ended(reference, deadline).await;
-            ended.map_err(|error| Failure(format!("{reference}: {error}")))?;
+            ended.map_err(|error| Failure::new(format!("{reference}: {error}")))?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl KubernetesModules {
             };
             if Instant::now() >= deadline {
                 let reference = ObjectRef::of(object).map_err(fail)?;
-                return Err(Failure(format!("{reference}: {}", self.held(object))));
+                return Err(Failure::new(format!("{reference}: {}", self.held(object))));
             }
             tokio::time::sleep(self.patience.pause).await;
         }

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
-use halite_pillar::load::Declaration;
-use halite_pillar::registry;
+use halite_pillar::declaration::Declaration;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
 use serde_json::{Value, json};
 
@@ -23,7 +22,10 @@ pub(super) fn inspect(
     facts: &BTreeMap<String, Facts>,
     now: Millis,
 ) -> (Value, Vec<String>) {
-    let Some(host) = registry::host(declaration).map(|host| host.metadata.name.as_str()) else {
+    let Some(host) = declaration
+        .registry_host()
+        .map(|host| host.metadata.name.as_str())
+    else {
         return (Value::Null, Vec::new());
     };
     // The table of nodes shows that this host has never connected.

@@ -112,7 +112,7 @@ impl Recorder {
                 StepStatus::Succeeded
             }
             Err(failure) => {
-                detail.insert("error".into(), json!(failure.0));
+                detail.insert("error".into(), json!(failure.text()));
                 StepStatus::Failed
             }
         };
@@ -162,7 +162,8 @@ impl Recorder {
 
     /// Fails after a failure of the store: no further step may run.
     pub(super) fn check_store(&self) -> Result<(), Failure> {
-        self.failure().map_err(|refusal| Failure(refusal.message))
+        self.failure()
+            .map_err(|refusal| Failure::new(refusal.message))
     }
 
     async fn change(
@@ -174,7 +175,7 @@ impl Recorder {
         let step = {
             let mut steps = self.steps();
             let Some(step) = steps.get_mut(index) else {
-                return Err(Failure(format!(
+                return Err(Failure::new(format!(
                     "the run {} has no step {index}",
                     self.run.id
                 )));
@@ -205,7 +206,7 @@ impl Recorder {
 
     fn checked(&self, result: Result<(), Refusal>) -> Result<(), Failure> {
         result.map_err(|refusal| {
-            let failure = Failure(refusal.message.clone());
+            let failure = Failure::new(refusal.message.clone());
             *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
             failure
         })

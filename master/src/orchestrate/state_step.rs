@@ -41,8 +41,8 @@ impl StepRunner<'_> {
                 ..NewJob::default()
             },
             _ => {
-                return Err(Failure(
-                    "halite.state needs either `sls` or `highstate: true`".into(),
+                return Err(Failure::new(
+                    "halite.state needs either `sls` or `highstate: true`",
                 ));
             }
         };
@@ -223,7 +223,7 @@ impl StepRunner<'_> {
             attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
             if !earlier && (!interrupted || attempts >= ATTEMPTS) {
-                return Err(Failure(
+                return Err(Failure::new(
                     bad.iter().map(failure).collect::<Vec<_>>().join("\n"),
                 ));
             }
@@ -245,7 +245,7 @@ impl StepRunner<'_> {
                 .store
                 .job(&jid)
                 .await
-                .map_err(|error| Failure(chain(&error)))?;
+                .map_err(|error| Failure::new(chain(&error)))?;
             // Recorded, but the master ended before the job was made: there is no such job.
             if job.is_some_and(|job| job.minions == minions) {
                 return Ok(Some(jid));
@@ -285,7 +285,7 @@ fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     match text(chunk, "offline").as_deref() {
         None | Some("fail") => Ok(false),
         Some("skip") => Ok(true),
-        Some(other) => Err(Failure(format!(
+        Some(other) => Err(Failure::new(format!(
             "offline: {other:?} is neither `fail` nor `skip`"
         ))),
     }
@@ -301,7 +301,7 @@ fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [St
         None => minions.len(),
         Some(text) => {
             let bad = || {
-                Failure(format!(
+                Failure::new(format!(
                     "batch: {text:?} is neither a number nor a percentage"
                 ))
             };

@@ -49,7 +49,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
             ("test", fun) => test_state(chunk, fun),
-            _ => Err(Failure(format!(
+            _ => Err(Failure::new(format!(
                 "{} cannot be a step of an orchestration",
                 chunk.function()
             ))),
@@ -64,7 +64,7 @@ impl Modules for StepRunner<'_> {
         self.recorder.check_store()?;
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
-        let index = index.ok_or_else(|| Failure(format!("{tag} is no step of this run")))?;
+        let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
         if self
             .recorder
             .step(index)
@@ -108,7 +108,7 @@ impl Modules for StepRunner<'_> {
     }
 
     async fn condition(&self, chunk: &Chunk, _condition: &Value) -> Result<bool, Failure> {
-        Err(Failure(format!(
+        Err(Failure::new(format!(
             "{}: unless, onlyif and check_cmd need a host to run commands on; a step has none",
             chunk.id
         )))
@@ -129,8 +129,10 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
             Map::from_iter([("testing".to_owned(), json!("Something pretended to change"))]),
             comment.unwrap_or_else(|| "Success!".into()),
         )),
-        "fail_without_changes" => Err(Failure(comment.unwrap_or_else(|| "Failure!".into()))),
-        _ => Err(Failure(format!(
+        "fail_without_changes" => Err(Failure::new(
+            comment.unwrap_or_else(|| "Failure!".to_owned()),
+        )),
+        _ => Err(Failure::new(format!(
             "{} cannot be a step of an orchestration",
             chunk.function()
         ))),
@@ -148,7 +150,8 @@ pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
 
 /// A text argument that is required.
 pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
-    text(chunk, key).ok_or_else(|| Failure(format!("{}: `{key}` is missing", chunk.function())))
+    text(chunk, key)
+        .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
 }
 
 /// A list of texts; one text is a list of one.
@@ -173,5 +176,5 @@ pub(super) fn timeout(chunk: &Chunk) -> Duration {
 
 /// A refusal as the failure of a step.
 pub(super) fn failed(refusal: Refusal) -> Failure {
-    Failure(refusal.message)
+    Failure::new(refusal.message)
 }

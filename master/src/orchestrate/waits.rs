@@ -42,14 +42,14 @@ impl StepRunner<'_> {
                 .store
                 .facts(&id)
                 .await
-                .map_err(|error| Failure(chain(&error)))?
+                .map_err(|error| Failure::new(chain(&error)))?
                 .is_some();
             if connected && known {
                 let key = app
                     .store
                     .key(&id)
                     .await
-                    .map_err(|error| Failure(chain(&error)))?;
+                    .map_err(|error| Failure::new(chain(&error)))?;
                 if let Some(key) = key {
                     self.recorder
                         .note(index, "fingerprint", json!(key.fingerprint))
@@ -73,7 +73,7 @@ impl StepRunner<'_> {
                 } else {
                     format!(" (waited {} s)", limit.as_secs())
                 };
-                return Err(Failure(format!("{}{waited}", why.text)));
+                return Err(Failure::new(format!("{}{waited}", why.text)));
             }
             if connected {
                 tokio::time::sleep(PAUSE).await;
@@ -88,7 +88,7 @@ impl StepRunner<'_> {
             .store
             .key(id)
             .await
-            .map_err(|error| Failure(chain(&error)))?;
+            .map_err(|error| Failure::new(chain(&error)))?;
         let (text, hopeless) = match key.map(|key| (key.state, key.fingerprint)) {
             None => (
                 format!(
@@ -156,7 +156,7 @@ impl StepRunner<'_> {
                     .iter()
                     .map(|event| format!("\n  event: {event}"))
                     .collect::<String>();
-                return Err(Failure(format!(
+                return Err(Failure::new(format!(
                     "{missing} (waited {} s){events}",
                     limit.as_secs()
                 )));

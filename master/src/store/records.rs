@@ -289,7 +289,7 @@ pub struct Run {
     pub id: String,
     /// The SLS, dotted.
     pub sls: String,
-    /// Laid over the pillar for this run, JSON.
+    /// Overrides of the pillar for this run, JSON.
     pub pillar_json: String,
     /// Whether it is a test run.
     pub test: bool,

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_durable::digest::sha256;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::args::Args;
-use super::file::{Source, sha256};
+use super::file::Source;
 use super::paths::{
     NOTES, absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
 };

@@ -200,12 +200,17 @@ mod tests {
         assert_eq!(args.list("c").unwrap(), ["x", "2"]);
         assert_eq!(args.mode("m").unwrap(), args.mode("o").unwrap());
         assert_eq!(args.text("n").unwrap(), None);
-        assert!(args.text("d").unwrap_err().0.contains("`d` must be a text"));
+        assert!(
+            args.text("d")
+                .unwrap_err()
+                .text()
+                .contains("`d` must be a text")
+        );
         assert!(args.flag("a", false).is_err());
         assert!(
             args.required("zz")
                 .unwrap_err()
-                .0
+                .text()
                 .contains("`zz` is missing")
         );
     }

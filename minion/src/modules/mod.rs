@@ -84,7 +84,7 @@ impl From<HostError> for Failure {
 
 /// A failure with a text.
 pub(crate) fn failure(reason: impl Into<String>) -> Failure {
-    Failure(reason.into())
+    Failure::new(reason)
 }
 
 /// An `Err` with a text.

@@ -9,11 +9,11 @@ mod redact;
 
 use std::sync::{Arc, OnceLock};
 
-use self::redact::{redact, redacted};
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use self::redact::{redact, redacted};
 use crate::host::effect::{Command, Effect, Output};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{Host, HostError, chain};
@@ -178,7 +178,7 @@ impl Modules for Runner<'_> {
         matches!(self.predicted.stat(path).await, Ok(Some(_)))
     }
 
-    fn owe(&self, chunk: &Chunk, watchers: &[&Chunk]) -> Result<(), Failure> {
+    fn record_trigger(&self, chunk: &Chunk, watchers: &[&Chunk]) -> Result<(), Failure> {
         let Some(pending) = &self.pending else {
             return Ok(());
         };
@@ -191,13 +191,13 @@ impl Modules for Runner<'_> {
             })
     }
 
-    fn is_owed(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
+    fn is_pending(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
         self.pending
             .as_ref()
             .is_some_and(|pending| pending.contains(chunk, watcher))
     }
 
-    fn heard(&self, chunk: &Chunk, watcher: &Chunk) {
+    fn clear_trigger(&self, chunk: &Chunk, watcher: &Chunk) {
         if let Some(pending) = &self.pending
             && let Err(error) = pending.clear(chunk, watcher)
         {

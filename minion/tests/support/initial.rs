@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
+use halite_durable::digest::sha256;
 use halite_minion::host::effect::{Command, FirewallSettings, Output};
 use halite_minion::host::{
     FileKind, FirewallView, Group, MountPoint, PackageManager, UnitState, User,
@@ -11,7 +12,6 @@ use halite_minion_fake::disk::Node;
 use halite_minion_fake::{FakeHost, Offer};
 use serde::Deserialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 /// The state of the host before the check.
 #[derive(Debug, Default, Deserialize)]
@@ -81,13 +81,6 @@ fn node(node: Node, owned: &Owned) -> Node {
         group: owned.group.clone().unwrap_or_else(|| node.group.clone()),
         ..node
     }
-}
-
-pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 pub fn tar(members: &BTreeMap<String, (String, Option<String>)>) -> Vec<u8> {

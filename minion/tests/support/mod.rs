@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use halite_durable::digest::sha256;
 use halite_minion::host::Host as _;
 use halite_minion::host::effect::{Command, Effect};
 use halite_minion::modules;
@@ -17,7 +18,7 @@ use halite_states::low::Chunk;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use self::initial::{Initial, set_up, sha256, tar};
+use self::initial::{Initial, set_up, tar};
 pub use self::snapshot::Snapshot;
 
 /// One case file.

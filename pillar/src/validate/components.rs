@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::Check;
 use crate::cluster::CniPlugin;
-use crate::node::Role;
 use crate::options;
+use crate::role::Role;
 use crate::source::join;
 
 /// The images that every cluster runs.

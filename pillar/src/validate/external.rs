@@ -41,7 +41,7 @@ fn pem(check: &mut Check<'_>, path: &str, text: &str) {
 
 fn registries(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
-    let own = format!("{}:{}", registry::name(cluster), registry::PORT);
+    let own = format!("{}:{}", cluster.registry_name(), registry::PORT);
     for (host, foreign) in &cluster.containerd.registries {
         let path = join("containerd.registries", host);
         if *host == own {

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use halite_document::Problem;
 
 use crate::bundle_facts::BundleFacts;
+use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
-use crate::load::{Declaration, Document};
 use crate::node::Node;
 
 /// Facts beyond the documents. Checks that need a missing fact are skipped.

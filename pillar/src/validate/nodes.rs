@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::Check;
-use crate::load::Document;
+use crate::declaration::Document;
 use crate::network;
-use crate::node::{Node, Role};
+use crate::node::Node;
+use crate::role::Role;
 
 /// The id of the master as a target of states.
 const RESERVED: &str = "master";

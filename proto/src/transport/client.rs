@@ -21,7 +21,8 @@ use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::body::Body;
 
-use super::tls::{Caller, MasterVerifier, Trust, provider};
+use super::peer::Caller;
+use super::tls::{MasterVerifier, Trust, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::identity::Identity;
 use crate::pki;

@@ -24,8 +24,9 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tower::ServiceExt as _;
 
-use super::tls::{Caller, CallerVerifier, LiveCertificate, provider};
-use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, Peer};
+use super::peer::{Caller, Peer, PeerPolicy};
+use super::tls::{CallerVerifier, LiveCertificate, provider};
+use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::authz::{Verdict, judge};
 use crate::identity::Kind;
 use crate::pki;
@@ -38,23 +39,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const STREAMS: u32 = 128;
 /// Longest interval between checks that an open connection's certificate has not expired.
 const EXPIRY_CHECK: u64 = 3600;
-
-/// The decision which verified peers may connect, with notifications about those that may not.
-pub trait PeerPolicy: Send + Sync + 'static {
-    /// Decides whether a verified identity may connect now. The server calls it in the handshake
-    /// and again after each change.
-    ///
-    /// # Errors
-    /// The reason for the refusal, for the log.
-    fn admit(&self, caller: &Caller) -> Result<(), String>;
-    /// Changes whenever an identity that was admitted may no longer be.
-    fn changes(&self) -> watch::Receiver<u64>;
-    /// Notifies of a call that the table refused. Must not block.
-    fn refused(&self, peer: &Peer, path: &str, reason: &str);
-    /// Notifies of a failed handshake: no TLS, or a certificate that is not trusted. Must not
-    /// block.
-    fn handshake_failed(&self, address: SocketAddr, reason: &str);
-}
 
 /// The reason why the server's TLS settings cannot be made.
 #[derive(Debug, thiserror::Error)]

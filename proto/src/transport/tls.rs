@@ -14,9 +14,9 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::PeerPolicy;
-use crate::identity::{Identity, Kind};
-use crate::pki::{Inspected, PkiError, sha256_hex};
+use super::peer::{Caller, PeerPolicy};
+use crate::identity::Kind;
+use crate::pki::{Inspected, sha256_hex};
 
 /// Installs ring as the process's cryptography, for libraries that use the default. May be called
 /// any number of times.
@@ -28,35 +28,6 @@ pub fn install_crypto() {
 /// The cryptography that this crate uses, installed or not.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
-}
-
-/// An identity and the certificate that proves it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The identity in the certificate.
-    pub identity: Identity,
-    /// SHA-256 of the public key, see [`crate::pki::fingerprint`].
-    pub fingerprint: String,
-    /// The certificate's serial number, lower-case hex.
-    pub serial: String,
-    /// End of its validity, seconds since the epoch.
-    pub not_after: i64,
-}
-
-impl Caller {
-    /// Reads the identity in a certificate. It does not verify the certificate.
-    ///
-    /// # Errors
-    /// It names no identity of ours, or several.
-    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
-        let found = Inspected::from_der(der)?;
-        Ok(Self {
-            identity: found.identity()?,
-            fingerprint: found.fingerprint,
-            serial: found.serial,
-            not_after: found.not_after,
-        })
-    }
 }
 
 /// A reason that stays readable in logs of this end; the other end sees only an alert.

@@ -1,4 +1,4 @@
-//! Arguments of state functions, checked against the signatures and brought into one form.
+//! Arguments of state functions, checked against the signatures and converted to one form.
 
 use halite_document::yaml::{Kind, Node};
 use halite_document::{Problem, did_you_mean};
@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::declaration::{Argument, Declaration};
 use super::globals;
+use super::globals::boolean;
 use crate::signature::{Arg, Kind as Wanted, Signature};
 use crate::signatures;
 
@@ -46,7 +47,7 @@ pub(super) fn signature(
     None
 }
 
-/// Checks and converts the function's own arguments; global ones were taken out before.
+/// Checks and converts the function's own arguments; the global ones are already taken out.
 pub(super) fn convert(
     declaration: &Declaration,
     signature: &Signature,
@@ -72,10 +73,10 @@ pub(super) fn convert(
             Ok(value) => {
                 converted.insert(argument.name.clone(), value);
             }
-            Err(message) => problems.push(
+            Err(error) => problems.push(
                 Problem::at(
                     &argument.value.position,
-                    format!("`{}` of {function} {message}", argument.name),
+                    format!("`{}` of {function} {error}", argument.name),
                 )
                 .hint(wanted.doc),
             ),
@@ -127,8 +128,26 @@ fn unknown(function: &str, signature: &Signature, argument: &Argument) -> Proble
     problem.hint(hint)
 }
 
-fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
-    let but = |what: &str| format!("takes {what}, but this is {}", node.kind_name());
+/// A value that an argument does not take.
+#[derive(Debug, thiserror::Error)]
+enum ValueError {
+    #[error("takes {takes}, but this is {found}")]
+    Kind {
+        takes: &'static str,
+        found: &'static str,
+    },
+    #[error("takes a file mode of octal digits like 0644, but this is `{0}`")]
+    Mode(String),
+    #[error("takes texts, but one is {0}")]
+    Item(&'static str),
+}
+
+/// The value of an argument in the form that its signature names.
+fn value(wanted: &Arg, node: &Node) -> Result<Value, ValueError> {
+    let but = |takes| ValueError::Kind {
+        takes,
+        found: node.kind_name(),
+    };
     match wanted.kind {
         Wanted::Any => Ok(node.to_json()),
         Wanted::Text => text(wanted.name, node)
@@ -142,19 +161,16 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
         Wanted::Boolean => boolean(node)
             .map(Value::from)
             .ok_or_else(|| but("true or false")),
-        Wanted::Mode => mode(&node.raw).map(Value::from).ok_or_else(|| {
-            format!(
-                "takes a file mode of octal digits like 0644, but this is `{}`",
-                node.raw
-            )
-        }),
+        Wanted::Mode => mode(&node.raw)
+            .map(Value::from)
+            .ok_or_else(|| ValueError::Mode(node.raw.clone())),
         Wanted::TextList => match &node.kind {
             Kind::List(items) => items
                 .iter()
                 .map(|item| {
                     item.text()
                         .map(Value::from)
-                        .ok_or_else(|| format!("takes texts, but one is {}", item.kind_name()))
+                        .ok_or_else(|| ValueError::Item(item.kind_name()))
                 })
                 .collect::<Result<Vec<_>, _>>()
                 .map(Value::from),
@@ -180,7 +196,7 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, String> {
     }
 }
 
-/// A text as it was written; `contents` may also be a list of lines.
+/// A text as written; `contents` may also be a list of lines.
 fn text(name: &str, node: &Node) -> Option<String> {
     match &node.kind {
         Kind::List(items) if name == "contents" => {
@@ -191,19 +207,7 @@ fn text(name: &str, node: &Node) -> Option<String> {
     }
 }
 
-/// true and false, also quoted, in any of YAML 1.1's spellings.
-pub(super) fn boolean(node: &Node) -> Option<bool> {
-    match &node.kind {
-        Kind::Bool(value) => Some(*value),
-        Kind::Text(text) => match halite_document::yaml::scalar::resolve(text) {
-            Kind::Bool(value) => Some(value),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// `0644`, `'0644'`, `644`, `0o644`: always octal.
+/// Reads a file mode: `0644`, `'0644'`, `644` or `0o644`, always octal.
 fn mode(raw: &str) -> Option<u32> {
     let digits = raw.strip_prefix("0o").unwrap_or(raw);
     if !(1..=5).contains(&digits.len()) {

@@ -1,5 +1,5 @@
-//! From declarations to calls: `names` expanded, global arguments read, own arguments checked,
-//! sources resolved.
+//! Expansion of declarations to calls: `names` expanded, global arguments read, own arguments
+//! checked, sources resolved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -7,57 +7,17 @@ use std::rc::Rc;
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node};
 
+use super::call::{Call, Draft, Provenance};
 use super::declaration::{Argument, Declaration};
 use super::globals::Order;
+use super::input::Input;
 use super::load::Loaded;
 use super::memo::Memo;
-use super::requisite::{Reference, is_edge, references};
+use super::reference::{is_edge, references};
 use super::rewrite::lay_over;
-use super::{Input, Provenance, arguments, globals, sources};
+use super::{arguments, globals, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
-use crate::template::{Asked, Renderer};
-
-/// A call as its declaration makes it, without what it waits for.
-#[derive(Debug, Clone)]
-pub struct Call {
-    pub(super) chunk: Chunk,
-    /// Position in `names`, from 1; 0 without.
-    pub(super) name_order: usize,
-    pub(super) order: Order,
-    pub(super) references: Vec<(String, Reference)>,
-    /// Where its `source` argument stands.
-    pub(super) source_argument: Position,
-    pub(super) provenance: Provenance,
-    pub(super) blobs: BTreeMap<String, Vec<u8>>,
-}
-
-impl Call {
-    /// The call; its requisites are empty.
-    #[must_use]
-    pub fn chunk(&self) -> &Chunk {
-        &self.chunk
-    }
-
-    /// Where it comes from.
-    #[must_use]
-    pub fn provenance(&self) -> &Provenance {
-        &self.provenance
-    }
-
-    /// Files of the state tree that it refers to as `blob:SHA256`, by that hash (hex).
-    #[must_use]
-    pub fn blobs(&self) -> &BTreeMap<String, Vec<u8>> {
-        &self.blobs
-    }
-}
-
-/// A call that is not in its place yet.
-#[derive(Debug)]
-pub(super) struct Draft {
-    pub call: Rc<Call>,
-    /// Position of its declaration among all.
-    pub declaration: usize,
-}
+use crate::template::{Renderer, Rendering};
 
 pub(super) fn expand(
     input: &Input,
@@ -73,10 +33,17 @@ pub(super) fn expand(
             .and_then(|memo| memo.calls(declaration, renderer))
             .unwrap_or_else(|| {
                 let before = problems.len();
-                let mut asked = Vec::new();
-                let calls = calls(input, renderer, loaded, declaration, &mut asked, problems);
+                let mut renderings = Vec::new();
+                let calls = calls(
+                    input,
+                    renderer,
+                    loaded,
+                    declaration,
+                    &mut renderings,
+                    problems,
+                );
                 if let Some(memo) = memo.filter(|_| problems.len() == before) {
-                    memo.keep_calls(declaration, asked, &calls);
+                    memo.store_calls(declaration, renderings, &calls);
                 }
                 calls
             });
@@ -88,13 +55,13 @@ pub(super) fn expand(
     drafts
 }
 
-/// The calls of one declaration, and the templates that were rendered for them.
+/// The calls of one declaration; the templates rendered for them are added to `renderings`.
 fn calls(
     input: &Input,
     renderer: &Renderer,
     loaded: &Loaded,
     declaration: &Declaration,
-    asked: &mut Vec<Asked>,
+    renderings: &mut Vec<Rendering>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Rc<Call>> {
     let mut calls = Vec::new();
@@ -107,13 +74,13 @@ fn calls(
             call.provenance.files.clone_from(&sls.rendered.files);
             call.provenance.pillar.clone_from(&sls.rendered.pillar);
         }
-        sources::resolve(input, renderer, &mut call, asked, problems);
+        sources::resolve(input, renderer, &mut call, renderings, problems);
         calls.push(Rc::new(call));
     }
     calls
 }
 
-/// One entry for each name: its position, the name, and the arguments with its overrides.
+/// One entry for each name: its position, the name, and the arguments with the name's overrides.
 fn names(
     declaration: &Declaration,
     problems: &mut Vec<Problem>,
@@ -198,7 +165,7 @@ fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
                         argument.value.kind_name()
                     ),
                 )
-                .hint("several names go into `names`"),
+                .hint("use `names` for several names"),
             );
             declaration.id.clone()
         }
@@ -251,7 +218,7 @@ fn call(
                     .map(|reference| (argument.name.clone(), reference)),
             );
         } else if matches!(argument.name.as_str(), "name" | "use" | "use_in") {
-            // Read before.
+            // Read already, by `names` and `rewrite`.
         } else if is_own || !globals::read(&argument, &mut controls, &mut order, problems) {
             own.push(argument);
         }
@@ -282,12 +249,12 @@ fn call(
     })
 }
 
-/// The operator's own SLS files: their failure does not fail a run.
+/// Tests whether an SLS is the operator's own; a failure there does not fail a run.
 fn is_custom(sls: &str) -> bool {
     sls == "custom" || sls.starts_with("custom.")
 }
 
-/// Puts the calls into their order and turns edges into positions in it.
+/// Puts the calls in order and converts edges to positions in that order.
 pub(super) fn assemble(drafts: Vec<Draft>, edges: &[Requisites], order: &[usize]) -> Vec<Call> {
     let mut place = vec![0; drafts.len()];
     for (position, at) in order.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What stands in an SLS: state declarations in all of Salt's forms, `extend` and `exclude`.
+//! The content of an SLS: state declarations in all of Salt's forms, `extend` and `exclude`.
 
 use std::rc::Rc;
 
@@ -14,9 +14,9 @@ pub(super) struct Declaration {
     pub sls: String,
     pub state: String,
     pub fun: String,
-    /// Where the id stands.
+    /// Position of the id.
     pub id_position: Position,
-    /// Where `module.function` stands.
+    /// Position of `module.function`.
     pub position: Position,
     pub arguments: Vec<Argument>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Extension {
     pub id: String,
     pub id_position: Position,
     pub state: String,
-    /// Empty: the function stays.
+    /// Empty if the function does not change.
     pub fun: String,
     pub position: Position,
     pub arguments: Vec<Argument>,
@@ -57,7 +57,7 @@ pub(super) struct Exclude {
     pub position: Position,
 }
 
-/// What one SLS file declares.
+/// The declarations of one SLS file.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
     /// Names of the SLS files that it includes.
@@ -67,7 +67,7 @@ pub(super) struct Declared {
     pub excludes: Vec<Exclude>,
 }
 
-/// Reads everything of a file but its `include`.
+/// Reads everything in a file except its `include`.
 pub(super) fn read(sls: &str, node: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
     if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
         problems.push(
@@ -147,7 +147,7 @@ fn calls(id: &Node, value: &Node, partial: bool, problems: &mut Vec<Problem>) ->
                                 id.raw, call.state, first.position.line
                             ),
                         )
-                        .hint("an id may hold one call of each module; give the second an id of its own"),
+                        .hint("an id may have one call of each module; give the second an id of its own"),
                     );
                     continue;
                 }
@@ -196,13 +196,13 @@ fn call(
                         }),
                         [] => {}
                         [_, (second, _), ..] => problems.push(
-                            Problem::at(&second.position, format!("`{}` stands in the same list item as the argument before it", second.raw))
+                            Problem::at(&second.position, format!("`{}` is in the same list item as the argument before it", second.raw))
                                 .hint("each argument is an item of its own: put `- ` before it, in the same column as the others"),
                         ),
                     },
                     _ => problems.push(
                         Problem::at(&item.position, format!("an argument must be `- name: value`, but this is {}", item.kind_name()))
-                            .hint(if item.text().is_some() && fun == item.raw { "the function was named already" } else { "" }),
+                            .hint(if item.text().is_some() && fun == item.raw { "the function is already named" } else { "" }),
                     ),
                 }
             }

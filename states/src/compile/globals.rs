@@ -1,14 +1,13 @@
-//! Arguments that every state takes: requisites, and what decides whether and how a state runs.
+//! Global arguments, which every state takes: requisites, and controls of whether and how it runs.
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Kind, Node, scalar};
 use serde_json::Value;
 
-use super::arguments::boolean;
 use super::declaration::Argument;
 use crate::low::{Controls, Retry};
 
-/// Requisites with the name of their list.
+/// Requisites, by the name of their list.
 pub(super) const REQUISITES: &[&str] = &[
     "require",
     "require_any",
@@ -23,7 +22,7 @@ pub(super) const REQUISITES: &[&str] = &[
     "listen",
 ];
 
-/// The forms that declare an edge from the other side.
+/// The `_in` forms, which declare a requisite at its target.
 pub(super) const INVERTED: &[&str] = &[
     "require_in",
     "watch_in",
@@ -33,7 +32,7 @@ pub(super) const INVERTED: &[&str] = &[
     "listen_in",
 ];
 
-/// Global arguments besides requisites.
+/// Global arguments that are not requisites.
 pub(super) const CONTROLS: &[&str] = &[
     "unless",
     "onlyif",
@@ -55,12 +54,15 @@ const ABSENT: &[(&str, &str)] = &[
         "aggregate",
         "packages of one state are always one transaction",
     ),
-    ("cmd_opts_exclude", "give the command what it needs itself"),
+    (
+        "cmd_opts_exclude",
+        "set the options of a command at the command",
+    ),
     ("fire_event", "every state already sends an event"),
-    ("no_log", "a state that holds a secret is never shown"),
+    ("no_log", "values of a state with a secret are never shown"),
     (
         "reload_grains",
-        "grains are taken before a run; what a state makes is known after the next",
+        "grains are collected before a run; a state's changes appear in those of the next run",
     ),
     (
         "reload_modules",
@@ -75,12 +77,12 @@ const ABSENT: &[(&str, &str)] = &[
     ("umask", "give modes where they matter"),
 ];
 
-/// Whether an argument is a requisite, in any form.
+/// Tests whether an argument is a requisite, in any form.
 pub(super) fn is_requisite(name: &str) -> bool {
     is_requisite_list(name)
 }
 
-/// Whether an argument is a list of references.
+/// Tests whether an argument is a list of references.
 pub(super) fn is_requisite_list(name: &str) -> bool {
     REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
 }
@@ -103,7 +105,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
         .chain(["use", "use_in"])
 }
 
-/// Where a state goes, before requisites are looked at.
+/// The `order` of a state; requisites take precedence over it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Order {
     /// In the order of the files.
@@ -162,6 +164,18 @@ fn wrong(argument: &Argument, wanted: &str) -> Problem {
             argument.value.kind_name()
         ),
     )
+}
+
+/// Reads true or false in any of YAML 1.1's spellings, also quoted.
+pub(super) fn boolean(node: &Node) -> Option<bool> {
+    match &node.kind {
+        Kind::Bool(value) => Some(*value),
+        Kind::Text(text) => match scalar::resolve(text) {
+            Kind::Bool(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// One command or condition, or a list of them.

@@ -1,4 +1,4 @@
-//! Reads SLS files: renders, parses, and follows `include`, depth first, each file once.
+//! Loading of SLS files: rendered, parsed, and `include` followed, depth first, each file once.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(super) struct Sls {
     declared: Rc<Declared>,
 }
 
-/// All SLS files of a run, those included before those that include them.
+/// All SLS files of a run; included files come before the files that include them.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub sls: Vec<Sls>,
@@ -41,7 +41,7 @@ impl Loaded {
         self.sls.iter().find(|sls| sls.name == name)
     }
 
-    /// Whether `outer` includes `inner`, directly or through others.
+    /// Tests whether `outer` includes `inner`, directly or indirectly.
     pub(super) fn includes(&self, outer: &str, inner: &str) -> bool {
         let mut seen = vec![outer];
         let mut at = 0;
@@ -63,7 +63,7 @@ impl Loaded {
     }
 }
 
-/// Dotted names of SLS files, and their paths.
+/// Paths of SLS files by dotted name.
 pub(super) type Names = BTreeMap<String, String>;
 
 /// The SLS files of a tree; `a/b.sls` wins over `a/b/init.sls`.
@@ -78,7 +78,7 @@ pub(super) fn load(
     renderer: &Renderer,
     names: &Names,
     memo: Option<&Memo>,
-    wanted: Vec<Assignment>,
+    assigned: Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) -> Loaded {
     let mut loader = Loader {
@@ -89,7 +89,7 @@ pub(super) fn load(
         loaded: Loaded::default(),
         problems,
     };
-    for assignment in wanted {
+    for assignment in assigned {
         for name in loader.named(&assignment.sls, &assignment.position) {
             loader.visit(&name);
         }
@@ -114,7 +114,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The names that a name or pattern stands for.
+    /// The names that a name or pattern matches.
     fn named(&mut self, wanted: &str, position: &Position) -> Vec<String> {
         if self.names.contains_key(wanted) {
             return vec![wanted.to_owned()];
@@ -136,7 +136,7 @@ impl Loader<'_> {
         let path = wanted.replace('.', "/");
         let hint = match did_you_mean(wanted, self.names.keys().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("it would be {path}.sls or {path}/init.sls in the state tree"),
+            None => format!("the state tree needs {path}.sls or {path}/init.sls"),
         };
         self.problems.push(problem.hint(hint));
         Vec::new()
@@ -196,7 +196,7 @@ impl Loader<'_> {
         declaration::read(name, &node, &mut declared, self.problems);
         let declared = Rc::new(declared);
         if let Some(memo) = self.memo.filter(|_| self.problems.len() == before) {
-            memo.keep_declared(rendered, &declared);
+            memo.store_declared(rendered, &declared);
         }
         Ok(declared)
     }
@@ -253,7 +253,8 @@ impl Loader<'_> {
     }
 }
 
-/// `.x` is beside this file (for an `init.sls`: in its folder), each further dot one folder up.
+/// The absolute name of an include: `.x` is in the folder of the including file, each further dot
+/// one folder up.
 fn absolute(text: &str, from: &str, is_init: bool) -> Option<String> {
     let rest = text.trim_start_matches('.');
     let dots = text.len() - rest.len();

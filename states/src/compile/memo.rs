@@ -1,39 +1,40 @@
-//! What declarations come to, for the next minion that has the same ones.
+//! Cache of declarations and calls, for the next minion that has the same texts.
 //!
-//! Objects are known by their address, which is theirs as long as they are kept here.
+//! Objects are identified by their address, which is unique as long as the cache holds them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::chunks::Call;
+use super::call::Call;
 use super::declaration::{Declaration, Declared};
-use crate::template::{Asked, Rendered, Renderer};
+use crate::template::{Rendered, Renderer, Rendering};
 
-/// What texts declare, and the calls that declarations make.
+/// The declarations of rendered texts, and the calls of declarations.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     declared: RefCell<HashMap<*const Rendered, Read>>,
-    /// Of the declarations in `declared`: `extend` and its like make others, once for each minion.
+    /// Only of the declarations in `declared`; `extend`, `use` and `exclude` make other objects for
+    /// each minion.
     calls: RefCell<HashMap<*const Declaration, Vec<Version>>>,
 }
 
-/// A text, and what it declares.
+/// A text with its declarations.
 #[derive(Debug)]
 struct Read {
     rendered: Rc<Rendered>,
     declared: Rc<Declared>,
 }
 
-/// The calls of a declaration, and the templates whose texts are in them.
+/// The calls of a declaration, and the renderings on which they depend.
 #[derive(Debug)]
 struct Version {
-    asked: Vec<Asked>,
+    renderings: Vec<Rendering>,
     calls: Vec<Rc<Call>>,
 }
 
 impl Memo {
-    /// What a text declares, if it was kept.
+    /// The declarations of a text, if cached.
     pub(super) fn declared(&self, rendered: &Rc<Rendered>) -> Option<Rc<Declared>> {
         self.declared
             .borrow()
@@ -41,7 +42,7 @@ impl Memo {
             .map(|read| read.declared.clone())
     }
 
-    pub(super) fn keep_declared(&self, rendered: &Rc<Rendered>, declared: &Rc<Declared>) {
+    pub(super) fn store_declared(&self, rendered: &Rc<Rendered>, declared: &Rc<Declared>) {
         let read = Read {
             rendered: rendered.clone(),
             declared: declared.clone(),
@@ -55,7 +56,8 @@ impl Memo {
         }
     }
 
-    /// The calls of a declaration, if some were kept whose templates come to the same texts now.
+    /// The calls of a declaration, if cached with renderings that are unchanged for the present
+    /// minion.
     pub(super) fn calls(
         &self,
         declaration: &Rc<Declaration>,
@@ -63,21 +65,25 @@ impl Memo {
     ) -> Option<Vec<Rc<Call>>> {
         let calls = self.calls.borrow();
         let mut versions = calls.get(&Rc::as_ptr(declaration))?.iter();
-        let same =
-            versions.find(|version| version.asked.iter().all(|asked| renderer.is_same(asked)));
+        let same = versions.find(|version| {
+            version
+                .renderings
+                .iter()
+                .all(|rendering| renderer.is_unchanged(rendering))
+        });
         same.map(|version| version.calls.clone())
     }
 
-    /// Keeps the calls of a declaration that is here.
-    pub(super) fn keep_calls(
+    /// Stores the calls of a declaration that is in the cache.
+    pub(super) fn store_calls(
         &self,
         declaration: &Rc<Declaration>,
-        asked: Vec<Asked>,
+        renderings: Vec<Rendering>,
         calls: &[Rc<Call>],
     ) {
         if let Some(versions) = self.calls.borrow_mut().get_mut(&Rc::as_ptr(declaration)) {
             versions.push(Version {
-                asked,
+                renderings,
                 calls: calls.to_vec(),
             });
         }

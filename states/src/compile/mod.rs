@@ -1,15 +1,18 @@
 //! The compiler: SLS files, pillar and grains of one minion become its low state.
 //!
-//! Everything is rendered and checked before anything is sent to a host, and every problem is
-//! reported at once: what is wrong in one file does not hide what is wrong in the next.
+//! Everything is rendered and checked before anything is sent to a host. All problems are reported
+//! at once: a mistake in one file does not hide the mistakes in the next.
 
 mod arguments;
+mod call;
 mod chunks;
 mod declaration;
 mod globals;
+mod input;
 mod load;
 mod memo;
 mod order;
+mod reference;
 mod requisite;
 mod rewrite;
 mod sources;
@@ -18,55 +21,28 @@ mod top;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use chunks::Draft;
+use call::Draft;
 use halite_document::Problem;
 use load::Names;
 use memo::Memo;
-use serde_json::Value;
 
 use crate::low::{FORMAT, LowState, Position, Requisites};
 use crate::template::Renderer;
 use crate::tree::Tree;
 
-pub use chunks::Call;
+pub use call::{Call, Provenance};
+pub use input::Input;
 pub use top::Assignment;
-
-/// What a low state is compiled from.
-#[derive(Clone, Copy)]
-pub struct Input<'a> {
-    /// The state tree.
-    pub tree: &'a dyn Tree,
-    /// The minion's id.
-    pub minion: &'a str,
-    /// Its pillar view; secrets are references (see [`halite_secrets::reference`]).
-    pub pillar: &'a Value,
-    /// Its grains.
-    pub grains: &'a Value,
-    /// SHA-256 (hex) of a file of the bundle, for `bundle://` sources.
-    pub bundle: &'a dyn Fn(&str) -> Option<String>,
-}
 
 /// A compiled low state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
     /// The ordered calls.
     pub low: LowState,
-    /// Files of the state tree that calls refer to as `blob:SHA256`, by that hash (hex).
+    /// Files of the state tree to which calls refer as `blob:SHA256`, by that digest.
     pub blobs: BTreeMap<String, Vec<u8>>,
-    /// Where each call comes from; as long as `low.chunks`.
+    /// The origin of each call; as long as `low.chunks`.
     pub provenance: Vec<Provenance>,
-}
-
-/// Where a call comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Provenance {
-    /// The line of the SLS or macro.
-    pub source: Position,
-    /// Files of the state tree that were read for it: its SLS, what that imports, templates of its
-    /// contents.
-    pub files: Vec<String>,
-    /// Pillar paths that its SLS and its templates read.
-    pub pillar: Vec<String>,
 }
 
 /// Compiles everything that `top.sls` assigns to the minion.
@@ -85,19 +61,19 @@ pub fn sls(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
     Compiler::new(input.tree).sls(input, names)
 }
 
-/// The SLS files that `top.sls` assigns to the minion, in order, each with the line that says so.
+/// The SLS files that `top.sls` assigns to the minion, in order, each with its line there.
 ///
 /// # Errors
 /// All problems of `top.sls`.
 pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
     let mut compiler = Compiler::new(input.tree);
-    compiler.about(input);
+    compiler.set_minion(input);
     compiler.assigned(input)
 }
 
-/// Compiles one tree for many minions. It reads each file once, and renders a template again only
-/// for a minion of which the template sees something that it has not seen before; what comes out is
-/// the same.
+/// A compiler of one tree for many minions. It reads each file once, and renders a template again
+/// only for a minion whose data differ where the template reads them. The results equal those of a
+/// compiler of their own for each minion.
 pub struct Compiler {
     renderer: Renderer,
     names: Names,
@@ -105,7 +81,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler of a tree; what is changed in that afterwards it does not see.
+    /// A compiler of a tree as it is now; later changes of the tree have no effect.
     #[must_use]
     pub fn new(tree: &dyn Tree) -> Self {
         Self {
@@ -115,30 +91,29 @@ impl Compiler {
         }
     }
 
-    /// As [`highstate`]; the tree has to be the one that it was made for.
+    /// As [`highstate`]; `input.tree` must be the tree of [`Self::new`].
     ///
     /// # Errors
     /// All problems, sorted by place.
     pub fn highstate(&mut self, input: &Input) -> Result<Compiled, Vec<Problem>> {
-        self.about(input);
+        self.set_minion(input);
         let ordered = self.ordered(input, None, self.assigned(input)?)?;
         Ok(ordered.compiled(input))
     }
 
-    /// As [`sls`]; the tree has to be the one that it was made for.
+    /// As [`sls`]; `input.tree` must be the tree of [`Self::new`].
     ///
     /// # Errors
     /// All problems, sorted by place.
     pub fn sls(&mut self, input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
-        self.about(input);
+        self.set_minion(input);
         let ordered = self.ordered(input, None, named(names))?;
         Ok(ordered.compiled(input))
     }
 
-    /// The calls of [`highstate`], or of [`sls`] with names, in their order, for whoever compiles
-    /// for many minions and does not run them: a call that an earlier minion had too is the same
-    /// object. `input.bundle` has to answer the same each time; of what it said once it is not
-    /// asked again.
+    /// The calls of [`highstate`], or of [`sls`] with names, in their order. For programs that
+    /// compile for many minions and run nothing: a call that an earlier minion had too is the same
+    /// object. `input.bundle` must answer the same each time, because its answers are cached.
     ///
     /// # Errors
     /// All problems, sorted by place.
@@ -147,7 +122,7 @@ impl Compiler {
         input: &Input,
         names: Option<&[String]>,
     ) -> Result<Vec<Rc<Call>>, Vec<Problem>> {
-        self.about(input);
+        self.set_minion(input);
         let assigned = names.map_or_else(|| self.assigned(input), |names| Ok(named(names)))?;
         let Ordered { drafts, order, .. } = self.ordered(input, Some(&self.memo), assigned)?;
         Ok(order
@@ -156,9 +131,9 @@ impl Compiler {
             .collect())
     }
 
-    fn about(&mut self, input: &Input) {
+    fn set_minion(&mut self, input: &Input) {
         self.renderer
-            .about(input.minion, input.pillar, input.grains);
+            .set_minion(input.minion, input.pillar, input.grains);
     }
 
     fn assigned(&self, input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
@@ -180,7 +155,7 @@ impl Compiler {
         let renderer = &self.renderer;
         let mut problems = Vec::new();
         let mut loaded = load::load(renderer, &self.names, memo, assigned, &mut problems);
-        // With a file missing, what refers to it would only be noise.
+        // With a file missing, problems of references to it would only be noise.
         let complete = problems.is_empty();
         let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
         let drafts = chunks::expand(input, renderer, memo, &loaded, &declarations, &mut problems);
@@ -211,9 +186,9 @@ fn named(names: &[String]) -> Vec<Assignment> {
 /// Calls without problems.
 struct Ordered {
     drafts: Vec<Draft>,
-    /// Of each draft, by places in `drafts`.
+    /// The requisites of each draft, as positions in `drafts`.
     edges: Vec<Requisites>,
-    /// Places in `drafts`.
+    /// Positions in `drafts`.
     order: Vec<usize>,
 }
 
@@ -240,7 +215,7 @@ impl Ordered {
     }
 }
 
-/// Sorts, drops repetitions and adds source lines.
+/// Sorts problems, drops repetitions and adds source lines.
 fn report(mut problems: Vec<Problem>, renderer: &Renderer) -> Vec<Problem> {
     for problem in &mut problems {
         if let Some(text) = renderer.source(&problem.file) {

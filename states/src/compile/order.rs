@@ -1,22 +1,22 @@
-//! The order of calls, by Salt's rules: requisites always win; among what may run next goes the
-//! lowest order number, then what lower numbered calls wait for, then module, name and function in
-//! alphabetical order.
+//! The order of calls, by Salt's rules. Requisites always win. Of the calls that may run next, the
+//! first is the one with the lowest order number; then the one for which lower numbered calls wait;
+//! then the first by module, name and function.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use halite_document::Problem;
 
-use super::chunks::Draft;
+use super::call::Draft;
 use super::globals::Order;
 use crate::low::Requisites;
 
-/// Implicit order numbers begin here.
+/// The first implicit order number.
 const FIRST: i64 = 10_000;
-/// `order: last` and negative numbers count from here.
+/// The number from which `order: last` and negative numbers count.
 const END: i64 = 1_000_000;
 
-/// Positions of drafts in the order in which they run. Cycles are problems; then the order is
+/// Positions of drafts in the order in which they run. A cycle is a problem, and the order is then
 /// incomplete.
 pub(super) fn order(
     drafts: &[Draft],
@@ -61,7 +61,7 @@ pub(super) fn order(
     order
 }
 
-/// What a heap compares.
+/// Sort key of a call that may run next.
 struct Key {
     number: f64,
     earliest: f64,
@@ -93,7 +93,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// The positions that a call waits for, with the word that says so.
+/// The positions for which a call waits, with the requisite by which it does.
 fn predecessors(requisites: &Requisites) -> impl Iterator<Item = (&'static str, usize)> + '_ {
     [
         ("require", &requisites.require),
@@ -110,7 +110,7 @@ fn predecessors(requisites: &Requisites) -> impl Iterator<Item = (&'static str, 
     .flat_map(|(word, targets)| targets.iter().map(move |target| (word, *target)))
 }
 
-/// For each call those that must come after it.
+/// For each call the calls that must come after it.
 fn successors(edges: &[Requisites]) -> Vec<Vec<usize>> {
     let mut after = vec![Vec::new(); edges.len()];
     for (at, requisites) in edges.iter().enumerate() {
@@ -166,7 +166,7 @@ fn at_number(draft: &Draft, at: usize) -> i64 {
         .unwrap_or(0)
 }
 
-/// For each call the lowest number of all that wait for it, directly or not.
+/// For each call the lowest order number of all calls that wait for it, directly or indirectly.
 fn earliest(after: &[Vec<usize>], numbers: &[f64], waiting: &[usize]) -> Vec<f64> {
     let mut waiting = waiting.to_vec();
     let mut ready: Vec<usize> = (0..after.len()).filter(|at| waiting[*at] == 0).collect();
@@ -199,7 +199,7 @@ fn verb(word: &str) -> &str {
     }
 }
 
-/// Names each cycle once, link by link.
+/// Reports each cycle once, link by link.
 fn cycles(
     drafts: &[Draft],
     edges: &[Requisites],
@@ -212,7 +212,7 @@ fn cycles(
             drafts[at].call.chunk.state, drafts[at].call.chunk.id
         )
     };
-    // For each call a link to one that it waits for, among those that are stuck.
+    // For each stuck call a link to a stuck call for which it waits.
     let link = |at: usize, waiting: &[usize]| {
         predecessors(&edges[at])
             .chain(
@@ -263,12 +263,12 @@ fn cycles(
             Problem::at(
                 &drafts[circle[0]].call.chunk.source,
                 format!(
-                    "requisites go round in a circle: {} {}",
+                    "requisites form a cycle: {} {}",
                     links.join(" "),
                     describe(circle[0])
                 ),
             )
-            .hint("take one of them away"),
+            .hint("remove one of them"),
         );
         path.iter().for_each(|at| waiting[*at] = 0);
     }

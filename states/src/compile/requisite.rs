@@ -1,136 +1,16 @@
-//! Requisites: what they refer to, and the edges between calls that follow.
+//! Requisites resolved to edges between calls.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use halite_document::yaml::{Kind, Node};
 use halite_document::{Problem, did_you_mean};
 
-use super::chunks::Draft;
-use super::declaration::{Argument, Declaration};
-use super::globals::{INVERTED, REQUISITES};
+use super::call::Draft;
 use super::load::Loaded;
-use crate::low::{Position, Requisites};
+use super::reference::Reference;
+use crate::low::Requisites;
 use crate::target::pattern::Glob;
 
-/// One entry of a requisite list.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Reference {
-    /// The module; `sls`; or empty for a bare id or name.
-    pub module: String,
-    /// Id, name, SLS name, or a pattern of them.
-    pub key: String,
-    pub position: Position,
-}
-
-impl fmt::Display for Reference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.module.is_empty() {
-            write!(f, "`{}`", self.key)
-        } else {
-            write!(f, "`{}: {}`", self.module, self.key)
-        }
-    }
-}
-
-impl Reference {
-    /// Whether it names a declaration, by id, `name` or one of `names`.
-    pub(super) fn names_declaration(&self, declaration: &Declaration) -> bool {
-        let named = |name: &str| {
-            declaration.argument(name).is_some_and(|argument| {
-                argument.value.raw == self.key
-                    || argument.value.items().iter().any(|item| {
-                        item.raw == self.key
-                            || item.entries().iter().any(|(key, _)| key.raw == self.key)
-                    })
-            })
-        };
-        match self.module.as_str() {
-            "sls" => declaration.sls == self.key,
-            module => {
-                (module.is_empty() || module == declaration.state)
-                    && (declaration.id == self.key || named("name") || named("names"))
-            }
-        }
-    }
-}
-
-/// Reads a requisite list.
-pub(super) fn references(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Reference> {
-    let Kind::List(items) = &argument.value.kind else {
-        problems.push(
-            Problem::at(
-                &argument.value.position,
-                format!(
-                    "`{}` must be a list, but it is {}",
-                    argument.name,
-                    argument.value.kind_name()
-                ),
-            )
-            .hint(format!(
-                "write `- {}:` and below it `- MODULE: ID`, one a line",
-                argument.name
-            )),
-        );
-        return Vec::new();
-    };
-    items
-        .iter()
-        .filter_map(|item| reference(&argument.name, item, problems))
-        .collect()
-}
-
-fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Reference> {
-    let (module, key) = match item.entries() {
-        [] => ("", item),
-        [(module, key)] => (module.raw.as_str(), key),
-        [_, (second, _), ..] => {
-            problems.push(
-                Problem::at(
-                    &second.position,
-                    format!("two references in one item of `{word}`"),
-                )
-                .hint("put `- ` before each"),
-            );
-            return None;
-        }
-    };
-    let Some(text) = key.text() else {
-        problems.push(
-            Problem::at(
-                &key.position,
-                format!(
-                    "a reference of `{word}` must name an id, but this is {}",
-                    key.kind_name()
-                ),
-            )
-            .hint("write `- MODULE: ID`, for example `- file: /etc/hosts`"),
-        );
-        return None;
-    };
-    if let Some((state, _)) = module.split_once('.') {
-        problems.push(
-            Problem::at(
-                &item.position,
-                format!("`{module}` in `{word}` is a function; a reference names the module"),
-            )
-            .hint(format!("write `- {state}: {text}`")),
-        );
-        return None;
-    }
-    Some(Reference {
-        module: module.to_owned(),
-        key: text.to_owned(),
-        position: item.position.clone(),
-    })
-}
-
-/// Whether an argument is resolved here (and not by `use`).
-pub(super) fn is_edge(name: &str) -> bool {
-    REQUISITES.contains(&name) || INVERTED.contains(&name)
-}
-
-/// The list that a requisite goes to.
+/// The list of a requisite.
 fn list<'a>(requisites: &'a mut Requisites, word: &str) -> &'a mut Vec<usize> {
     match word {
         "require_any" => &mut requisites.require_any,
@@ -175,7 +55,7 @@ pub(super) fn resolve(
     edges
 }
 
-/// Calls by what they can be referred to.
+/// Calls by the ids and names by which references find them.
 struct Index<'a> {
     loaded: &'a Loaded,
     drafts: &'a [Draft],
@@ -198,7 +78,7 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// What a reference of the call at `from` means; `None` when nothing has that name.
+    /// The targets of a reference of the call at `from`; `None` when no call has that name.
     fn find(&self, from: usize, reference: &Reference) -> Option<Vec<usize>> {
         if reference.module == "sls" {
             return self.of_sls(from, &reference.key);
@@ -275,7 +155,7 @@ impl<'a> Index<'a> {
         }
         match did_you_mean(&reference.key, self.by_key.keys().copied()) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
-            None => problem.hint("the SLS that has it must be included or assigned"),
+            None => problem.hint("include or assign the SLS that declares it"),
         }
     }
 }

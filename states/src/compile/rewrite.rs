@@ -1,5 +1,5 @@
-//! From what was written to one set of declarations: conflicting ids, `extend`, `exclude`, `use`
-//! and `use_in`.
+//! Rewriting of declarations: conflicting ids are reported; `extend`, `exclude`, `use` and `use_in`
+//! applied.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,10 +10,11 @@ use halite_document::{Problem, did_you_mean};
 use super::declaration::{Argument, Declaration};
 use super::globals::{is_requisite, is_requisite_list};
 use super::load::Loaded;
-use super::requisite::references;
+use super::reference::references;
 use crate::low::Position;
 
-/// Those that nothing changes stay the same objects.
+/// All declarations after rewriting; unchanged ones stay the same objects, so that the memo finds
+/// them.
 pub(super) fn rewrite(
     loaded: &mut Loaded,
     complete: bool,
@@ -27,16 +28,16 @@ pub(super) fn rewrite(
     declarations
 }
 
-/// Ids are unique over all SLS files of a run.
+/// Reports ids that are in more than one SLS file of a run.
 fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
     let mut seen: HashMap<&str, (&str, &Position)> = HashMap::new();
-    let mut told: Vec<(&str, &str)> = Vec::new();
+    let mut reported: Vec<(&str, &str)> = Vec::new();
     for declaration in declarations {
         let (sls, first) = *seen
             .entry(&declaration.id)
             .or_insert((&declaration.sls, &declaration.id_position));
-        if sls != declaration.sls && !told.contains(&(&declaration.id, &declaration.sls)) {
-            told.push((&declaration.id, &declaration.sls));
+        if sls != declaration.sls && !reported.contains(&(&declaration.id, &declaration.sls)) {
+            reported.push((&declaration.id, &declaration.sls));
             problems.push(
                 Problem::at(
                     &declaration.id_position,
@@ -51,7 +52,7 @@ fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Scalars are replaced, requisite lists appended, as in Salt.
+/// Applies `extend`: scalars are replaced, requisite lists appended, as in Salt.
 fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
     for extension in std::mem::take(&mut loaded.extensions) {
         let Some(model) = loaded
@@ -66,7 +67,7 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
                     .map(|declaration| declaration.id.as_str());
                 let hint = match did_you_mean(&extension.id, ids) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => "the SLS that has it must be included".to_owned(),
+                    None => "include the SLS that declares it".to_owned(),
                 };
                 problems.push(
                     Problem::at(
@@ -120,7 +121,7 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Adds or replaces an argument; lists of requisites grow.
+/// Adds or replaces an argument; lists of requisites are appended.
 pub(super) fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
     match arguments
         .iter_mut()
@@ -161,13 +162,14 @@ fn exclude(
                     &exclude.position,
                     format!("there is no {what} `{}` to exclude", exclude.name),
                 )
-                .hint("it may be gone or renamed; remove this line if nothing must be left out"),
+                .hint("it may have been removed or renamed; if so, remove this line"),
             );
         }
     }
 }
 
-/// `use` takes over arguments that are not given, except `name`, `names` and requisites.
+/// Applies `use`: copies arguments that are not given, except `name`, `names`, `order` and
+/// requisites.
 fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Problem>) {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, declaration) in declarations.iter().enumerate() {

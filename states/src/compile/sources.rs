@@ -1,5 +1,5 @@
-//! Files that calls refer to: from the state tree as text or blob, from the bundle by hash. Whoever
-//! runs the low state asks for nothing by name.
+//! Sources of calls: files of the state tree become text or blob, files of the bundle a digest. The
+//! program that runs the low state asks for no file by name.
 
 use std::rc::Rc;
 
@@ -7,34 +7,34 @@ use halite_document::{Problem, did_you_mean};
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
-use super::Input;
-use super::chunks::Call;
+use super::call::Call;
+use super::input::Input;
 use super::load::variables;
-use crate::template::{Asked, Purpose, Rendered, Renderer};
+use crate::template::{Purpose, Rendered, Renderer, Rendering};
 use crate::tree::{is_plain_path, sha256};
 
-/// Texts up to this many bytes stand in the low state itself; larger ones are blobs.
+/// Largest text that is part of the low state, in bytes; larger ones are blobs.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// Resolves the source of one call, and marks it when it holds a secret. What comes out depends on
-/// the call, the tree and the texts in `asked`.
+/// Resolves the source of one call, and marks the call if it contains a secret. The result depends
+/// on the call, the tree and `renderings` only.
 pub(super) fn resolve(
     input: &Input,
     renderer: &Renderer,
     call: &mut Call,
-    asked: &mut Vec<Asked>,
+    renderings: &mut Vec<Rendering>,
     problems: &mut Vec<Problem>,
 ) {
-    let mut job = Job {
+    let mut resolver = Resolver {
         input,
         renderer,
-        asked,
+        renderings,
     };
     let result = match (call.chunk.state.as_str(), call.chunk.fun.as_str()) {
-        ("file", "managed") => job.managed(call),
-        ("file", "recurse") => job.recurse(call),
-        ("kubernetes", "manifest") => job.manifest(call),
-        ("archive", "extracted") => job.archive(call),
+        ("file", "managed") => resolver.managed(call),
+        ("file", "recurse") => resolver.recurse(call),
+        ("kubernetes", "manifest") => resolver.manifest(call),
+        ("archive", "extracted") => resolver.archive(call),
         _ => Ok(()),
     };
     if let Err(problem) = result {
@@ -45,19 +45,19 @@ pub(super) fn resolve(
 
 type Outcome<T> = Result<T, Box<Problem>>;
 
-struct Job<'a> {
+struct Resolver<'a> {
     input: &'a Input<'a>,
     renderer: &'a Renderer,
-    asked: &'a mut Vec<Asked>,
+    renderings: &'a mut Vec<Rendering>,
 }
 
-/// Content of the state tree as it goes into a low state.
+/// Content of a file of the state tree, in the form in which a low state has it.
 enum Content {
     Text(String),
     Blob(String),
 }
 
-impl Job<'_> {
+impl Resolver<'_> {
     fn managed(&mut self, call: &mut Call) -> Outcome<()> {
         let Some(source) = text(&call.chunk.args, "source") else {
             for name in ["template", "context", "defaults"] {
@@ -93,8 +93,8 @@ impl Job<'_> {
         });
         match content {
             Content::Text(text) => {
-                // Byte for byte as in the tree: `true` would add a newline, `false` take all of
-                // them away.
+                // Byte for byte as in the tree: `true` would add a newline, `false` remove all of
+                // them.
                 let newline = text.is_empty() || text.ends_with('\n');
                 call.chunk.args.insert("contents".into(), json!(text));
                 call.chunk
@@ -161,7 +161,7 @@ impl Job<'_> {
         };
         let path = tree_path(call, &source)?;
         let documents = if call.chunk.args.contains_key("template") {
-            // The text is parsed before secrets are put in, as an SLS is.
+            // The text is parsed before secrets are filled in, like an SLS.
             self.render(call, &path, Purpose::Sls)?.documents()?
         } else {
             let Some(documents) = self.renderer.documents(&path) else {
@@ -220,7 +220,7 @@ impl Job<'_> {
     fn bundled(&self, call: &Call, path: &str) -> Outcome<String> {
         (self.input.bundle)(path).ok_or_else(|| {
             fail(call, format!("the bundle has no file `{path}`"))
-                .map_hint("`ctl bundle show` shows what it has")
+                .map_hint("`ctl bundle show` lists its files")
         })
     }
 
@@ -244,7 +244,7 @@ impl Job<'_> {
             Ok(text) if text.len() <= MAX_TEXT => Ok(Content::Text(text)),
             Ok(text) if rendered && reference::mentions(&text) => Err(fail(
                 call,
-                format!("`{path}` holds a secret and has more than {MAX_TEXT} bytes"),
+                format!("`{path}` contains a secret and has more than {MAX_TEXT} bytes"),
             )
             .map_hint(
                 "split it: secrets are filled in when a job is sent, and large files are not part of it",
@@ -262,7 +262,7 @@ impl Job<'_> {
         if let Some(other) = text(&call.chunk.args, "template").filter(|name| name != "jinja") {
             return Err(fail(
                 call,
-                format!("there is no template engine `{other}`; it is `jinja`"),
+                format!("there is no template engine `{other}`; use `jinja`"),
             ));
         }
         if self.renderer.source(path).is_none() {
@@ -281,9 +281,9 @@ impl Job<'_> {
                 );
             }
         }
-        let asked = self.renderer.ask(purpose, path, &all)?;
-        let rendered = asked.rendered().clone();
-        self.asked.push(asked);
+        let rendering = self.renderer.rendering(purpose, path, &all)?;
+        let rendered = rendering.rendered().clone();
+        self.renderings.push(rendering);
         for file in &rendered.files {
             note_file(call, file);
         }
@@ -325,8 +325,8 @@ impl MapHint for Box<Problem> {
 /// The path of a `salt://` source.
 fn tree_path(call: &Call, source: &str) -> Outcome<String> {
     let Some(path) = source.strip_prefix("salt://") else {
-        return Err(fail(call, format!("the source `{source}` is of no kind that there is"))
-            .map_hint("it is `salt://path` (state tree), `bundle://path`, or an absolute path on the host; nothing is downloaded"));
+        return Err(fail(call, format!("the source `{source}` has an unknown scheme"))
+            .map_hint("use `salt://path` (state tree), `bundle://path`, or an absolute path on the host; nothing is downloaded"));
     };
     if !is_plain_path(path) {
         return Err(fail(
@@ -346,18 +346,18 @@ fn missing(input: &Input, call: &Call, path: &str) -> Box<Problem> {
     }
 }
 
-/// Marks a call that holds a secret; refuses one that would show it, and a reference that would
+/// Marks a call that contains a secret. Refuses one that would show it, and a reference that could
 /// never be filled in.
 fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
     let chunk = &mut call.chunk;
     let mut broken = false;
-    let mut look = |text: &str| {
+    let mut visit = |text: &str| {
         let mentioned = text.matches(reference::PREFIX).count();
         chunk.sensitive |= mentioned > 0;
         broken |= mentioned != reference::paths(text).len();
     };
     for value in chunk.args.values() {
-        each_text(value, &mut look);
+        each_text(value, &mut visit);
     }
     let controls = &chunk.controls;
     let commands = controls
@@ -375,31 +375,31 @@ fn mark_secrets(call: &mut Call, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::at(
                 &chunk.source,
-                "a secret stands in an id, a name or a command, which everybody on the host can see",
+                "a secret is in an id, a name or a command, which every user of the host can see",
             )
-            .hint("pass it as another argument; a command gets it through `stdin` or `env`"),
+            .hint("pass it in another argument; for a command use `stdin` or `env`"),
         );
     }
     if broken {
         problems.push(
-            Problem::at(&chunk.source, format!("an argument of `{}` holds a secret that was taken apart", chunk.id))
+            Problem::at(&chunk.source, format!("an argument of `{}` contains a secret that was taken apart", chunk.id))
                 .hint("a secret can be put into a text, but not cut, printed as part of a dictionary, or used as a key"),
         );
     }
 }
 
-fn each_text(value: &Value, look: &mut dyn FnMut(&str)) {
+fn each_text(value: &Value, visit: &mut dyn FnMut(&str)) {
     match value {
-        Value::String(text) => look(text),
-        Value::Array(items) => items.iter().for_each(|item| each_text(item, look)),
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, visit)),
         Value::Object(map) => {
             for (key, value) in map {
-                // A key is never filled in: shown to `look` it would count as whole, so it is shown
-                // cut.
+                // Secrets in keys are never filled in. The bare prefix counts as a broken
+                // reference.
                 if reference::mentions(key) {
-                    look(reference::PREFIX);
+                    visit(reference::PREFIX);
                 }
-                each_text(value, look);
+                each_text(value, visit);
             }
         }
         _ => {}

@@ -1,25 +1,26 @@
-//! `top.sls`: which SLS files a minion gets. The default matcher is `compound`, as in Salt.
+//! `top.sls`, which assigns SLS files to minions. The default matcher is `compound`, as in Salt.
 
 use std::collections::BTreeMap;
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node};
 
-use super::Input;
+use super::input::Input;
+use crate::error::chain;
 use crate::low::Position;
 use crate::target::{Candidate, matches};
 use crate::template::{Purpose, Renderer};
 
-/// One SLS for a minion, and the place that assigns it.
+/// An SLS assigned to a minion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     /// Dotted name.
     pub sls: String,
-    /// Its line in `top.sls`; empty when asked for by name.
+    /// Its line in `top.sls`; empty when the operator named the SLS.
     pub position: Position,
 }
 
-/// The file that assigns.
+/// Path of the file.
 const TOP: &str = "top.sls";
 
 pub(super) fn assigned(
@@ -28,9 +29,10 @@ pub(super) fn assigned(
     problems: &mut Vec<Problem>,
 ) -> Vec<Assignment> {
     if renderer.source(TOP).is_none() {
-        problems.push(Problem::in_file(TOP, "the state tree has no top.sls").hint(
-            "top.sls says which SLS files a minion gets; apply single ones with `ctl apply`",
-        ));
+        problems.push(
+            Problem::in_file(TOP, "the state tree has no top.sls")
+                .hint("top.sls assigns SLS files to minions; apply single ones with `ctl apply`"),
+        );
         return Vec::new();
     }
     let node = renderer
@@ -108,7 +110,7 @@ fn single(
                         &item.position,
                         "an entry is an SLS name, or `match: KIND` once",
                     )
-                    .hint("states themselves stand in SLS files"),
+                    .hint("states are declared in SLS files"),
                 ),
             },
             Kind::List(_) | Kind::Null => {
@@ -129,6 +131,6 @@ fn single(
                 }
             }
         }
-        Err(problem) => problems.push(Problem::at(&target.position, problem.message)),
+        Err(error) => problems.push(Problem::at(&target.position, chain(&error))),
     }
 }

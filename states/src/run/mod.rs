@@ -1,31 +1,31 @@
 //! The engine: runs a low state against the modules of a host, with Salt's semantics of requisites
 //! and global arguments.
 //!
-//! States start in the order of the low state. One that is `parallel` goes on beside those that
-//! follow; whoever has a requisite on it waits. The returns stand in the order in which the states
-//! started, `listen` calls last, so a run is reported the same way every time.
+//! States start in the order of the low state. A `parallel` state continues while later states
+//! run; a state with a requisite on it waits. The returns are in the order in which the states
+//! started, `listen` calls last, so every run of one low state reports in the same order.
 
-mod hearing;
 mod requisites;
+mod returns;
 mod single;
+mod triggers;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Instant;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use hearing::Hearing;
 use requisites::Decision;
-use serde_json::{Map, Value};
-use single::{Outcome, Ties};
+use returns::{Outcome, Started};
+use single::Triggers;
+use triggers::TriggerGraph;
 
 use crate::engine::{Modules, RunOptions};
-use crate::low::{Chunk, LowState, RunReturn, StateReturn};
+use crate::low::{LowState, RunReturn, StateReturn};
 
 /// Runs every state of `low` in order and reports each as soon as it is finished.
 ///
-/// The result is complete unless a state with `failhard` failed: then what comes after it is
+/// The result is complete unless a state with `failhard` failed: then the states after it are
 /// missing, as in Salt. A failure that an `onfail` state with `onfail_stop: false` handled does not
 /// count against the run.
 pub async fn run<M: Modules>(
@@ -34,13 +34,13 @@ pub async fn run<M: Modules>(
     options: RunOptions,
     mut on_state: impl FnMut(&StateReturn),
 ) -> RunReturn {
-    let hearing = Hearing::new(low, modules);
+    let triggers = TriggerGraph::new(low, modules);
     let done = vec![None; low.chunks.len()];
     let mut run = Run {
         low,
         modules,
         options,
-        hearing,
+        triggers,
         done,
         running: FuturesUnordered::new(),
     };
@@ -48,17 +48,18 @@ pub async fn run<M: Modules>(
         for needed in requisites::indices(&chunk.requisites).filter(|needed| *needed < index) {
             while run.done[needed].is_none() && run.finish_one(&mut on_state).await {}
         }
-        let decision = requisites::decide(low, index, &run.done, &run.hearing, modules).await;
+        let decision = requisites::decide(low, index, &run.done, &run.triggers, modules).await;
         match decision {
             Decision::Skip { result, comment } => {
-                run.store(skipped(chunk, index, result, comment), &mut on_state);
+                let outcome = Outcome::skipped(result, comment);
+                run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
-            Decision::Run { changed } => {
-                let ties = Ties {
-                    changed,
-                    hearers: run.hearing.of(low, index),
+            Decision::Run { triggered } => {
+                let triggers = Triggers {
+                    triggered,
+                    watchers: run.triggers.watchers(low, index),
                 };
-                let future = Box::pin(single::execute(chunk, index, modules, options, ties));
+                let future = Box::pin(single::execute(chunk, index, modules, options, triggers));
                 if chunk.controls.parallel && !options.test {
                     run.running.push(future);
                 } else {
@@ -91,7 +92,7 @@ struct Run<'a, M> {
     low: &'a LowState,
     modules: &'a M,
     options: RunOptions,
-    hearing: Hearing,
+    triggers: TriggerGraph,
     done: Vec<Option<StateReturn>>,
     running: FuturesUnordered<Running<'a>>,
 }
@@ -102,7 +103,7 @@ impl<'a, M: Modules> Run<'a, M> {
         let index = state.index;
         self.done[index] = Some(state);
         if !self.options.test {
-            Hearing::tell(self.low, index, &self.done, self.modules);
+            triggers::clear_watched(self.low, index, &self.done, self.modules);
         }
     }
 
@@ -117,7 +118,7 @@ impl<'a, M: Modules> Run<'a, M> {
         }
     }
 
-    /// Runs one state to its end while the parallel ones go on.
+    /// Runs one state to its end while the parallel ones continue.
     async fn finish(&mut self, mut future: Running<'a>, on_state: &mut impl FnMut(&StateReturn)) {
         loop {
             if self.running.is_empty() {
@@ -148,7 +149,7 @@ impl<'a, M: Modules> Run<'a, M> {
             })
     }
 
-    /// After all states: one `mod_watch` for each listener whose target changed.
+    /// Runs one `mod_watch` for each listener whose target changed; called after all states.
     async fn listen(
         &mut self,
         states: &mut Vec<StateReturn>,
@@ -157,83 +158,26 @@ impl<'a, M: Modules> Run<'a, M> {
         let (low, modules) = (self.low, self.modules);
         for (index, chunk) in low.chunks.iter().enumerate() {
             let changed = |target: &usize| {
-                requisites::state(&self.done, *target)
-                    .is_some_and(|state| self.hearing.changed(state, index))
+                returns::state(&self.done, *target)
+                    .is_some_and(|state| self.triggers.changed(state, index))
             };
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;
             }
             let started = Started::now();
-            let mut is_good = true;
+            let mut succeeded = true;
             if let Some(outcome) = single::watch(chunk, modules, self.options, &[]).await {
                 let mut state = started.finish(chunk, index, outcome);
                 state.id = format!("listener_{}", chunk.id);
                 state.function = format!("{}.mod_watch", chunk.state);
                 on_state(&state);
-                is_good = state.result == Some(true);
+                succeeded = state.result == Some(true);
                 states.push(state);
             }
-            if is_good && !self.options.test {
-                Hearing::tell_listened(low, chunk, &self.done, modules);
+            if succeeded && !self.options.test {
+                triggers::clear_listened(low, chunk, &self.done, modules);
             }
         }
-    }
-}
-
-/// When a state began, to fill in its return.
-struct Started {
-    time: String,
-    instant: Instant,
-}
-
-impl Started {
-    fn now() -> Self {
-        Self {
-            time: jiff::Timestamp::now().to_string(),
-            instant: Instant::now(),
-        }
-    }
-
-    fn finish(self, chunk: &Chunk, index: usize, outcome: Outcome) -> StateReturn {
-        let mut changes = outcome.changes;
-        if chunk.sensitive {
-            changes.values_mut().for_each(mask);
-        }
-        StateReturn {
-            index,
-            id: chunk.id.clone(),
-            name: chunk.name.clone(),
-            function: chunk.function(),
-            sls: chunk.sls.clone(),
-            result: outcome.result,
-            changes,
-            comment: outcome.comment,
-            start_time: self.time,
-            duration: (self.instant.elapsed().as_secs_f64() * 1e6).round() / 1e3,
-            run_num: index,
-            ran: outcome.ran,
-            fail_run: chunk.controls.fail_run,
-        }
-    }
-}
-
-fn skipped(chunk: &Chunk, index: usize, result: bool, comment: String) -> StateReturn {
-    let outcome = Outcome {
-        result: Some(result),
-        changes: Map::new(),
-        comment,
-        ran: false,
-    };
-    Started::now().finish(chunk, index, outcome)
-}
-
-/// Keeps the shape of a change and hides its values.
-fn mask(value: &mut Value) {
-    match value {
-        Value::Object(map) => map.values_mut().for_each(mask),
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        Value::Null => {}
-        _ => *value = Value::from("(sensitive, not shown)"),
     }
 }
 

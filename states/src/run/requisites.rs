@@ -1,24 +1,25 @@
-//! Whether a state runs, from the returns of the states that it has requisites on.
+//! The decision whether a state runs, from the returns of the states that it has requisites on.
 //!
 //! The order of the decisions is Salt's (`check_requisite` in `salt/state.py`): a failed `require`
-//! or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last what a changed `watch` target
-//! asks for.
+//! or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last the `mod_watch` that a changed
+//! `watch` target triggers.
 
-use super::hearing::Hearing;
+use super::returns::state;
 use super::single;
+use super::triggers::TriggerGraph;
 use crate::engine::Modules;
 use crate::low::{LowState, Requisites, StateReturn};
 
-/// What to do with a state.
+/// The decision about one state.
 pub(super) enum Decision {
-    /// Run it; `changed`: a watched state changed.
+    /// Run it.
     Run {
-        /// Call `mod_watch` when the state itself changes nothing.
-        changed: bool,
+        /// A watched state changed: call `mod_watch` when the state itself changes nothing.
+        triggered: bool,
     },
     /// Do not run it.
     Skip {
-        /// What it counts as.
+        /// The result that it returns.
         result: bool,
         /// Salt's comment.
         comment: String,
@@ -49,7 +50,7 @@ pub(super) async fn decide<M: Modules>(
     low: &LowState,
     index: usize,
     done: &[Option<StateReturn>],
-    hearing: &Hearing,
+    triggers: &TriggerGraph,
     modules: &M,
 ) -> Decision {
     let requisites = &low.chunks[index].requisites;
@@ -60,28 +61,28 @@ pub(super) async fn decide<M: Modules>(
         };
     }
     if !requisites.prereq.is_empty()
-        && !any_would_change(low, &requisites.prereq, done, hearing, modules).await
+        && !any_would_change(low, &requisites.prereq, done, triggers, modules).await
     {
         return Decision::Skip {
             result: true,
             comment: "No changes detected".into(),
         };
     }
-    if let Some(comment) = not_asked_for(low, index, done, hearing) {
+    if let Some(comment) = unmet(low, index, done, triggers) {
         return Decision::Skip {
             result: true,
             comment,
         };
     }
-    let changed = [&requisites.watch, &requisites.watch_any]
+    let triggered = [&requisites.watch, &requisites.watch_any]
         .into_iter()
         .flatten()
-        .any(|target| state(done, *target).is_some_and(|state| hearing.changed(state, index)));
-    Decision::Run { changed }
+        .any(|target| state(done, *target).is_some_and(|state| triggers.changed(state, index)));
+    Decision::Run { triggered }
 }
 
-/// A failure that an `onfail` state with `onfail_stop: false` handled with success does not fail
-/// the run.
+/// Clears `fail_run` of failures that an `onfail` state with `onfail_stop: false` handled with
+/// success.
 pub(super) fn forgive_handled(low: &LowState, done: &mut [Option<StateReturn>]) {
     for (index, chunk) in low.chunks.iter().enumerate() {
         let handled = !chunk.controls.onfail_stop
@@ -144,24 +145,24 @@ fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<
     ))
 }
 
-/// The comment when an `onfail` or `onchanges` was not met.
-fn not_asked_for(
+/// The comment when an `onfail` or `onchanges` is not met.
+fn unmet(
     low: &LowState,
     index: usize,
     done: &[Option<StateReturn>],
-    hearing: &Hearing,
+    triggers: &TriggerGraph,
 ) -> Option<String> {
     let requisites = &low.chunks.get(index)?.requisites;
-    let fell =
+    let has_failed =
         |target: &usize| state(done, *target).is_some_and(|state| state.result == Some(false));
     let changed = |target: &usize| {
         state(done, *target)
-            .is_some_and(|state| state.result != Some(false) && hearing.changed(state, index))
+            .is_some_and(|state| state.result != Some(false) && triggers.changed(state, index))
     };
     let onfail_unmet = [&requisites.onfail, &requisites.onfail_any]
         .into_iter()
-        .any(|targets| !targets.is_empty() && !targets.iter().any(fell))
-        || !requisites.onfail_all.is_empty() && !requisites.onfail_all.iter().all(fell);
+        .any(|targets| !targets.is_empty() && !targets.iter().any(has_failed))
+        || !requisites.onfail_all.is_empty() && !requisites.onfail_all.iter().all(has_failed);
     let has_onchanges = !requisites.onchanges.is_empty() || !requisites.onchanges_any.is_empty();
     let onchanges_met = requisites
         .onchanges
@@ -177,12 +178,12 @@ fn not_asked_for(
     None
 }
 
-/// Whether one of the `prereq` targets would change something if it ran now.
+/// Tests whether one of the `prereq` targets would change something if it ran now.
 async fn any_would_change<M: Modules>(
     low: &LowState,
     targets: &[usize],
     done: &[Option<StateReturn>],
-    hearing: &Hearing,
+    triggers: &TriggerGraph,
     modules: &M,
 ) -> bool {
     for target in targets {
@@ -195,7 +196,7 @@ async fn any_would_change<M: Modules>(
             .flatten()
             .any(|needed| state(done, *needed).is_some_and(|state| state.result == Some(false)));
         let decided = indices(requisites).all(|needed| state(done, needed).is_some());
-        if stopped || (decided && not_asked_for(low, *target, done, hearing).is_some()) {
+        if stopped || (decided && unmet(low, *target, done, triggers).is_some()) {
             continue;
         }
         if single::controls(chunk, modules)
@@ -210,9 +211,4 @@ async fn any_would_change<M: Modules>(
         }
     }
     false
-}
-
-/// The return of a state that is done.
-pub(super) fn state(done: &[Option<StateReturn>], index: usize) -> Option<&StateReturn> {
-    done.get(index).and_then(Option::as_ref)
 }

@@ -1,41 +1,21 @@
-//! One state: `onlyif`, `unless` and `creates`, then check and apply (or predict), `mod_watch`,
-//! `check_cmd` and `retry`.
+//! The run of one state: `onlyif`, `unless` and `creates`, then check and apply (or predict),
+//! `mod_watch`, `check_cmd` and `retry`.
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::Started;
+use super::returns::{Outcome, Started};
 use crate::engine::{Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, StateReturn};
 
-/// What a state came to.
-#[derive(Debug, Clone)]
-pub(super) struct Outcome {
-    pub result: Option<bool>,
-    pub changes: Map<String, Value>,
-    pub comment: String,
-    pub ran: bool,
-}
-
-impl Outcome {
-    fn failed(failure: Failure) -> Self {
-        Self {
-            result: Some(false),
-            changes: Map::new(),
-            comment: failure.0,
-            ran: true,
-        }
-    }
-}
-
-/// What others have to do with a state.
+/// The triggers of one state, in both directions.
 #[derive(Debug)]
-pub(super) struct Ties<'a> {
+pub(super) struct Triggers<'a> {
     /// A state that it watches changed.
-    pub changed: bool,
-    /// Those who act on its changes.
-    pub hearers: Vec<&'a Chunk>,
+    pub triggered: bool,
+    /// States that act on its own changes.
+    pub watchers: Vec<&'a Chunk>,
 }
 
 /// Runs one state, with `retry`.
@@ -44,10 +24,10 @@ pub(super) async fn execute<M: Modules>(
     index: usize,
     modules: &M,
     options: RunOptions,
-    ties: Ties<'_>,
+    triggers: Triggers<'_>,
 ) -> StateReturn {
     let started = Started::now();
-    let mut outcome = once(chunk, modules, options, &ties).await;
+    let mut outcome = once(chunk, modules, options, &triggers).await;
     if let Some(retry) = chunk
         .controls
         .retry
@@ -74,9 +54,8 @@ pub(super) async fn execute<M: Modules>(
             };
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             let earlier = std::mem::take(&mut outcome.changes);
-            outcome = once(chunk, modules, options, &ties).await;
-            // What an earlier attempt changed stays changed, whoever watches this state must hear
-            // of it.
+            outcome = once(chunk, modules, options, &triggers).await;
+            // Changes of an earlier attempt remain on the host; watchers must be triggered by them.
             for (key, value) in earlier {
                 outcome.changes.entry(key).or_insert(value);
             }
@@ -86,22 +65,22 @@ pub(super) async fn execute<M: Modules>(
     started.finish(chunk, index, outcome)
 }
 
-/// `mod_watch` of a state; `None` when its function has none. `hearers`: those who act on its
-/// changes.
+/// `mod_watch` of a state; `None` when its function has none. `watchers`: the states that
+/// act on its changes.
 pub(super) async fn watch<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    hearers: &[&Chunk],
+    watchers: &[&Chunk],
 ) -> Option<Outcome> {
     let outcome = match modules.watch(chunk).await? {
-        Ok(checked) => settle(chunk, modules, options, hearers, checked).await,
-        Err(failure) => Outcome::failed(failure),
+        Ok(checked) => apply_or_predict(chunk, modules, options, watchers, checked).await,
+        Err(failure) => Outcome::failed(&failure),
     };
     Some(outcome)
 }
 
-/// The comment of the `onlyif`, `unless` or `creates` that keeps a state from running.
+/// The comment of the `onlyif`, `unless` or `creates` that keeps a state from running, if one does.
 pub(super) async fn controls<M: Modules>(
     chunk: &Chunk,
     modules: &M,
@@ -145,28 +124,23 @@ async fn once<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    ties: &Ties<'_>,
+    triggers: &Triggers<'_>,
 ) -> Outcome {
     match controls(chunk, modules).await {
         Ok(None) => {}
         Ok(Some(comment)) => {
-            return Outcome {
-                result: Some(true),
-                changes: Map::new(),
-                comment,
-                ran: false,
-            };
+            return Outcome::skipped(true, comment);
         }
-        Err(failure) => return Outcome::failed(failure),
+        Err(failure) => return Outcome::failed(&failure),
     }
     let mut outcome = match modules.check(chunk).await {
-        Ok(checked) => settle(chunk, modules, options, &ties.hearers, checked).await,
-        Err(failure) => Outcome::failed(failure),
+        Ok(checked) => apply_or_predict(chunk, modules, options, &triggers.watchers, checked).await,
+        Err(failure) => Outcome::failed(&failure),
     };
-    if ties.changed
+    if triggers.triggered
         && outcome.changes.is_empty()
         && outcome.result != Some(false)
-        && let Some(watched) = watch(chunk, modules, options, &ties.hearers).await
+        && let Some(watched) = watch(chunk, modules, options, &triggers.watchers).await
     {
         outcome = watched;
     }
@@ -176,12 +150,12 @@ async fn once<M: Modules>(
     outcome
 }
 
-/// Makes, or in test mode predicts, the difference that a check found.
-async fn settle<M: Modules>(
+/// Applies, or in test mode predicts, the difference that a check found.
+async fn apply_or_predict<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    hearers: &[&Chunk],
+    watchers: &[&Chunk],
     checked: Checked<M::Diff>,
 ) -> Outcome {
     let Checked {
@@ -206,8 +180,8 @@ async fn settle<M: Modules>(
             ran: true,
         };
     }
-    if let Err(failure) = modules.owe(chunk, hearers) {
-        return Outcome::failed(failure);
+    if let Err(failure) = modules.record_trigger(chunk, watchers) {
+        return Outcome::failed(&failure);
     }
     match modules.apply(chunk, &diff).await {
         Ok(applied) => {
@@ -228,11 +202,12 @@ async fn settle<M: Modules>(
                 ran: true,
             }
         }
-        Err(failure) => Outcome::failed(failure),
+        Err(failure) => Outcome::failed(&failure),
     }
 }
 
-/// Salt lets `check_cmd` alone decide about the result, a failure of the state itself included.
+/// Runs `check_cmd`, which alone decides about the result, as in Salt: it also turns a failure of
+/// the state itself into success.
 async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome) {
     let conditions: Vec<Value> = chunk
         .controls
@@ -249,6 +224,6 @@ async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome
             outcome.result = Some(false);
             outcome.comment = "check_cmd determined the state failed".into();
         }
-        Err(failure) => *outcome = Outcome::failed(failure),
+        Err(failure) => *outcome = Outcome::failed(&failure),
     }
 }

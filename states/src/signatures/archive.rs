@@ -1,12 +1,11 @@
-//! `archive.*`
+//! Signatures of `archive.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "archive",
     "extracted",
-    "A directory that holds the files of an archive (tar or gzipped tar).",
+    "A directory with the files of an archive (tar or gzipped tar).",
     &[
         required(
             "source",
@@ -16,7 +15,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         arg(
             "strip",
             Kind::Integer,
-            "Leading path components to drop from every name (default 0).",
+            "Leading path components to remove from every name (default 0).",
         ),
         arg(
             "user",
@@ -36,7 +35,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         arg(
             "clean",
             Kind::Boolean,
-            "Remove what the archive does not have (default false).",
+            "Remove files that the archive does not contain (default false).",
         ),
     ],
 )];

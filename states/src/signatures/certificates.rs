@@ -1,7 +1,6 @@
-//! `x509.*` and `kubeconfig.*`
+//! Signatures of `x509.*` and `kubeconfig.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
 
 const ALGORITHM: Arg = arg(
     "algorithm",
@@ -17,7 +16,7 @@ const DAYS: Arg = arg("days", Kind::Integer, "Lifetime in days (default 365).");
 const RENEW: Arg = arg(
     "renew_days",
     Kind::Integer,
-    "Renew when less than this is left (default a third of `days`).",
+    "Renew when fewer days than this are left (default a third of `days`).",
 );
 const CA_CERTIFICATE: &str = "PEM of the CA's certificate.";
 
@@ -25,7 +24,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "x509",
         "certificate",
-        "A private key made on the host and a certificate for it, signed by a CA of the master.",
+        "A private key generated on the host and its certificate, signed by a CA of the master.",
         &[
             arg(
                 "key",
@@ -40,7 +39,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "ca_certificate",
                 Kind::Text,
-                "PEM of the CA's certificate; a certificate of another CA is then replaced.",
+                "PEM of the CA's certificate; if given, a certificate of another CA is replaced.",
             ),
             ALGORITHM,
             required(
@@ -54,12 +53,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "server_auth",
                 Kind::Boolean,
-                "For TLS servers (default false).",
+                "Extended key usage for TLS servers (default false).",
             ),
             arg(
                 "client_auth",
                 Kind::Boolean,
-                "For TLS clients (default false).",
+                "Extended key usage for TLS clients (default false).",
             ),
             DAYS,
             RENEW,
@@ -105,7 +104,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "common_name",
                 Kind::Text,
-                "User name in Kubernetes (CN); needed without `client_certificate_file`.",
+                "User name in Kubernetes (CN); required without `client_certificate_file`.",
             ),
             ORGANIZATION,
             ALGORITHM,
@@ -119,7 +118,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "client_key_file",
                 Kind::Text,
-                "Refer to this key; goes with `client_certificate_file`.",
+                "Refer to this key; required with `client_certificate_file`.",
             ),
             arg("owner", Kind::Text, "Owner of the file (default root)."),
             arg("group", Kind::Text, "Group of the file (default root)."),

@@ -1,7 +1,6 @@
-//! `cmd.*`
+//! Signatures of `cmd.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion};
 
 const ARGS: &[Arg] = &[
     arg("cwd", Kind::Text, "Working directory (default `/`)."),
@@ -18,17 +17,17 @@ const ARGS: &[Arg] = &[
     arg(
         "stdin",
         Kind::Text,
-        "Written to standard input; the place for secrets.",
+        "Text written to standard input; pass secrets here.",
     ),
     arg(
         "timeout",
         Kind::Integer,
-        "Seconds after which it is killed and has failed (default: none).",
+        "Seconds until the command is killed and fails (default: no limit).",
     ),
     arg(
         "success_retcodes",
         Kind::Any,
-        "Exit codes that mean success besides 0: a number, or a list of numbers.",
+        "Exit codes other than 0 that mean success: a number, or a list of numbers.",
     ),
 ];
 
@@ -36,7 +35,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "cmd",
         "run",
-        "Runs a shell command, always, unless `unless`, `onlyif`, `creates` or `onchanges` say no.",
+        "Runs a shell command in every run, unless `unless`, `onlyif`, `creates` or `onchanges` prevent it.",
         ARGS,
     ),
     on_minion(

@@ -1,22 +1,21 @@
-//! `file.*`
+//! Signatures of `file.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
 
 const USER: Arg = arg(
     "user",
     Kind::Text,
-    "Owner; what is there keeps its owner, what is made belongs to root.",
+    "Owner (default: unchanged for an existing file, root for a new one).",
 );
 const GROUP: Arg = arg(
     "group",
     Kind::Text,
-    "Group; what is there keeps its group, what is made belongs to root.",
+    "Group (default: unchanged for an existing file, root for a new one).",
 );
 const MAKEDIRS: Arg = arg(
     "makedirs",
     Kind::Boolean,
-    "Make missing parent directories (default false).",
+    "Create missing parent directories (default false).",
 );
 const TEMPLATE: Arg = arg(
     "template",
@@ -27,7 +26,7 @@ const CONTEXT: Arg = arg("context", Kind::Mapping, "Variables of the template.")
 const DEFAULTS: Arg = arg(
     "defaults",
     Kind::Mapping,
-    "Variables of the template, where `context` has none.",
+    "Default variables of the template; `context` takes precedence.",
 );
 const SHOW: Arg = arg(
     "show_changes",
@@ -37,7 +36,7 @@ const SHOW: Arg = arg(
 const EXCLUDE: Arg = arg(
     "exclude_pat",
     Kind::TextList,
-    "Shell patterns (`*`, `?`) of relative paths that `clean` leaves alone, with all below them.",
+    "Shell patterns (`*`, `?`) of relative paths that `clean` keeps, with everything below them.",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -49,13 +48,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "source",
                 Kind::Text,
-                "Where the content comes from: `salt://path` (state tree), `bundle://path`, or an absolute path on the host.",
+                "Source of the content: `salt://path` (state tree), `bundle://path`, or an absolute path on the host.",
             ),
             arg("contents", Kind::Text, "The content itself."),
             arg(
                 "contents_newline",
                 Kind::Boolean,
-                "End `contents` with a newline where it has none (default true).",
+                "End `contents` with a newline if it has none (default true).",
             ),
             TEMPLATE,
             CONTEXT,
@@ -65,29 +64,29 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "mode",
                 Kind::Mode,
-                "Permission bits; what is there keeps its own, a new file gets 0644.",
+                "Permission bits (default: unchanged for an existing file, 0644 for a new one).",
             ),
             MAKEDIRS,
             arg(
                 "dir_mode",
                 Kind::Mode,
-                "Permission bits of directories that `makedirs` makes (default 0755).",
+                "Permission bits of directories that `makedirs` creates (default 0755).",
             ),
             arg(
                 "replace",
                 Kind::Boolean,
-                "false: keep the content of a file that is already there (default true).",
+                "false: keep the content of an existing file (default true).",
             ),
             arg(
                 "create",
                 Kind::Boolean,
-                "false: do not make a file that is not there (default true).",
+                "false: do not create a missing file (default true).",
             ),
             SHOW,
             arg(
                 "check_cmd",
                 Kind::Text,
-                "Shell command that judges the new content before it is put in place; the path of a temporary file is appended.",
+                "Shell command that verifies the new content before it is put in place; the path of a temporary file is appended.",
             ),
         ],
     ),
@@ -102,7 +101,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "dir_mode",
                 Kind::Mode,
-                "Permission bits of the directory (a new one: 0755), with `recurse: [mode]` of all below.",
+                "Permission bits of the directory (default for a new one: 0755); with `recurse: [mode]` also of all directories below.",
             ),
             arg(
                 "file_mode",
@@ -112,13 +111,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "recurse",
                 Kind::TextList,
-                "What to enforce on all below: `user`, `group`, `mode`.",
+                "Attributes to enforce on everything below: `user`, `group`, `mode`.",
             ),
             MAKEDIRS,
             arg(
                 "clean",
                 Kind::Boolean,
-                "Remove everything in it that `exclude_pat` does not name, and that is not mounted there (default false).",
+                "Remove everything in it, except what matches `exclude_pat` and mounted file systems (default false).",
             ),
             EXCLUDE,
         ],
@@ -128,11 +127,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "symlink",
         "A symbolic link.",
         &[
-            required("target", Kind::Text, "What it points at."),
+            required("target", Kind::Text, "Path to which the link points."),
             arg(
                 "force",
                 Kind::Boolean,
-                "Replace a file or directory that is there (default false).",
+                "Replace an existing file or directory (default false).",
             ),
             MAKEDIRS,
         ],
@@ -140,7 +139,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "file",
         "absent",
-        "No file, link or directory tree at that path. Refused as long as a file system is mounted in it.",
+        "No file, link or directory tree at that path. Refused while a file system is mounted in it.",
         &[],
     ),
     on_minion(
@@ -153,11 +152,6 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Text,
                 "Directory in the state tree (`salt://path`).",
             ),
-            arg(
-                "files",
-                Kind::Mapping,
-                "Set by the compiler: relative path to `contents` or `blob`, and `mode`.",
-            ),
             TEMPLATE,
             CONTEXT,
             DEFAULTS,
@@ -166,17 +160,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "dir_mode",
                 Kind::Mode,
-                "Permission bits of the directories; made ones get 0755 without it.",
+                "Permission bits of the directories (default: unchanged, 0755 for new ones).",
             ),
             arg(
                 "file_mode",
                 Kind::Mode,
-                "Permission bits of the files; made ones get 0644 without it.",
+                "Permission bits of the files (default: unchanged, 0644 for new ones).",
             ),
             arg(
                 "clean",
                 Kind::Boolean,
-                "Remove what the source does not have, and what is not mounted there (default false).",
+                "Remove everything that the source does not have, except mounted file systems (default false).",
             ),
             EXCLUDE,
             SHOW,
@@ -185,14 +179,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "file",
         "append",
-        "A file that holds the given texts, the missing ones appended.",
+        "A file that contains the given texts; missing ones are appended.",
         &[
             required("text", Kind::TextList, "Texts, each of one line or more."),
             MAKEDIRS,
             arg(
                 "ignore_whitespace",
                 Kind::Boolean,
-                "Compare with runs of blanks taken as one (default true).",
+                "Treat runs of blanks as one in comparisons (default true).",
             ),
             SHOW,
         ],
@@ -205,7 +199,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "content",
                 Kind::Text,
-                "The line, without newline; not needed for `mode: delete` with `match`.",
+                "The line, without newline; not required for `mode: delete` with `match`.",
             ),
             arg(
                 "match",
@@ -215,14 +209,18 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required(
                 "mode",
                 Kind::Text,
-                "`ensure` (there, between `after` and `before`), `replace`, `insert` (there, at the place told) or `delete`.",
+                "`ensure` (present between `after` and `before`), `replace`, `insert` (present at the given place) or `delete`.",
             ),
             arg(
                 "before",
                 Kind::Text,
-                "Text in the line before which it goes.",
+                "Text in the line before which to insert.",
             ),
-            arg("after", Kind::Text, "Text in the line after which it goes."),
+            arg(
+                "after",
+                Kind::Text,
+                "Text in the line after which to insert.",
+            ),
             arg(
                 "location",
                 Kind::Text,
@@ -231,12 +229,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "indent",
                 Kind::Boolean,
-                "Take over the indentation of the neighbouring line (default true).",
+                "Use the indentation of the neighbouring line (default true).",
             ),
             arg(
                 "create",
                 Kind::Boolean,
-                "Make the file when it is missing (default false).",
+                "Create the file if it is missing (default false).",
             ),
             SHOW,
         ],
@@ -259,17 +257,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "content",
                 Kind::Text,
-                "What stands between the markers (default: nothing).",
+                "Text between the markers (default: empty).",
             ),
             arg(
                 "append_if_not_found",
                 Kind::Boolean,
-                "Without markers, append markers and content (default false).",
+                "If the markers are missing, append markers and content (default false).",
             ),
             arg(
                 "prepend_if_not_found",
                 Kind::Boolean,
-                "Without markers, put markers and content first (default false).",
+                "If the markers are missing, insert markers and content at the start (default false).",
             ),
             SHOW,
         ],

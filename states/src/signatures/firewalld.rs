@@ -1,33 +1,32 @@
-//! `firewalld.*`
+//! Signatures of `firewalld.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
 
-const DESCRIPTION: Arg = arg("description", Kind::Text, "For people.");
+const DESCRIPTION: Arg = arg("description", Kind::Text, "Description, for people.");
 const SERVICES: Arg = arg(
     "services",
     Kind::TextList,
-    "Services that are let in, by firewalld's names.",
+    "Services to allow, by firewalld's names.",
 );
 const PORTS: Arg = arg(
     "ports",
     Kind::TextList,
-    "Ports that are let in: `port/protocol` or `first-last/protocol`.",
+    "Ports to allow: `port/protocol` or `first-last/protocol`.",
 );
 const PROTOCOLS: Arg = arg(
     "protocols",
     Kind::TextList,
-    "IP protocols that are let in, for example `vrrp`.",
+    "IP protocols to allow, for example `vrrp`.",
 );
 const RICH: Arg = arg(
     "rich_rules",
     Kind::TextList,
-    "Rich rules, in firewalld.richlanguage(5).",
+    "Rich rules, in the language of firewalld.richlanguage(5).",
 );
 const MASQUERADE: Arg = arg(
     "masquerade",
     Kind::Boolean,
-    "Masquerade what leaves (default false).",
+    "Masquerade outgoing traffic (default false).",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -78,17 +77,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required(
                 "ingress_zones",
                 Kind::TextList,
-                "Zones, `HOST` or `ANY`: where traffic comes from.",
+                "Zones, `HOST` or `ANY`, from which the traffic comes.",
             ),
             required(
                 "egress_zones",
                 Kind::TextList,
-                "Zones, `HOST` or `ANY`: where traffic goes.",
+                "Zones, `HOST` or `ANY`, to which the traffic goes.",
             ),
             arg(
                 "priority",
                 Kind::Integer,
-                "Order; negative goes before the zones' rules (default -1).",
+                "Priority; a negative one is evaluated before the zones' rules (default -1).",
             ),
             SERVICES,
             PORTS,
@@ -100,7 +99,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "firewalld",
         "owned",
-        "No zones and policies named `halite-…` but the listed ones.",
+        "No zones and policies named `halite-…` except the listed ones.",
         &[
             arg("zones", Kind::TextList, "Zones to keep."),
             arg("policies", Kind::TextList, "Policies to keep."),

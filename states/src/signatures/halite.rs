@@ -1,7 +1,6 @@
-//! `halite.*`: steps of orchestrations.
+//! Signatures of `halite.*`: steps of orchestrations.
 
-use super::{arg, required};
-use crate::signature::{Arg, Kind, RunsOn, Signature};
+use crate::signature::{Arg, Kind, RunsOn, Signature, arg, required};
 
 const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -16,17 +15,17 @@ const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Sig
 const TGT: Arg = required(
     "tgt",
     Kind::Text,
-    "Minions to address; `master` is the master itself (Kubernetes objects).",
+    "Target minions; `master` is the master itself (Kubernetes objects).",
 );
 const TGT_TYPE: Arg = arg(
     "tgt_type",
     Kind::Text,
-    "How `tgt` is read: `glob` (default), `list`, `pcre`, `grain`, `pillar`, `ipcidr` or `compound`.",
+    "Kind of `tgt`: `glob` (default), `list`, `pcre`, `grain`, `pillar`, `ipcidr` or `compound`.",
 );
 const TIMEOUT: Arg = arg(
     "timeout",
     Kind::Integer,
-    "Seconds after which the step has failed (default 900).",
+    "Seconds until the step fails (default 900).",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -46,12 +45,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "batch",
                 Kind::Text,
-                "How many minions at a time: a number or a percentage (default: all).",
+                "Number or percentage of minions at a time (default: all).",
             ),
             arg(
                 "offline",
                 Kind::Text,
-                "Targets that are not connected: `fail` (default), or `skip`, which leaves them out and says so.",
+                "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
             ),
         ],
     ),

@@ -1,12 +1,11 @@
-//! `host.*`
+//! Signatures of `host.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "host",
     "present",
-    "A host name in `/etc/hosts`; other lines, names and comments stay.",
+    "A host name in `/etc/hosts`; other lines, names and comments are kept.",
     &[
         required("ip", Kind::TextList, "Addresses of the name."),
         arg(

@@ -1,24 +1,23 @@
-//! `http.*`
+//! Signatures of `http.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "http",
     "wait_for_successful_query",
-    "Waits until a GET of a URL (the name) is answered as wanted.",
+    "Waits until a GET of a URL (the name) has the expected answer.",
     &[
-        arg("status", Kind::Integer, "Wanted status (default 200)."),
-        arg("match", Kind::Text, "Text that the body contains."),
+        arg("status", Kind::Integer, "Expected status (default 200)."),
+        arg("match", Kind::Text, "Text that the body must contain."),
         arg(
             "wait_for",
             Kind::Integer,
-            "Seconds after which it has failed (default 300).",
+            "Seconds until it fails (default 300).",
         ),
         arg(
             "ca",
             Kind::Text,
-            "Trusted CA: PEM, or the path of a PEM file on the host; without it no certificate is checked.",
+            "Trusted CA: PEM, or the path of a PEM file on the host; without it certificates are not verified.",
         ),
     ],
 )];

@@ -1,7 +1,6 @@
-//! `user.*` and `group.*`
+//! Signatures of `user.*` and `group.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -12,12 +11,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "uid",
                 Kind::Integer,
-                "User id (default: the system's choice).",
+                "User id (default: chosen by the system).",
             ),
             arg(
                 "gid",
                 Kind::Text,
-                "Primary group, name or number (default: a group of the user's name).",
+                "Primary group, name or number (default: a group with the user's name).",
             ),
             arg("groups", Kind::TextList, "Supplementary groups."),
             arg(
@@ -29,21 +28,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "createhome",
                 Kind::Boolean,
-                "Make the home directory of a new user (default true; system users: false).",
+                "Create the home directory of a new user (default true; false for system users).",
             ),
             arg("shell", Kind::Text, "Login shell."),
             arg("fullname", Kind::Text, "Full name (GECOS)."),
             arg(
                 "system",
                 Kind::Boolean,
-                "A new user is a system user (default false).",
+                "Create a new user as a system user (default false).",
             ),
         ],
     ),
     on_minion(
         "user",
         "absent",
-        "No such user account.",
+        "No user account with that name.",
         &[arg(
             "purge",
             Kind::Boolean,
@@ -58,17 +57,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "gid",
                 Kind::Integer,
-                "Group id (default: the system's choice).",
+                "Group id (default: chosen by the system).",
             ),
             arg(
                 "system",
                 Kind::Boolean,
-                "A new group is a system group (default false).",
+                "Create a new group as a system group (default false).",
             ),
-            arg("members", Kind::TextList, "Exactly these members."),
-            arg("addusers", Kind::TextList, "At least these members."),
-            arg("delusers", Kind::TextList, "None of these members."),
+            arg("members", Kind::TextList, "The exact list of members."),
+            arg("addusers", Kind::TextList, "Users that must be members."),
+            arg(
+                "delusers",
+                Kind::TextList,
+                "Users that must not be members.",
+            ),
         ],
     ),
-    on_minion("group", "absent", "No such group.", &[]),
+    on_minion("group", "absent", "No group with that name.", &[]),
 ];

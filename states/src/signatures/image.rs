@@ -1,7 +1,6 @@
-//! `image.*`
+//! Signatures of `image.*`.
 
-use super::on_minion;
-use crate::signature::Signature;
+use crate::signature::{Signature, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "image",

@@ -1,36 +1,35 @@
-//! `sysctl.*` and `kmod.*`
+//! Signatures of `sysctl.*` and `kmod.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "sysctl",
         "present",
-        "A kernel parameter, now and after a boot.",
+        "A kernel parameter, set now and at boot.",
         &[
             arg(
                 "value",
                 Kind::Any,
-                "The value; without one, or with null, the parameter is left alone.",
+                "The value; without it, or with null, the parameter is not changed.",
             ),
             arg(
                 "config",
                 Kind::Text,
-                "File that keeps it (default `/etc/sysctl.d/99-halite.conf`).",
+                "File that sets it at boot (default `/etc/sysctl.d/99-halite.conf`).",
             ),
         ],
     ),
     on_minion(
         "kmod",
         "present",
-        "A kernel module, loaded now and after a boot.",
+        "A kernel module, loaded now and at boot.",
         &[
             arg("mods", Kind::TextList, "Modules, instead of the name."),
             arg(
                 "persist",
                 Kind::Boolean,
-                "Load after a boot too, by `/etc/modules-load.d/halite.conf` (default true).",
+                "Also load it at boot, by `/etc/modules-load.d/halite.conf` (default true).",
             ),
         ],
     ),

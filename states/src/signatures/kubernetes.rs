@@ -1,7 +1,6 @@
-//! `kubernetes.*`: objects, compared and applied by the master.
+//! Signatures of `kubernetes.*`: objects that the master compares and applies.
 
-use super::{arg, required};
-use crate::signature::{Arg, Kind, RunsOn, Signature};
+use crate::signature::{Arg, Kind, RunsOn, Signature, arg, required};
 
 const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -16,23 +15,23 @@ const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -
 const WHOLE: Arg = arg(
     "whole",
     Kind::Boolean,
-    "Compare the whole object, and remove what others added; otherwise only the given fields (default false).",
+    "Compare the whole object, and remove fields that others added; otherwise only the given fields (default false).",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_master(
         "manifest",
-        "All objects of a manifest file, by server-side apply.",
+        "All objects of a Kubernetes manifest, by server-side apply.",
         &[
             arg(
                 "source",
                 Kind::Text,
-                "`salt://path` of a YAML file with one document or more.",
+                "`salt://path` of a YAML file with one or more documents.",
             ),
             arg(
                 "documents",
                 Kind::Any,
-                "The objects themselves, a list; set by the compiler from `source`.",
+                "The objects themselves, as a list; the compiler reads them from `source`.",
             ),
             arg(
                 "template",
@@ -43,13 +42,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "defaults",
                 Kind::Mapping,
-                "Variables of the template, where `context` has none.",
+                "Default variables of the template; `context` takes precedence.",
             ),
             WHOLE,
             arg(
                 "set",
                 Kind::Text,
-                "Name of the set that the objects are: they are labelled with it, and what has the label and is not among them is removed.",
+                "Name of the set of these objects: they are labelled with it, and other objects with the label are removed.",
             ),
         ],
     ),
@@ -60,19 +59,19 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     on_master(
         "owned",
-        "No object of some sets (see `kubernetes.manifest`) but of those that stay; other sets, and what is of none, are left alone. Refused when data would go with one: volumes, others' objects of a definition or in a namespace.",
+        "Removes the objects of sets (see `kubernetes.manifest`) that match `among` and are not in `sets`; all other objects are kept. Refused when data would be lost: volumes, other owners' objects of a definition or in a namespace.",
         &[
-            required("sets", Kind::TextList, "The sets that stay."),
+            required("sets", Kind::TextList, "Sets to keep."),
             required(
                 "among",
                 Kind::TextList,
-                "The names of the sets that go unless they stay; a `*` at the end stands for anything.",
+                "Names of sets to remove unless kept; a `*` at the end matches any ending.",
             ),
         ],
     ),
     on_master(
         "absent",
-        "No such object.",
+        "No object with that kind and name.",
         &[
             required("api_version", Kind::Text, "For example `apps/v1`."),
             required("kind", Kind::Text, "For example `DaemonSet`."),
@@ -84,17 +83,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "namespace",
                 Kind::Text,
-                "The object's namespace, if it lives in one.",
+                "The object's namespace, if its kind has one.",
             ),
         ],
     ),
     on_master(
         "api_ready",
-        "Waits until the API server says that it is ready.",
+        "Waits until the API server reports that it is ready.",
         &[arg(
             "timeout",
             Kind::Integer,
-            "Seconds after which it has failed (default 300).",
+            "Seconds until it fails (default 300).",
         )],
     ),
     on_master(
@@ -115,7 +114,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "taints",
                 Kind::Any,
-                "The taints, a list of `{key, value, effect}`; those of Kubernetes itself are left alone.",
+                "The taints, a list of `{key, value, effect}`; Kubernetes' own taints are kept.",
             ),
         ],
     ),

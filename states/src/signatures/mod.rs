@@ -1,8 +1,8 @@
-//! The signatures of all state functions: what may be written in an SLS.
+//! The signatures of all state functions that an SLS can call.
 //!
 //! Names and arguments are Salt's where Salt has the function. The compiler checks every call
-//! against these, the reference (`docs/reference/states.md`) is generated from them, and a test
-//! holds the implementations to them.
+//! against the signatures, the reference (`docs/reference/states.md`) is generated from them, and a
+//! test compares the implementations with them.
 
 mod archive;
 mod certificates;
@@ -24,9 +24,7 @@ mod test;
 
 use std::sync::LazyLock;
 
-use crate::signature::{Arg, Kind, RunsOn, Signature};
-
-pub use reference::reference;
+use crate::signature::Signature;
 
 static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
     let mut all = [
@@ -58,7 +56,7 @@ pub fn signatures() -> &'static [Signature] {
     &ALL
 }
 
-/// The signature of `state.fun`, if there is such a function.
+/// The signature of `state.fun`, if the function exists.
 #[must_use]
 pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
     ALL.binary_search_by(|signature| (signature.state, signature.fun).cmp(&(state, fun)))
@@ -66,40 +64,20 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
         .and_then(|at| ALL.get(at))
 }
 
-/// An optional argument.
-const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
-    Arg {
-        name,
-        kind,
-        required: false,
-        doc,
+/// Arguments that the compiler adds to a call in the low state; an SLS cannot give them.
+#[must_use]
+pub fn compiled_arguments(state: &str, fun: &str) -> &'static [&'static str] {
+    match (state, fun) {
+        // Relative path to `contents` or `blob`, and `mode`: the content of `source`.
+        ("file", "recurse") => &["files"],
+        _ => &[],
     }
 }
 
-/// An argument that must be given.
-const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
-    Arg {
-        name,
-        kind,
-        required: true,
-        doc,
-    }
-}
-
-/// A function that the minion runs.
-const fn on_minion(
-    state: &'static str,
-    fun: &'static str,
-    doc: &'static str,
-    args: &'static [Arg],
-) -> Signature {
-    Signature {
-        state,
-        fun,
-        doc,
-        args,
-        runs_on: RunsOn::Minion,
-    }
+/// The markdown of `docs/reference/states.md`: every function with its arguments.
+#[must_use]
+pub fn reference() -> String {
+    reference::markdown(signatures())
 }
 
 #[cfg(test)]
@@ -120,7 +98,7 @@ mod tests {
                 signature.state,
                 signature.fun
             );
-            assert!(!names.contains(&"name"), "`name` is every function's own");
+            assert!(!names.contains(&"name"), "every function has `name`");
         }
         let mut functions: Vec<_> = signatures().iter().map(|s| (s.state, s.fun)).collect();
         functions.dedup();

@@ -1,7 +1,6 @@
-//! `mount.*` and `swap.*`
+//! Signatures of `mount.*` and `swap.*`.
 
-use super::{arg, on_minion, required};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -15,7 +14,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "mkmnt",
                 Kind::Boolean,
-                "Make the mount point (default false).",
+                "Create the mount point (default false).",
             ),
             arg("dump", Kind::Integer, "fstab(5)'s fifth field (default 0)."),
             arg(
@@ -26,7 +25,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "persist",
                 Kind::Boolean,
-                "Keep it in `/etc/fstab` (default true).",
+                "Add it to `/etc/fstab` (default true).",
             ),
             arg("mount", Kind::Boolean, "Mount it now (default true)."),
         ],
@@ -34,24 +33,24 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "mount",
         "unmounted",
-        "Nothing mounted at that path.",
+        "No file system mounted at that path.",
         &[
             arg(
                 "device",
                 Kind::Text,
-                "Only when this is the mounted device.",
+                "Unmount only if this is the mounted device.",
             ),
             arg(
                 "persist",
                 Kind::Boolean,
-                "Remove it from `/etc/fstab` too (default false).",
+                "Also remove it from `/etc/fstab` (default false).",
             ),
         ],
     ),
     on_minion(
         "swap",
         "absent",
-        "No swap on a device or file (the name), or none at all (`all`): off now, its line in `/etc/fstab` commented out.",
+        "No swap on a device or file (the name), or on none (`all`): switched off, its line in `/etc/fstab` commented out.",
         &[],
     ),
 ];

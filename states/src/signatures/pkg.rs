@@ -1,7 +1,6 @@
-//! `pkg.*` and `pkgrepo.*`
+//! Signatures of `pkg.*` and `pkgrepo.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Kind, Signature};
+use crate::signature::{Kind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -9,16 +8,20 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "installed",
         "Installed packages, in one transaction.",
         &[
-            arg("version", Kind::Text, "Exact version of the one package."),
+            arg(
+                "version",
+                Kind::Text,
+                "Exact version, for a single package.",
+            ),
             arg(
                 "pkgs",
                 Kind::Any,
-                "Packages instead of the name: a list of names and of `{name: version}`.",
+                "Packages, instead of the name: a list of names and of `{name: version}`.",
             ),
             arg(
                 "refresh",
                 Kind::Boolean,
-                "Read the indexes anew before installing (default: when a package is not offered).",
+                "Read the indexes again before installing (default: only if a package is not found).",
             ),
         ],
     ),
@@ -35,12 +38,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "pkgrepo",
         "managed",
-        "A package repository: `/etc/apt/sources.list.d/NAME.list` or `/etc/yum.repos.d/NAME.repo`, indexes read when it changed.",
+        "A package repository: `/etc/apt/sources.list.d/NAME.list` or `/etc/yum.repos.d/NAME.repo`; its indexes are read when it changes.",
         &[
             arg(
                 "humanname",
                 Kind::Text,
-                "For people (dnf; default: the name).",
+                "Description (dnf; default: the name).",
             ),
             arg(
                 "uris",
@@ -71,17 +74,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "signed_index",
                 Kind::Boolean,
-                "Check the signature of the repository's index too (dnf's `repo_gpgcheck`; default false; apt always does).",
+                "Also verify the signature of the repository's index (dnf's `repo_gpgcheck`; default false; apt always does).",
             ),
             arg(
                 "proxy",
                 Kind::Text,
-                "Proxy for it; `_none_` for none whatever the host's configuration says (dnf).",
+                "Proxy for the repository; `_none_` overrides a proxy of the host's configuration (dnf).",
             ),
             arg(
                 "exclusive",
                 Kind::Boolean,
-                "Switch all other repositories of the host off (default false).",
+                "Disable all other repositories of the host (default false).",
             ),
         ],
     ),

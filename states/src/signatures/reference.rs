@@ -1,19 +1,17 @@
-//! The reference of all state functions, as markdown.
+//! The reference of all state functions in Markdown.
 
 use std::fmt::Write;
 
-use super::signatures;
-use crate::signature::{Kind, RunsOn};
+use crate::signature::{Kind, RunsOn, Signature};
 
-/// The markdown of `docs/reference/states.md`: every function with its arguments.
-#[must_use]
-pub fn reference() -> String {
+/// Every function with its arguments, module by module.
+pub(super) fn markdown(signatures: &[Signature]) -> String {
     let mut text = String::from(
         "# State functions\n\n\
-         Generated from the signatures in `states/src/signatures`; a test keeps it equal. Every function also takes `name`\n\
+         Generated from the signatures in `states/src/signatures`; a test compares them. Every function also takes `name`\n\
          (default: the state's id), the [requisites](requisites.md) and the global arguments.\n\n",
     );
-    let modules = signatures().chunk_by(|a, b| a.state == b.state);
+    let modules = signatures.chunk_by(|a, b| a.state == b.state);
     for module in modules.clone() {
         let Some(first) = module.first() else {
             continue;
@@ -61,7 +59,7 @@ const fn kind(kind: Kind) -> &'static str {
         Kind::Mode => "file mode",
         Kind::TextList => "list of texts",
         Kind::Mapping => "mapping",
-        Kind::Any => "see there",
+        Kind::Any => "see meaning",
     }
 }
 
@@ -72,7 +70,7 @@ mod tests {
     #[test]
     fn the_reference_in_docs_is_current() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/states.md");
-        let wanted = super::reference();
+        let wanted = crate::signatures::reference();
         if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, &wanted).unwrap();
@@ -80,7 +78,7 @@ mod tests {
         let found = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             found == wanted,
-            "docs/reference/states.md is old: run this test with HALITE_UPDATE_GOLDENS=1"
+            "docs/reference/states.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
         );
     }
 }

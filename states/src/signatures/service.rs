@@ -1,12 +1,11 @@
-//! `service.*`
+//! Signatures of `service.*`.
 
-use super::{arg, on_minion};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion};
 
 const ENABLE: Arg = arg(
     "enable",
     Kind::Boolean,
-    "Whether it is to start at boot (default: left as it is).",
+    "Whether the unit starts at boot (default: unchanged).",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -19,9 +18,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "reload",
                 Kind::Boolean,
-                "A watched change reloads instead of restarting (default false).",
+                "Reload instead of restart on a watched change (default false).",
             ),
-            arg("unmask", Kind::Boolean, "Unmask it first (default false)."),
+            arg(
+                "unmask",
+                Kind::Boolean,
+                "Unmask the unit first (default false).",
+            ),
         ],
     ),
     on_minion("service", "dead", "A stopped systemd unit.", &[ENABLE]),
@@ -32,5 +35,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "A unit that does not start at boot.",
         &[],
     ),
-    on_minion("service", "masked", "A unit that nothing can start.", &[]),
+    on_minion(
+        "service",
+        "masked",
+        "A masked unit, which cannot be started.",
+        &[],
+    ),
 ];

@@ -1,7 +1,6 @@
-//! `test.*`: for trying out requisites.
+//! Signatures of `test.*`: functions for testing requisites.
 
-use super::{arg, on_minion};
-use crate::signature::{Arg, Kind, Signature};
+use crate::signature::{Arg, Kind, Signature, arg, on_minion};
 
 const COMMENT: Arg = arg("comment", Kind::Text, "The comment of the return.");
 
@@ -16,7 +15,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "test",
         "succeed_with_changes",
-        "Succeeds and says that it changed something.",
+        "Succeeds and reports a change.",
         &[COMMENT],
     ),
     on_minion(
@@ -28,18 +27,18 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "test",
         "fail_with_changes",
-        "Fails and says that it changed something.",
+        "Fails and reports a change.",
         &[COMMENT],
     ),
     on_minion(
         "test",
         "configurable_test_state",
-        "Succeeds or fails, with or without changes, as told.",
+        "Succeeds or fails, with or without changes, as its arguments say.",
         &[
             arg(
                 "changes",
                 Kind::Boolean,
-                "Whether it says that it changed something (default true).",
+                "Whether it reports a change (default true).",
             ),
             arg(
                 "result",
@@ -52,7 +51,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "test",
         "show_notification",
-        "Shows a text as its comment.",
+        "Returns a text as its comment.",
         &[arg("text", Kind::Text, "The text.")],
     ),
 ];

@@ -3,6 +3,8 @@
 
 use std::iter::Peekable;
 
+use super::error::TargetError;
+
 /// A word of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Word {
@@ -25,12 +27,12 @@ const LETTERS: &[(char, &str)] = &[
     ('S', "ipcidr"),
 ];
 
-/// Evaluates an expression; `test` is asked for each matcher (kind, expression), without short
-/// cuts, so that every mistake in it is found.
+/// Evaluates an expression; `test` evaluates each matcher (kind, expression), without short cuts,
+/// so that every mistake is found.
 pub(super) fn evaluate(
     expression: &str,
-    test: &mut dyn FnMut(&str, &str) -> Result<bool, String>,
-) -> Result<bool, String> {
+    test: &mut dyn FnMut(&str, &str) -> Result<bool, TargetError>,
+) -> Result<bool, TargetError> {
     let words = words(expression);
     if words.is_empty() {
         return Ok(false);
@@ -43,12 +45,12 @@ pub(super) fn evaluate(
     let result = parser.or()?;
     match parser.words.next() {
         None => Ok(result),
-        Some(Word::Close) => Err(format!("a `)` without `(` in `{expression}`")),
-        Some(_) => Err(format!("an `and` or `or` is missing in `{expression}`")),
+        Some(Word::Close) => Err(TargetError::Unopened(expression.to_owned())),
+        Some(_) => Err(TargetError::MissingOperator(expression.to_owned())),
     }
 }
 
-/// Splits at blanks; parentheses may touch a word, except those that belong to a regular
+/// Splits an expression at blanks; parentheses may touch a word, except those of a regular
 /// expression.
 fn words(expression: &str) -> Vec<Word> {
     let mut words = Vec::new();
@@ -76,12 +78,12 @@ fn words(expression: &str) -> Vec<Word> {
 
 struct Parser<'a, I: Iterator<Item = Word>> {
     words: Peekable<I>,
-    test: &'a mut dyn FnMut(&str, &str) -> Result<bool, String>,
+    test: &'a mut dyn FnMut(&str, &str) -> Result<bool, TargetError>,
     depth: usize,
 }
 
 impl<I: Iterator<Item = Word>> Parser<'_, I> {
-    fn or(&mut self) -> Result<bool, String> {
+    fn or(&mut self) -> Result<bool, TargetError> {
         let mut result = self.and()?;
         while self.words.next_if_eq(&Word::Or).is_some() {
             result |= self.and()?;
@@ -89,7 +91,7 @@ impl<I: Iterator<Item = Word>> Parser<'_, I> {
         Ok(result)
     }
 
-    fn and(&mut self) -> Result<bool, String> {
+    fn and(&mut self) -> Result<bool, TargetError> {
         let mut result = self.not()?;
         while self.words.next_if_eq(&Word::And).is_some() {
             result &= self.not()?;
@@ -97,7 +99,7 @@ impl<I: Iterator<Item = Word>> Parser<'_, I> {
         Ok(result)
     }
 
-    fn not(&mut self) -> Result<bool, String> {
+    fn not(&mut self) -> Result<bool, TargetError> {
         let mut negated = false;
         while self.words.next_if_eq(&Word::Not).is_some() {
             negated = !negated;
@@ -105,29 +107,27 @@ impl<I: Iterator<Item = Word>> Parser<'_, I> {
         Ok(self.single()? != negated)
     }
 
-    fn single(&mut self) -> Result<bool, String> {
+    fn single(&mut self) -> Result<bool, TargetError> {
         match self.words.next() {
             Some(Word::Match(word)) => self.matcher(&word),
             Some(Word::Open) => {
                 self.depth += 1;
                 if self.depth > 32 {
-                    return Err("more than 32 nested parentheses".into());
+                    return Err(TargetError::TooDeep);
                 }
                 let result = self.or()?;
                 self.depth -= 1;
                 match self.words.next() {
                     Some(Word::Close) => Ok(result),
-                    _ => Err("a `(` without `)`".into()),
+                    _ => Err(TargetError::Unclosed),
                 }
             }
-            Some(Word::And | Word::Or | Word::Close) | None => {
-                Err("a minion or matcher is missing beside `and`, `or`, `not` or in `( )`".into())
-            }
+            Some(Word::And | Word::Or | Word::Close) | None => Err(TargetError::MissingMatcher),
             Some(Word::Not) => self.not(),
         }
     }
 
-    fn matcher(&mut self, word: &str) -> Result<bool, String> {
+    fn matcher(&mut self, word: &str) -> Result<bool, TargetError> {
         let mut chars = word.chars();
         let (letter, rest) = match (chars.next(), chars.next()) {
             (Some(letter), Some('@')) => (letter, chars.as_str()),
@@ -140,10 +140,10 @@ impl<I: Iterator<Item = Word>> Parser<'_, I> {
                     .iter()
                     .map(|(letter, kind)| format!("{letter}@ ({kind})"))
                     .collect();
-                Err(format!(
-                    "there is no matcher `{letter}@`; there are {}",
-                    known.join(", ")
-                ))
+                Err(TargetError::UnknownMatcher {
+                    letter,
+                    known: known.join(", "),
+                })
             }
         }
     }

@@ -1,17 +1,21 @@
-//! Targeting: which minions an expression means. Salt's matchers, with errors instead of silent
-//! mismatches.
+//! Targeting: Salt's matchers, which select minions by an expression. A mistake in an expression is
+//! an error, never a silent mismatch.
 
 mod compound;
+mod error;
 pub(crate) mod pattern;
 
 use std::net::IpAddr;
 
-use halite_document::Problem;
+use halite_document::did_you_mean;
 use ipnet::IpNet;
 use pattern::Glob;
 use serde_json::Value;
 
-/// What is known of a minion. Grains are what it says of itself: never authorise with them.
+pub use error::TargetError;
+pub use pattern::PatternError;
+
+/// A minion that may match. Grains are the minion's own claims: never authorise with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// The minion's id.
@@ -22,7 +26,7 @@ pub struct Candidate<'a> {
     pub pillar: &'a Value,
 }
 
-/// The kinds of expressions, as `match:` in `top.sls` and `tgt_type` name them.
+/// Kinds of expressions, as `match:` in `top.sls` and `tgt_type` name them.
 pub const KINDS: &[&str] = &[
     "glob",
     "list",
@@ -36,17 +40,12 @@ pub const KINDS: &[&str] = &[
     "compound",
 ];
 
-/// Whether an expression of a kind means this minion. An empty expression means nobody, never
-/// everybody.
+/// Tests whether an expression of a kind matches this minion. An empty expression matches no
+/// minion.
 ///
 /// # Errors
-/// An unknown kind, a bad pattern, a bad compound expression. The problem has no place; the caller
-/// knows it.
-pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, Problem> {
-    evaluate(kind, expression, candidate).map_err(|message| Problem::in_file("", message))
-}
-
-fn evaluate(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, String> {
+/// An unknown kind, a bad pattern, a bad compound expression.
+pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, TargetError> {
     match kind {
         "glob" => Ok(Glob::new(expression)?.is_match(candidate.id)),
         "pcre" => Ok(pattern::anchored(expression)?.is_match(candidate.id)),
@@ -63,40 +62,38 @@ fn evaluate(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool,
         }),
         "ipcidr" => address(expression, candidate.grains),
         "compound" => compound::evaluate(expression, &mut |kind, expression| {
-            evaluate(kind, expression, candidate)
+            matches(kind, expression, candidate)
         }),
         _ => {
-            let hint = halite_document::did_you_mean(kind, KINDS.iter().copied());
-            Err(match hint {
-                Some(near) => format!("there is no target kind `{kind}`; did you mean `{near}`?"),
-                None => format!(
-                    "there is no target kind `{kind}`; there are {}",
-                    KINDS.join(", ")
-                ),
+            let hint = match did_you_mean(kind, KINDS.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are {}", KINDS.join(", ")),
+            };
+            Err(TargetError::UnknownKind {
+                kind: kind.to_owned(),
+                hint,
             })
         }
     }
 }
 
-type Test<'a> = dyn Fn(&str, &str) -> Result<bool, String> + 'a;
+type Test<'a> = dyn Fn(&str, &str) -> Result<bool, TargetError> + 'a;
 
-/// Checks the pattern once, even where no value is compared with it.
-fn glob(expression: &str) -> Result<impl Fn(&str, &str) -> Result<bool, String>, String> {
+/// A test by shell pattern. The pattern is checked here, in case no value is compared with it.
+fn glob(expression: &str) -> Result<impl Fn(&str, &str) -> Result<bool, TargetError>, TargetError> {
     Glob::new(expression)?;
     Ok(|wanted: &str, text: &str| Ok(Glob::new(wanted)?.is_match(text)))
 }
 
-fn regex(wanted: &str, text: &str) -> Result<bool, String> {
+fn regex(wanted: &str, text: &str) -> Result<bool, TargetError> {
     Ok(pattern::anchored(wanted)?.is_match(text))
 }
 
 /// Salt's `subdict_match`: every split of `a:b:c` into a path and a pattern is tried; lists match
 /// by any member, dictionaries by their keys.
-fn data(data: &Value, expression: &str, test: &Test) -> Result<bool, String> {
+fn data(data: &Value, expression: &str, test: &Test) -> Result<bool, TargetError> {
     if !expression.contains(':') {
-        return Err(format!(
-            "`{expression}` needs a key and a value, separated by `:`"
-        ));
+        return Err(TargetError::NoValue(expression.to_owned()));
     }
     for (at, _) in expression.match_indices(':') {
         let (path, wanted) = (&expression[..at], &expression[at + 1..]);
@@ -109,7 +106,7 @@ fn data(data: &Value, expression: &str, test: &Test) -> Result<bool, String> {
     Ok(false)
 }
 
-fn holds(found: &Value, wanted: &str, test: &Test) -> Result<bool, String> {
+fn holds(found: &Value, wanted: &str, test: &Test) -> Result<bool, TargetError> {
     match found {
         Value::Object(map) => {
             for key in map.keys() {
@@ -128,7 +125,7 @@ fn holds(found: &Value, wanted: &str, test: &Test) -> Result<bool, String> {
             Ok(false)
         }
         Value::String(text) => test(wanted, text),
-        // As Python prints them, since that is what a Salt user wrote the expression for.
+        // Also as Python prints them, because Salt users write expressions that way.
         Value::Bool(true) => Ok(test(wanted, "True")? || test(wanted, "true")?),
         Value::Bool(false) => Ok(test(wanted, "False")? || test(wanted, "false")?),
         Value::Null => Ok(test(wanted, "None")? || test(wanted, "null")?),
@@ -145,13 +142,11 @@ pub(crate) fn traverse<'a>(data: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-fn address(expression: &str, grains: &Value) -> Result<bool, String> {
+fn address(expression: &str, grains: &Value) -> Result<bool, TargetError> {
     let wanted: IpNet = expression
         .parse()
         .or_else(|_| expression.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| {
-            format!("`{expression}` is neither an address nor a network like 10.0.0.0/24")
-        })?;
+        .map_err(|_| TargetError::Address(expression.to_owned()))?;
     Ok(["ipv4", "ipv6"]
         .iter()
         .filter_map(|grain| grains.get(grain)?.as_array())

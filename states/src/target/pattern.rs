@@ -1,5 +1,10 @@
 //! Shell patterns as Python's `fnmatch` reads them, and regular expressions anchored as Python's
 //! `re.match`.
+//!
+//! The patterns are Salt's, so the `globset` crate cannot replace this module: there `{a,b}` is an
+//! alternative, `\` escapes, `[^a]` negates, `**` is special, `?` takes one byte, and a `[` without
+//! `]` is an error; in `fnmatch` the first four are ordinary characters, `?` takes one character,
+//! and an open `[` is a letter.
 
 use regex::{Regex, RegexBuilder};
 
@@ -8,18 +13,55 @@ use regex::{Regex, RegexBuilder};
 pub(crate) enum Glob {
     /// `*`.
     Any,
-    /// There is nothing in it that makes it a pattern.
+    /// A text without special characters.
     Text(String),
-    /// Nothing but letters, `*` and `?`.
+    /// Letters, `*` and `?` only.
     Wild(Vec<char>),
+    /// A pattern with sets, as a regular expression.
     Pattern(Regex),
 }
 
+/// A pattern that cannot be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PatternError {
+    /// A shell pattern with a set like `[z-a]`.
+    #[error("`{pattern}` is not a shell pattern")]
+    Glob {
+        /// The pattern as given.
+        pattern: String,
+        /// The mistake in the set.
+        #[source]
+        cause: RegexError,
+    },
+    /// A regular expression with a mistake, or one that is too large.
+    #[error("`{pattern}` is not a regular expression")]
+    Regex {
+        /// The expression as given.
+        pattern: String,
+        /// The mistake.
+        #[source]
+        cause: RegexError,
+    },
+}
+
+/// The reason of a [`regex::Error`] in one line, without its drawing of the place.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", reason(.0))]
+pub struct RegexError(#[from] regex::Error);
+
+fn reason(error: &regex::Error) -> String {
+    let error = error.to_string();
+    let last = error.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
 impl Glob {
+    /// Reads a pattern.
+    ///
     /// # Errors
-    /// A set like `[z-a]` that is none.
-    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
-        // A regular expression takes longer to make than to use.
+    /// A set like `[z-a]`, whose ends are reversed.
+    pub(crate) fn new(pattern: &str) -> Result<Self, PatternError> {
+        // A regular expression takes longer to compile than to match.
         match pattern {
             "*" => Ok(Self::Any),
             text if !Self::is_pattern(text) => Ok(Self::Text(text.to_owned())),
@@ -28,7 +70,7 @@ impl Glob {
         }
     }
 
-    /// Whether the whole text matches.
+    /// Tests whether the whole text matches.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         match self {
             Self::Any => true,
@@ -38,14 +80,14 @@ impl Glob {
         }
     }
 
-    /// Whether a text has anything in it that makes it a pattern.
+    /// Tests whether a text has a special character.
     pub(crate) fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
 }
 
-/// A pattern of letters, `*` and `?`. After a letter that does not fit, the last `*` takes one
-/// letter more.
+/// Matches a pattern of letters, `*` and `?`. After a letter that does not match, the last `*`
+/// takes one letter more.
 fn wild(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut here) = (0, 0);
@@ -70,7 +112,7 @@ fn wild(pattern: &[char], text: &str) -> bool {
 }
 
 /// Any pattern as a regular expression.
-fn expression(pattern: &str) -> Result<Regex, String> {
+fn expression(pattern: &str) -> Result<Regex, PatternError> {
     let mut regex = String::from("(?s)^");
     let chars: Vec<char> = pattern.chars().collect();
     let mut at = 0;
@@ -103,27 +145,25 @@ fn expression(pattern: &str) -> Result<Regex, String> {
         }
     }
     regex.push('$');
-    compile(&regex).map_err(|_| format!("`{pattern}` is not a pattern"))
+    compile(&regex).map_err(|cause| PatternError::Glob {
+        pattern: pattern.to_owned(),
+        cause,
+    })
 }
 
 /// A regular expression that must match at the start of the text.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn anchored(pattern: &str) -> Result<Regex, String> {
-    compile(&format!("^(?:{pattern})")).map_err(|error| {
-        let error = error.to_string();
-        let why = error
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
-        format!("`{pattern}` is not a regular expression: {why}")
+/// A mistake in the expression, or an expression that is too large.
+pub(crate) fn anchored(pattern: &str) -> Result<Regex, PatternError> {
+    compile(&format!("^(?:{pattern})")).map_err(|cause| PatternError::Regex {
+        pattern: pattern.to_owned(),
+        cause,
     })
 }
 
-fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(1 << 20).build()
+fn compile(pattern: &str) -> Result<Regex, RegexError> {
+    Ok(RegexBuilder::new(pattern).size_limit(1 << 20).build()?)
 }
 
 #[cfg(test)]
@@ -134,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patterns_without_sets_are_what_their_expression_is(pattern in "[ab*?]{0,6}", text in "[ab\n]{0,6}") {
+        fn a_pattern_without_sets_matches_what_its_expression_matches(pattern in "[ab*?]{0,6}", text in "[ab\n]{0,6}") {
             let glob = Glob::new(&pattern).unwrap();
             prop_assert_eq!(glob.is_match(&text), expression(&pattern).unwrap().is_match(&text));
         }

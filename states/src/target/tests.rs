@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::error::chain;
 
 fn check(kind: &str, expression: &str) -> Result<bool, String> {
     let grains = json!({
@@ -18,7 +19,7 @@ fn check(kind: &str, expression: &str) -> Result<bool, String> {
             pillar: &pillar,
         },
     )
-    .map_err(|p| p.message)
+    .map_err(|error| chain(&error))
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// A text as a YAML scalar: plain where it cannot be read as anything else.
+/// A text as a YAML scalar: plain if it cannot be read as another type, else quoted.
 fn plain(text: &str) -> String {
     let first = text.chars().next().unwrap_or(' ');
     let simple = (first.is_alphanumeric() || matches!(first, '/' | '_' | '.'))
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn block_style_reads_back_as_it_was() {
+    fn block_style_reads_back_unchanged() {
         let value = json!({
             "a": {"b": [1, "two", {"c": null, "d": [[], {}, [1, [2]]]}]},
             "text": "x: y", "yes": "yes", "0644": "0644", "lines": "a\nb\n", "empty": "", "star": "*", "time": "1:2",

@@ -1,5 +1,5 @@
-//! What there is for a template: its language, the functions that it can call, and the data of a
-//! minion.
+//! Environments of the template engine: the language, the functions that a template can call, and
+//! the data of a minion.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 use serde_json::Value as Json;
 
+use super::error::{caused, invalid};
 use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
 use super::values::from_json;
 use super::{guard, lines, methods, salt};
 
-/// Steps that one template may take; enough for thousands of objects, too little for an endless
-/// loop.
+/// Steps that one template may take: enough for thousands of objects, and an end to endless loops.
 const FUEL: u64 = 2_000_000;
 
-/// The same environment twice: for the text, and for the text with line marks.
-pub(super) struct Pair {
+/// One environment for the text, and the same for the text with line marks.
+pub(super) struct Environments {
     pub plain: Environment<'static>,
     pub marked: Environment<'static>,
 }
 
-impl Pair {
+impl Environments {
     pub(super) fn new(files: &Arc<Files>, purpose: Purpose) -> Self {
         Self {
             plain: environment(files, purpose, false),
@@ -31,13 +31,13 @@ impl Pair {
         }
     }
 
-    /// From now on templates are rendered for a minion. What was compiled of them stays.
-    pub(super) fn about(&mut self, known: &Arc<salt::Known>) {
+    /// Sets the data of a minion. Compiled templates are kept.
+    pub(super) fn set_minion(&mut self, values: &Arc<salt::MinionValues>) {
         for env in [&mut self.plain, &mut self.marked] {
-            env.add_global("salt", Value::from_object(salt::Salt(known.clone())));
-            env.add_global("pillar", known.pillar.clone());
-            env.add_global("grains", known.grains.clone());
-            env.add_global("opts", known.opts.clone());
+            env.add_global("salt", Value::from_object(salt::Salt(values.clone())));
+            env.add_global("pillar", values.pillar.clone());
+            env.add_global("grains", values.grains.clone());
+            env.add_global("opts", values.opts.clone());
         }
     }
 }
@@ -52,11 +52,11 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         env.set_syntax(syntax);
     }
-    // The engine asks its loader once for each file, and this each time that one is named.
+    // The engine calls its loader once for each file, but this callback at each import.
     let named = files.clone();
     env.set_path_join_callback(move |name, parent| {
         let path = resolve(name, parent);
-        named.note(&path);
+        named.record(&path);
         path.into()
     });
     guard::add(&mut env, purpose);
@@ -69,8 +69,9 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         let (Some(source), Some(number)) = (loaded.text(path), loaded.number(path)) else {
             return Ok(None);
         };
-        let Prepared { text, .. } = prepare(path, source)
-            .map_err(|message| Error::new(ErrorKind::SyntaxError, format!("{path}: {message}")))?;
+        let Prepared { text, .. } = prepare(path, source).map_err(|error| {
+            Error::new(ErrorKind::SyntaxError, format!("cannot load `{path}`")).with_source(error)
+        })?;
         Ok(Some(if marked {
             lines::mark(&text, number)
         } else {
@@ -83,19 +84,15 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         |state: &mut State, path: &str| -> Result<Value, Error> {
             let text = imported(state, path)?;
             let node = halite_secrets::yaml::parse(path, &text)
-                .map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem.to_string()))?;
+                .map_err(|problem| caused(format!("`{path}` is not YAML"), problem))?;
             Ok(from_json(&node.to_json()))
         },
     );
     env.add_function(
         "import_json",
         |state: &mut State, path: &str| -> Result<Value, Error> {
-            let json: Json = serde_json::from_str(&imported(state, path)?).map_err(|error| {
-                Error::new(
-                    ErrorKind::InvalidOperation,
-                    format!("{path} is not JSON: {error}"),
-                )
-            })?;
+            let json: Json = serde_json::from_str(&imported(state, path)?)
+                .map_err(|error| caused(format!("`{path}` is not JSON"), error))?;
             Ok(from_json(&json))
         },
     );
@@ -103,19 +100,19 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         imported(state, path)
     });
     env.add_function("raise", |message: &str| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()))
+        Err(invalid(message))
     });
     env
 }
 
-/// A file of the tree, rendered.
+/// A file of the tree, rendered for an import.
 fn imported(state: &mut State, path: &str) -> Result<String, Error> {
     let template = state.get_template(path)?;
     Ok(lines::strip(&template.render(Value::from(()))?))
 }
 
-/// The path of an imported template: `./x` and `../x` are relative to the importing file, all else
-/// to the root.
+/// The path of an imported template: `./x` and `../x` are relative to the importing file, all other
+/// names to the root.
 fn resolve(name: &str, parent: &str) -> String {
     let name = name.strip_prefix("salt://").unwrap_or(name);
     if !name.starts_with("./") && !name.starts_with("../") {

@@ -1,4 +1,4 @@
-//! The text files of a state tree, as templates find them.
+//! Text files of a state tree, for the template engine.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +9,11 @@ use crate::tree::Tree;
 /// Largest file that templates may import, in bytes.
 const MAX_TEMPLATE: usize = 1024 * 1024;
 
-/// The text files of a state tree, and which of them were read.
+/// The text files of a state tree, with a record of those that were read.
 #[derive(Debug)]
 pub(super) struct Files {
     sources: Arc<[Source]>,
-    /// Places in `sources`; line marks name a file by its own.
+    /// Positions in `sources` by path; line marks contain them.
     numbers: HashMap<String, usize>,
     read: Mutex<Vec<usize>>,
 }
@@ -54,8 +54,8 @@ impl Files {
         &self.sources
     }
 
-    /// Remembers that a file is read, if it is there.
-    pub(super) fn note(&self, path: &str) {
+    /// Records that a file is read, if it exists.
+    pub(super) fn record(&self, path: &str) {
         let Some(number) = self.number(path) else {
             return;
         };
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// The files that were read since the last call, in the order in which they were first.
+    /// The files read since the last call, in the order of their first reading.
     pub(super) fn take(&self) -> Vec<String> {
         let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
         read.into_iter()

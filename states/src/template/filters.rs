@@ -5,15 +5,17 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{Environment, Error, UndefinedBehavior, Value};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256, Sha512};
 
+use super::error::{caused, invalid};
 use super::values::{from_json, to_json};
 use super::{dump, lines, methods, network};
+use crate::target::pattern::RegexError;
 
-/// All filters, without guard.
+/// The environment of all filters, without guards.
 pub(super) fn unguarded() -> &'static Environment<'static> {
     static ENV: OnceLock<Environment<'static>> = OnceLock::new();
     ENV.get_or_init(|| {
@@ -27,10 +29,6 @@ pub(super) fn unguarded() -> &'static Environment<'static> {
     })
 }
 
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
 /// A regular expression; `flags` are Salt's `ignorecase` and `multiline`.
 pub(super) fn compile(pattern: &str, flags: Option<&Kwargs>) -> Result<Regex, Error> {
     let mut builder = RegexBuilder::new(pattern);
@@ -39,10 +37,12 @@ pub(super) fn compile(pattern: &str, flags: Option<&Kwargs>) -> Result<Regex, Er
         builder.multi_line(flags.get::<Option<bool>>("multiline")?.unwrap_or(false));
         flags.assert_all_used()?;
     }
-    builder
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|error| invalid(format!("not a regular expression: {error}")))
+    builder.size_limit(1 << 20).build().map_err(|error| {
+        caused(
+            format!("`{pattern}` is not a regular expression"),
+            RegexError::from(error),
+        )
+    })
 }
 
 fn groups(regex: &Regex, text: &str) -> Value {
@@ -95,7 +95,7 @@ fn texts(env: &mut Environment<'static>) {
     env.add_filter("yaml_encode", |value: &Value| -> Result<String, Error> {
         match to_json(value)? {
             Json::Array(_) | Json::Object(_) => Err(invalid(
-                "yaml_encode takes a scalar; use `yaml` for lists and mappings".into(),
+                "yaml_encode takes a scalar; use `yaml` for lists and mappings",
             )),
             scalar => Ok(dump::flow(&scalar)),
         }
@@ -132,8 +132,9 @@ fn texts(env: &mut Environment<'static>) {
         env.add_filter(name, |value: &str| -> Result<String, Error> {
             let bytes = STANDARD
                 .decode(value.trim())
-                .map_err(|error| invalid(format!("not base64: {error}")))?;
-            String::from_utf8(bytes).map_err(|_| invalid("the decoded base64 is not text".into()))
+                .map_err(|error| caused("the text is not base64", error))?;
+            String::from_utf8(bytes)
+                .map_err(|error| caused("the decoded base64 is not text", error))
         });
     }
     env.add_filter("sha256", |value: &Value| {
@@ -220,12 +221,12 @@ fn structures(env: &mut Environment<'static>) {
     env.add_filter("load_yaml", |text: &Value| -> Result<Value, Error> {
         let text = lines::strip(&text.to_string());
         let node = halite_secrets::yaml::parse("load_yaml", &text)
-            .map_err(|problem| invalid(problem.to_string()))?;
+            .map_err(|problem| caused("the text is not YAML", problem))?;
         Ok(from_json(&node.to_json()))
     });
     env.add_filter("load_json", |text: &Value| -> Result<Value, Error> {
         let json: Json = serde_json::from_str(&lines::strip(&text.to_string()))
-            .map_err(|error| invalid(format!("not JSON: {error}")))?;
+            .map_err(|error| caused("the text is not JSON", error))?;
         Ok(from_json(&json))
     });
     env.add_filter("load_text", |text: &Value| text.to_string());

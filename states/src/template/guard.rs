@@ -1,5 +1,5 @@
-//! The filters and tests of templates, each with a guard: none may compute with a reference to a
-//! secret.
+//! Guards around all filters and tests of templates: none may compute with a reference to a secret,
+//! because the result would be wrong.
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use super::filters::{compile, unguarded};
 use super::values::{Secret, holds_secret};
 
-/// Filters that move a secret without looking into it.
+/// Filters that pass a secret on without reading it.
 const PASS: &[&str] = &[
     "attr",
     "batch",
@@ -38,7 +38,7 @@ const PASS: &[&str] = &[
     "join",
 ];
 
-/// Filters whose result is read back by YAML or JSON before the secret is filled in: right in an
+/// Filters whose result is parsed as YAML or JSON before the secret is filled in: allowed in an
 /// SLS, wrong in a file.
 const QUOTE: &[&str] = &[
     "indent",
@@ -50,7 +50,7 @@ const QUOTE: &[&str] = &[
     "yaml_squote",
 ];
 
-/// What else is there, for the guard to cover: the engine's own and ours.
+/// All other filters, the engine's and Halite's; none may take a secret.
 const OTHERS: &[&str] = &[
     "abs",
     "bool",
@@ -107,7 +107,7 @@ const OTHERS: &[&str] = &[
     "to_bool",
 ];
 
-/// What a rendered text becomes.
+/// The use of a rendered text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     /// YAML that is parsed before secrets are filled in.
@@ -137,7 +137,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
     env.add_test("list", |value: &Value| value.kind() == ValueKind::Seq);
 }
 
-/// Refuses what would compute with a secret.
+/// Refuses a filter that would compute with a secret.
 fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
     if !args.iter().any(holds_secret) {
         return Ok(());
@@ -145,13 +145,13 @@ fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
     let itself = args.first().is_some_and(|value| {
         value.downcast_object_ref::<Secret>().is_some() || value.kind() == ValueKind::String
     });
-    let looks_inside = match name {
+    let reads_it = match name {
         "first" | "last" | "list" | "batch" | "slice" => itself,
         // `map(attribute='x')` passes on, `map('upper')` computes.
         "map" => !args.get(1).is_some_and(Value::is_kwargs),
         _ => false,
     };
-    let passes = PASS.contains(&name) && !looks_inside;
+    let passes = PASS.contains(&name) && !reads_it;
     if passes || (purpose == Purpose::Sls && QUOTE.contains(&name)) {
         return Ok(());
     }
@@ -166,7 +166,7 @@ fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
     ))
 }
 
-/// Whether a method may be called on a value that is, or holds, a secret.
+/// Refuses a method that would compute with a secret.
 pub(super) fn guard_method(method: &str, value: &Value, args: &[Value]) -> Result<(), Error> {
     let on_text =
         value.kind() == ValueKind::String || value.downcast_object_ref::<Secret>().is_some();
@@ -190,8 +190,7 @@ pub(super) mod tests {
     use super::super::values::from_json;
     use super::*;
 
-    /// What a text comes to, or the error, where `s` and the `k` of `d` are secrets and `t` is a
-    /// text.
+    /// The rendered text or the error; `s` and `d.k` are secrets, `t` is a text.
     pub(in crate::template) fn render(text: &str, purpose: Purpose) -> String {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::SemiStrict);

@@ -1,17 +1,17 @@
-//! From a line of rendered text back to the line of the template that made it.
+//! Origins of lines: from a line of rendered text to the line of the template that produced it.
 //!
 //! A template is rendered twice: as it is, and with invisible marks that say file and line in front
-//! of every piece of text. Without its marks the second text must equal the first; then the marks
-//! tell the origin of each line, through imports, macros and loops. Where it does not (a template
-//! that measures its own text), lines are matched by content.
+//! of every piece of text. If the second text without its marks equals the first, the marks give
+//! the origin of each line, through imports, macros and loops. Otherwise (a template that measures
+//! its own text) lines are matched by content.
 
 use std::sync::Arc;
 
 use crate::low::Position;
 
-/// Begins a mark; from the private use area.
+/// Start of a mark; from the private use area.
 const OPEN: char = '\u{F8F0}';
-/// Ends a mark.
+/// End of a mark.
 const CLOSE: char = '\u{F8F1}';
 
 /// A source file by name.
@@ -21,7 +21,7 @@ pub(crate) struct Source {
     pub text: Arc<str>,
 }
 
-/// Where each line of a rendered text comes from.
+/// The origin of each line of a rendered text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineMap {
     sources: Arc<[Source]>,
@@ -75,7 +75,7 @@ pub(crate) fn mark(text: &str, file: usize) -> String {
     out
 }
 
-/// Whether the tag at the start of `text` is `name`.
+/// Tests whether the tag at the start of `text` is `name`.
 fn is_tag(text: &str, name: &str) -> bool {
     let inside = text
         .trim_start_matches("{%")
@@ -120,7 +120,7 @@ pub(crate) fn tag_end(text: &str) -> usize {
     text.len()
 }
 
-/// Takes all marks out.
+/// Removes all marks.
 pub(crate) fn strip(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut inside = false;
@@ -136,8 +136,8 @@ pub(crate) fn strip(text: &str) -> String {
 }
 
 impl LineMap {
-    /// Reads the marks of `marked`, if it says the same as `plain`; otherwise matches lines by
-    /// content with the source of a number.
+    /// Reads the marks of `marked`, if it equals `plain` without them; otherwise matches lines by
+    /// content with source `number`.
     pub(crate) fn new(
         sources: Arc<[Source]>,
         number: usize,
@@ -228,7 +228,8 @@ fn read_marks(marked: &str) -> Vec<Vec<(usize, usize, u32)>> {
     lines
 }
 
-/// Each rendered line that stands in the source as it is, after the last one found.
+/// The origin of each rendered line that also is a line of the source, searched after the last
+/// match.
 fn match_lines(rendered: &[String], number: usize, source: &str) -> Vec<Vec<(usize, usize, u32)>> {
     let source: Vec<&str> = source.lines().collect();
     let mut next = 0;
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_stand_before_text_and_expressions_only() {
+    fn marks_are_before_text_and_expressions_only() {
         let text = "a: {{ x }}\n{% if y -%}\n  b: 1\n{%- endif %}\n{% raw %}{{ z }}{% endraw %}\n";
         let marked = mark(text, 0);
         assert_eq!(strip(&marked), text);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_end_where_they_end() {
+    fn the_end_of_a_tag_is_found_behind_quotes_and_braces() {
         assert_eq!(tag_end("{{ '}}' }} x"), 10);
         assert_eq!(tag_end("{{ {'a': {'b': 1}} }}x"), 21);
         assert_eq!(tag_end("{% set x = \"%}\" %}x"), 18);

@@ -1,9 +1,11 @@
-//! Python's methods of dictionaries, lists and strings, as far as Salt's templates use them.
+//! Python's methods of dictionaries, lists and strings that Salt's templates use.
 
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// The callback for methods that the engine itself does not know.
+use super::error::invalid;
+
+/// Calls a method that the template engine itself does not have.
 pub(super) fn call(
     state: &mut State,
     value: &Value,
@@ -37,7 +39,7 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
             Ok(values?.into())
         }
         "copy" => Ok(value.clone()),
-        "update" | "pop" | "setdefault" | "clear" => Err(unchanging(
+        "update" | "pop" | "setdefault" | "clear" => Err(immutable(
             method,
             "a dictionary",
             "make a new one: `{% set d = salt['defaults.merge'](d, {…}) %}` or `{% set d = d | set_dict_key_value('a:b', v) %}`",
@@ -62,15 +64,10 @@ fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
                 .try_iter()?
                 .position(|item| item == *wanted)
                 .map(Value::from)
-                .ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::InvalidOperation,
-                        format!("{wanted:?} is not in the list"),
-                    )
-                })
+                .ok_or_else(|| invalid(format!("{wanted:?} is not in the list")))
         }
         "copy" => Ok(value.clone()),
-        "append" | "extend" | "insert" | "remove" | "pop" | "sort" | "reverse" => Err(unchanging(
+        "append" | "extend" | "insert" | "remove" | "pop" | "sort" | "reverse" => Err(immutable(
             method,
             "a list",
             "make a new one: `{% set l = l + [x] %}`; across a loop with `{% set ns = namespace(l=[]) %}`",
@@ -79,11 +76,10 @@ fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     }
 }
 
-fn unchanging(method: &str, what: &str, instead: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidOperation,
-        format!("`{method}`: {what} cannot be changed in a template; {instead}"),
-    )
+fn immutable(method: &str, what: &str, instead: &str) -> Error {
+    invalid(format!(
+        "`{method}`: {what} cannot be changed in a template; {instead}"
+    ))
 }
 
 fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
@@ -212,10 +208,7 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
         .map_or(usize::MAX, |limit| limit as usize + 1);
     let parts: Vec<&str> = match separator.as_ref().and_then(Value::as_str) {
         Some("") => {
-            return Err(Error::new(
-                ErrorKind::InvalidOperation,
-                "split needs a separator that is not empty",
-            ));
+            return Err(invalid("split needs a separator that is not empty"));
         }
         Some(separator) if from_right => {
             let mut parts: Vec<&str> = text.rsplitn(pieces, separator).collect();
@@ -265,12 +258,9 @@ fn format(text: &str, args: &[Value]) -> Result<String, Error> {
                         .filter(|v| !v.is_undefined())
                 };
                 let value = found.ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::InvalidOperation,
-                        format!(
-                            "`format` has nothing for `{{{field}}}`; format specifications are not supported"
-                        ),
-                    )
+                    invalid(format!(
+                        "`format` has no argument for `{{{field}}}`; format specifications are not supported"
+                    ))
                 })?;
                 out.push_str(&value.to_string());
             }

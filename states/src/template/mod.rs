@@ -3,6 +3,7 @@
 
 mod dump;
 mod environment;
+mod error;
 mod files;
 mod filters;
 mod guard;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use environment::Pair;
+use environment::Environments;
 use files::Files;
 use halite_document::yaml::Node;
 use halite_document::{Position, Problem};
@@ -27,40 +28,40 @@ use halite_secrets::yaml;
 use lines::LineMap;
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
-use trace::{GRAINS, Memory, OPTS, PILLAR, Recorder, Trace, World};
+use trace::{GRAINS, MinionData, OPTS, Observations, PILLAR, Recorder, Trace};
 use values::{from_json, recorded};
 
 use crate::tree::Tree;
 
 pub(crate) use guard::Purpose;
 
-/// A rendered text.
+/// A rendered template.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub text: String,
     pub map: LineMap,
-    /// Files that were read for it, itself first.
+    /// Files that were read for it, the template first.
     pub files: Vec<String>,
     /// Pillar paths that it read.
     pub pillar: Vec<String>,
-    /// What [`Self::node`] and [`Self::documents`] made of it.
+    /// Cached results of [`Self::node`] and [`Self::documents`].
     node: RefCell<Option<Rc<Node>>>,
     documents: RefCell<Option<Rc<Vec<Json>>>>,
 }
 
 impl Rendered {
-    /// The text, which has one document, as the YAML that it is; places are those in the templates.
+    /// The text parsed as one YAML document; positions are those in the templates.
     pub(crate) fn node(&self) -> Result<Rc<Node>, Problem> {
-        kept(&self.node, || {
+        get_or_make(&self.node, || {
             yaml::parse_located(self.path(), &self.text, &|position| {
                 self.map.locate(position)
             })
         })
     }
 
-    /// The documents of the text that have any content.
+    /// The non-empty YAML documents of the text.
     pub(crate) fn documents(&self) -> Result<Rc<Vec<Json>>, Problem> {
-        kept(&self.documents, || {
+        get_or_make(&self.documents, || {
             let locate = |position: &mut Position| self.map.locate(position);
             Ok(with_content(&yaml::parse_all_located(
                 self.path(),
@@ -83,8 +84,8 @@ fn with_content(nodes: &[Node]) -> Vec<Json> {
         .collect()
 }
 
-/// What is there from the last time, or what is made now.
-fn kept<T>(
+/// The cached value, or a new one, which is then cached.
+fn get_or_make<T>(
     place: &RefCell<Option<Rc<T>>>,
     make: impl FnOnce() -> Result<T, Problem>,
 ) -> Result<Rc<T>, Problem> {
@@ -96,70 +97,69 @@ fn kept<T>(
     Ok(made)
 }
 
-/// What a text is rendered from besides the data of a minion: for what, which file, and the
-/// variables as JSON.
+/// Purpose, path and variables (as JSON): together with the data of a minion they determine a text.
 type Key = (Purpose, String, String);
 
-/// What was asked for, and what came out for the minion of that time.
+/// A text that was rendered for one minion, with its key, to ask later whether it still holds.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Rendering {
     key: Key,
     rendered: Rc<Rendered>,
 }
 
-impl Asked {
-    /// What came out.
+impl Rendering {
+    /// The rendered text.
     pub(crate) fn rendered(&self) -> &Rc<Rendered> {
         &self.rendered
     }
 }
 
-/// What was rendered, each with what it found.
+/// Rendered texts of one key, each with the trace of its accesses.
 type Versions = Vec<(Trace, Rc<Rendered>)>;
 
-/// Renders templates of one state tree, for one minion after the other. What was rendered for one
-/// is not rendered again for the next for whom nothing differs that the template looked at.
+/// Renders templates of one state tree, for one minion after the other. A text is reused for the
+/// next minion if every access of its template finds the same there.
 pub(crate) struct Renderer {
     files: Arc<Files>,
     recorder: Arc<Recorder>,
-    world: World,
-    sls: Pair,
-    file: Pair,
+    data: MinionData,
+    sls: Environments,
+    file: Environments,
     rendered: RefCell<HashMap<Key, Versions>>,
-    memory: RefCell<Memory>,
-    /// Documents of files that are no templates.
+    observations: RefCell<Observations>,
+    /// Documents of files that are not templates.
     plain: RefCell<HashMap<String, Rc<Vec<Json>>>>,
 }
 
 impl Renderer {
-    /// A renderer that knows no minion yet.
+    /// A renderer without a minion; call [`Self::set_minion`] next.
     pub(crate) fn new(tree: &dyn Tree) -> Self {
         let files = Arc::new(Files::new(tree));
         Self {
-            sls: Pair::new(&files, Purpose::Sls),
-            file: Pair::new(&files, Purpose::File),
+            sls: Environments::new(&files, Purpose::Sls),
+            file: Environments::new(&files, Purpose::File),
             files,
             recorder: Arc::default(),
-            world: World::default(),
+            data: MinionData::default(),
             rendered: RefCell::default(),
-            memory: RefCell::default(),
+            observations: RefCell::default(),
             plain: RefCell::default(),
         }
     }
 
-    /// From now on it renders for this minion.
-    pub(crate) fn about(&mut self, minion: &str, pillar: &Json, grains: &Json) {
-        self.world = World::new(minion, pillar, grains);
-        self.memory.get_mut().forget();
+    /// Selects the minion for which templates are rendered.
+    pub(crate) fn set_minion(&mut self, minion: &str, pillar: &Json, grains: &Json) {
+        self.data = MinionData::new(minion, pillar, grains);
+        self.observations.get_mut().reset();
         let [pillar, grains, opts] = [PILLAR, GRAINS, OPTS]
-            .map(|place| recorded(self.world.at(place), place, &self.recorder));
-        let known = Arc::new(salt::Known {
+            .map(|place| recorded(self.data.at(place), place, &self.recorder));
+        let values = Arc::new(salt::MinionValues {
             pillar,
             grains,
             opts,
         });
-        self.sls.about(&known);
-        self.file.about(&known);
+        self.sls.set_minion(&values);
+        self.file.set_minion(&values);
     }
 
     /// The text of a file of the tree.
@@ -167,7 +167,8 @@ impl Renderer {
         self.files.text(path).cloned()
     }
 
-    /// The documents of a file of the tree that is no template, if there is such a text file.
+    /// The documents of a file of the tree that is not a template; `None` if there is no such text
+    /// file.
     pub(crate) fn documents(&self, path: &str) -> Option<Result<Rc<Vec<Json>>, Problem>> {
         if let Some(there) = self.plain.borrow().get(path) {
             return Some(Ok(there.clone()));
@@ -182,54 +183,55 @@ impl Renderer {
         Some(documents)
     }
 
-    /// Renders a file of the tree with further variables.
+    /// Renders a file of the tree with additional variables.
     pub(crate) fn render(
         &self,
         purpose: Purpose,
         path: &str,
         variables: &BTreeMap<String, Json>,
     ) -> Result<Rc<Rendered>, Problem> {
-        Ok(self.ask(purpose, path, variables)?.rendered)
+        Ok(self.rendering(purpose, path, variables)?.rendered)
     }
 
-    /// As [`Self::render`], for [`Self::is_same`].
-    pub(crate) fn ask(
+    /// As [`Self::render`], with the key that [`Self::is_unchanged`] needs.
+    pub(crate) fn rendering(
         &self,
         purpose: Purpose,
         path: &str,
         variables: &BTreeMap<String, Json>,
-    ) -> Result<Asked, Problem> {
-        let told = serde_json::to_string(variables).unwrap_or_default();
-        let key = (purpose, path.to_owned(), told);
-        if let Some(rendered) = self.kept(&key) {
-            return Ok(Asked { key, rendered });
+    ) -> Result<Rendering, Problem> {
+        let variables_json = serde_json::to_string(variables).unwrap_or_default();
+        let key = (purpose, path.to_owned(), variables_json);
+        if let Some(rendered) = self.cached(&key) {
+            return Ok(Rendering { key, rendered });
         }
-        let (rendered, trace) = self.render_anew(purpose, path, variables)?;
+        let (rendered, trace) = self.render_uncached(purpose, path, variables)?;
         let rendered = Rc::new(rendered);
         self.rendered
             .borrow_mut()
             .entry(key.clone())
             .or_default()
             .push((trace, rendered.clone()));
-        Ok(Asked { key, rendered })
+        Ok(Rendering { key, rendered })
     }
 
-    /// Whether the same comes out for the present minion; if not for sure, then not.
-    pub(crate) fn is_same(&self, asked: &Asked) -> bool {
-        self.kept(&asked.key)
-            .is_some_and(|rendered| Rc::ptr_eq(&rendered, &asked.rendered))
+    /// Tests whether the text is known to be the same for the present minion. `false` may also mean
+    /// that this is not known.
+    pub(crate) fn is_unchanged(&self, rendering: &Rendering) -> bool {
+        self.cached(&rendering.key)
+            .is_some_and(|rendered| Rc::ptr_eq(&rendered, &rendering.rendered))
     }
 
-    fn kept(&self, key: &Key) -> Option<Rc<Rendered>> {
+    fn cached(&self, key: &Key) -> Option<Rc<Rendered>> {
         let rendered = self.rendered.borrow();
-        let mut memory = self.memory.borrow_mut();
+        let mut observations = self.observations.borrow_mut();
         let mut versions = rendered.get(key)?.iter();
         versions
-            .find(|(trace, _)| memory.holds(trace, &self.world))
+            .find(|(trace, _)| observations.holds(trace, &self.data))
             .map(|(_, same)| same.clone())
     }
 
-    fn render_anew(
+    fn render_uncached(
         &self,
         purpose: Purpose,
         path: &str,
@@ -241,11 +243,11 @@ impl Renderer {
                 "there is no such text file in the state tree",
             ));
         };
-        let prepared = prepare::prepare(path, &source).map_err(|message| {
+        let prepared = prepare::prepare(path, &source).map_err(|error| {
             Problem {
                 line: 1,
                 column: 1,
-                ..Problem::in_file(path, message)
+                ..Problem::in_file(path, error.to_string())
             }
             .excerpt_from(&source)
         })?;
@@ -264,13 +266,13 @@ impl Renderer {
         }
         // A collected iterator of pairs would be a sequence.
         let context = from_json(&Json::Object(variables.clone().into_iter().collect()));
-        let pair = match purpose {
+        let environments = match purpose {
             Purpose::Sls => &self.sls,
             Purpose::File => &self.file,
         };
         self.files.take();
         self.recorder.take();
-        rendered.text = pair
+        rendered.text = environments
             .plain
             .get_template(path)
             .and_then(|template| template.render(context.clone()))
@@ -278,20 +280,20 @@ impl Renderer {
         rendered
             .files
             .extend(self.files.take().into_iter().filter(|name| name != path));
-        let mut looks = self.recorder.take();
-        rendered.pillar = looks.pillar(&self.world);
-        let marked = pair
+        let mut accesses = self.recorder.take();
+        rendered.pillar = accesses.pillar(&self.data);
+        let marked = environments
             .marked
             .get_template(path)
             .and_then(|template| template.render(context))
             .ok();
-        looks.join(self.recorder.take());
+        accesses.join(self.recorder.take());
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
-        let trace = self.memory.borrow_mut().trace(looks, &self.world);
+        let trace = self.observations.borrow_mut().trace(accesses, &self.data);
         Ok((rendered, trace))
     }
 
-    /// The innermost place of an error and its cause, in words.
+    /// The problem for an error: its innermost place in the tree, and its cause in words.
     fn explain(&self, error: &Error, path: &str) -> Problem {
         let mut place = (path.to_owned(), 0, None);
         let mut cause = error;
@@ -313,18 +315,18 @@ impl Renderer {
         let source = self.source(&file).unwrap_or_default();
         let mut problem = Problem {
             line: u32::try_from(line).unwrap_or(0),
-            ..Problem::in_file(&file, message(cause))
+            ..Problem::in_file(&file, error::message(cause))
         };
         problem.column = range
             .and_then(|range| column(&file, &source, range.start, line))
             .unwrap_or(0);
-        problem.hint = hint(cause);
+        problem.hint = error::hint(cause);
         problem.excerpt_from(&source)
     }
 }
 
-/// The column of an offset in the prepared text, where that line ends as it does in the source (the
-/// first line got a head that the source does not have).
+/// The column of an offset in the prepared text, if the line ends there as it does in the source
+/// (preparing puts a head in front of the first line).
 fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
     let prepared = prepare::prepare(file, source).ok()?.text;
     let start = prepared.get(..offset)?.rfind('\n').map_or(0, |at| at + 1);
@@ -332,33 +334,6 @@ fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
     let head = here.strip_suffix(source.lines().nth(line.checked_sub(1)?)?)?;
     let column = offset.checked_sub(start + head.len())?;
     u32::try_from(here[head.len()..].get(..column)?.chars().count() + 1).ok()
-}
-
-fn message(error: &Error) -> String {
-    let detail = error.detail().map(str::to_owned);
-    match (error.kind(), detail) {
-        (ErrorKind::UndefinedError, Some(detail)) => detail,
-        (ErrorKind::UndefinedError, None) => "a value that is not defined is used".to_owned(),
-        (ErrorKind::OutOfFuel, _) => {
-            "the template takes too many steps; is there an endless loop?".to_owned()
-        }
-        (ErrorKind::TemplateNotFound, Some(detail)) => format!("{detail} in the state tree"),
-        (ErrorKind::InvalidOperation | ErrorKind::UnknownFunction, Some(detail)) => detail,
-        (kind, Some(detail)) => format!("{kind}: {detail}"),
-        (kind, None) => kind.to_string(),
-    }
-}
-
-fn hint(error: &Error) -> String {
-    match error.kind() {
-        ErrorKind::UndefinedError => {
-            "give a default, `{{ x | default('…') }}` or `salt['pillar.get']('a:b', '…')`, or test it with `is defined`"
-        }
-        ErrorKind::UnknownFilter => "docs/coming-from-salt.md lists the filters that there are",
-        ErrorKind::OutOfFuel => "move large data into the pillar or into files",
-        _ => "",
-    }
-    .to_owned()
 }
 
 #[cfg(test)]

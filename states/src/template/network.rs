@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use minijinja::value::ValueKind;
-use minijinja::{Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, Value};
+
+use super::error::invalid;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("is_ip", |value: &Value| address(value).is_some());
@@ -72,10 +74,6 @@ pub(super) fn add(env: &mut Environment<'static>) {
     );
 }
 
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
 /// An address, or a network in CIDR notation.
 fn address(value: &Value) -> Option<IpNet> {
     let text = value.as_str()?;
@@ -88,7 +86,7 @@ fn network(value: &Value) -> Result<IpNet, Error> {
     address(value).ok_or_else(|| invalid(format!("`{value}` is not a network like 10.0.0.0/24")))
 }
 
-/// Of a list what passes; of a single value that value, or none.
+/// The items of a list that pass; of a single value that value, or none.
 fn only(value: &Value, pass: impl Fn(&IpNet) -> bool) -> Result<Value, Error> {
     if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         let kept: Vec<Value> = value

@@ -1,22 +1,27 @@
-//! Salt's own tags, rewritten into what the template engine has; lines stay where they are.
+//! Salt's own tags, rewritten to tags of the template engine; line numbers do not change.
 
 use super::lines::tag_end;
 
-/// What a prepared template asks for.
+/// A renderer in the first line of a template that does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no renderer `{0}`; use `jinja|yaml` (the default) or `yaml`")]
+pub(super) struct UnknownRenderer(String);
+
+/// A template in the language of the engine.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// The text for the engine.
     pub text: String,
-    /// False for `#!yaml`: no template at all.
+    /// False for `#!yaml`: the file is not a template.
     pub template: bool,
 }
 
 /// Rewrites `import_yaml`, `import_json`, `import_text`, `load_yaml`, `load_json`, `load_text`, and
-/// sets the variables that name the file itself.
+/// sets `tplfile`, `tplpath` and `tpldir`.
 ///
 /// # Errors
-/// A renderer in the first line that there is not.
-pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, String> {
+/// The first line names an unknown renderer.
+pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, UnknownRenderer> {
     let mut body = source.to_owned();
     // `#!/bin/sh` is a script's own line, not a renderer.
     let renderer = |line: &&str| line.starts_with("#!") && !line[2..].trim_start().starts_with('/');
@@ -30,9 +35,7 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, String> {
                 });
             }
             other => {
-                return Err(format!(
-                    "there is no renderer `{other}`: it is `jinja|yaml` (the default) or `yaml`"
-                ));
+                return Err(UnknownRenderer(other.to_owned()));
             }
         }
         body = blank_first_line(source);
@@ -166,7 +169,12 @@ mod tests {
     #[test]
     fn renderers_are_named_in_the_first_line() {
         assert_eq!(prepare("x", "#!yaml\na: {{\n").unwrap().text, "\na: {{\n");
-        assert!(prepare("x", "#!py\n").unwrap_err().contains("`py`"));
+        assert!(
+            prepare("x", "#!py\n")
+                .unwrap_err()
+                .to_string()
+                .contains("`py`")
+        );
         assert!(
             prepare("x", "#!/bin/sh\n")
                 .unwrap()

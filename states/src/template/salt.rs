@@ -1,5 +1,5 @@
-//! `salt['module.function'](…)` in templates: the functions that only compute. What must be asked
-//! of a host is a grain.
+//! `salt['module.function'](…)` in templates: the functions that only compute. Facts of a host are
+//! grains.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use minijinja::value::{Kwargs, Object, ObjectRepr, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use serde_json::Value as Json;
 
+use super::error::{caused, invalid};
 use super::filters::traverse;
 use super::values::{from_json, to_json};
 use crate::target;
@@ -35,16 +36,16 @@ const FUNCTIONS: &[&str] = &[
     "test.echo",
 ];
 
-/// What the functions know.
+/// The data of a minion that the functions read.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct MinionValues {
     pub pillar: Value,
     pub grains: Value,
     pub opts: Value,
 }
 
 /// The object `salt`.
-pub(super) struct Salt(pub Arc<Known>);
+pub(super) struct Salt(pub Arc<MinionValues>);
 
 impl fmt::Debug for Salt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,10 +67,10 @@ impl Object for Salt {
     }
 }
 
-/// `salt['pillar.get']`, or `salt.pillar`, whose methods are functions again.
+/// `salt['pillar.get']`, or `salt.pillar`, whose methods are functions too.
 struct Function {
     name: String,
-    known: Arc<Known>,
+    known: Arc<MinionValues>,
 }
 
 impl fmt::Debug for Function {
@@ -105,21 +106,17 @@ impl Object for Function {
     }
 }
 
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
-fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
+fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error> {
     match name {
         "pillar.get" => get(&known.pillar, args),
         "grains.get" => get(&known.grains, args),
         "config.get" => {
-            let wanted = path_args(args)?;
-            let found = match traverse(&known.grains, &wanted.path, &wanted.delimiter)? {
+            let lookup = path_args(args)?;
+            let found = match traverse(&known.grains, &lookup.path, &lookup.delimiter)? {
                 Some(found) => Some(found),
-                None => traverse(&known.pillar, &wanted.path, &wanted.delimiter)?,
+                None => traverse(&known.pillar, &lookup.path, &lookup.delimiter)?,
             };
-            Ok(found.unwrap_or(wanted.default))
+            Ok(found.unwrap_or(lookup.default))
         }
         "pillar.items" => Ok(known.pillar.clone()),
         "grains.items" => Ok(known.grains.clone()),
@@ -159,7 +156,7 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
             };
             target::matches(&name[6..], expression, &candidate)
                 .map(Value::from)
-                .map_err(|problem| invalid(problem.message))
+                .map_err(|error| caused(format!("cannot match `{expression}`"), error))
         }
         _ => Err(unknown(name)),
     }
@@ -168,8 +165,8 @@ fn call(name: &str, known: &Known, args: &[Value]) -> Result<Value, Error> {
 fn unknown(name: &str) -> Error {
     let hint = match halite_document::did_you_mean(name, FUNCTIONS.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "templates are rendered on the master before any host is touched, so they can only compute; what must \
-                 be known from a host is a grain"
+        None => "templates are rendered on the master before any host is touched, so they can only compute; use a \
+                 grain for a fact of the host"
             .to_owned(),
     };
     Error::new(
@@ -178,15 +175,15 @@ fn unknown(name: &str) -> Error {
     )
 }
 
-/// The arguments of `pillar.get` and its like.
-struct Wanted {
+/// The arguments of `pillar.get`, `grains.get` and `config.get`.
+struct Lookup {
     path: String,
     default: Value,
     delimiter: String,
     merge: bool,
 }
 
-fn path_args(args: &[Value]) -> Result<Wanted, Error> {
+fn path_args(args: &[Value]) -> Result<Lookup, Error> {
     let (path, default, kwargs): (&str, Option<Value>, Kwargs) = from_args(args)?;
     let default = match default {
         Some(default) => default,
@@ -197,7 +194,7 @@ fn path_args(args: &[Value]) -> Result<Wanted, Error> {
     let delimiter: Option<String> = kwargs.get("delimiter")?;
     let merge: Option<bool> = kwargs.get("merge")?;
     kwargs.assert_all_used()?;
-    Ok(Wanted {
+    Ok(Lookup {
         path: path.to_owned(),
         default,
         delimiter: delimiter.unwrap_or_else(|| ":".to_owned()),
@@ -205,10 +202,10 @@ fn path_args(args: &[Value]) -> Result<Wanted, Error> {
     })
 }
 
-/// `pillar.get` and `grains.get`: `a:b:c`, a default (`""`), and `merge=True` to lay what was found
-/// over the default.
+/// `pillar.get` and `grains.get`: `a:b:c`, a default (`""`), and `merge=True` to merge the value
+/// found over the default.
 fn get(data: &Value, args: &[Value]) -> Result<Value, Error> {
-    let Wanted {
+    let Lookup {
         path,
         default,
         delimiter,
@@ -226,7 +223,7 @@ fn get(data: &Value, args: &[Value]) -> Result<Value, Error> {
 }
 
 /// `grains.filter_by(table, grain='os_family', merge=None, default='default', base=None)`.
-fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
+fn filter_by(known: &MinionValues, args: &[Value]) -> Result<Value, Error> {
     let (table, grain, kwargs): (&Value, Option<&str>, Kwargs) = from_args(args)?;
     let grain = match grain {
         Some(grain) => grain.to_owned(),
@@ -240,7 +237,7 @@ fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
     kwargs.assert_all_used()?;
     let table = to_json(table)?;
     let Json::Object(rows) = &table else {
-        return Err(invalid("filter_by takes a dictionary".into()));
+        return Err(invalid("filter_by takes a dictionary"));
     };
     let found = traverse(&known.grains, &grain, ":")?;
     let values: Vec<String> = match &found {
@@ -278,8 +275,8 @@ fn filter_by(known: &Known, args: &[Value]) -> Result<Value, Error> {
     Ok(from_json(&result))
 }
 
-/// Lays `over` over `base`: dictionaries deep, everything else replaced; lists joined only when
-/// asked.
+/// Merges `over` into `base`: dictionaries deeply, everything else replaced; lists are joined only
+/// with `lists`.
 fn merge(base: &mut Json, over: Json, lists: bool) {
     match (base, over) {
         (Json::Object(base), Json::Object(over)) => {

@@ -7,7 +7,7 @@ use crate::tree::MemoryTree;
 fn renderer(tree: MemoryTree) -> Renderer {
     let mut renderer = Renderer::new(&tree);
     let pillar = json!({"a": {"b": {"c": "deep"}}, "list": [1, 2], "key": "halite-secret::key::"});
-    renderer.about(
+    renderer.set_minion(
         "web-1",
         &pillar,
         &json!({"os_family": "Debian", "id": "web-1"}),
@@ -27,7 +27,7 @@ fn text(source: &str) -> String {
 }
 
 #[test]
-fn salts_names_are_there() {
+fn salts_names_are_defined() {
     for (source, wanted) in [
         (
             "{{ pillar.a.b.c }} {{ pillar['a']['b']['c'] }}",
@@ -109,7 +109,7 @@ fn undefined_values_are_named_in_full() {
 fn asking_the_host_is_explained() {
     let out = text("{{ salt['cmd.run']('id') }}");
     assert!(
-        out.contains("a.sls:1:") && out.contains("must be known from a host is a grain"),
+        out.contains("a.sls:1:") && out.contains("use a grain for a fact of the host"),
         "{out}"
     );
     assert!(text("{{ salt['pillar.gte']('x') }}").contains("did you mean `pillar.get`?"));
@@ -230,7 +230,7 @@ fn yaml_only_files_are_not_templates() {
     assert_eq!(text("#!yaml\na: {{ x }}\n"), "\na: {{ x }}\n");
 }
 
-/// Where a line of a rendered text comes from.
+/// The origin of a line of a rendered text.
 fn origin(rendered: &Rendered, line: u32) -> (String, u32) {
     let mut position = Position {
         file: rendered.files[0].clone(),
@@ -242,7 +242,7 @@ fn origin(rendered: &Rendered, line: u32) -> (String, u32) {
 }
 
 #[test]
-fn what_two_files_import_is_a_file_of_both() {
+fn a_file_imported_by_two_is_a_file_of_both() {
     let tree = MemoryTree::new()
         .with("a.sls", "{% from 'm.jinja' import f %}\n{{ f('x') }}\n")
         .with(
@@ -273,7 +273,7 @@ fn what_two_files_import_is_a_file_of_both() {
 }
 
 #[test]
-fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
+fn a_template_is_rendered_again_only_for_a_minion_whose_data_differ() {
     let files = [
         (
             "looked-up",
@@ -325,8 +325,8 @@ fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
         for (number, pillar) in pillars.iter().enumerate() {
             for minion in ["one", "two"] {
                 let mut alone = Renderer::new(&tree);
-                alone.about(minion, pillar, &json!({"id": minion}));
-                shared.about(minion, pillar, &json!({"id": minion}));
+                alone.set_minion(minion, pillar, &json!({"id": minion}));
+                shared.set_minion(minion, pillar, &json!({"id": minion}));
                 for (file, _) in &files {
                     let text = |renderer: &Renderer| {
                         let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new());
@@ -351,7 +351,7 @@ fn what_was_rendered_for_one_minion_is_rendered_again_for_whom_it_differs() {
             .find(|((_, path, _), _)| path == file)
             .map_or(0, |(_, versions)| versions.len())
     };
-    // As many as there are different things to see, not as there are pillars and minions (12).
+    // As many as there are different data to see, not as there are pillars and minions (12).
     let counted = [
         "looked-up",
         "branched",

@@ -1,5 +1,5 @@
-//! What a template looked up of the data that it was given, and whether it would find the same
-//! again: then its text is the same, too.
+//! Traces of templates: the data that a template accessed, with what it found. If all accesses find
+//! the same again, the rendered text is the same too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -7,79 +7,79 @@ use std::sync::{Mutex, PoisonError};
 use halite_secrets::reference;
 use serde_json::{Map, Value as Json, json};
 
-/// Where the pillar stands in the data.
+/// Place of the pillar in the data.
 pub(crate) const PILLAR: &str = "/pillar";
-/// Where the grains stand in it.
+/// Place of the grains in the data.
 pub(crate) const GRAINS: &str = "/grains";
-/// Where stands what the minion is started with.
+/// Place of the minion's options (`id`, `saltenv`) in the data.
 pub(crate) const OPTS: &str = "/opts";
 
-/// Everything that templates are told of one minion.
+/// The data of one minion that templates see.
 #[derive(Debug, Default)]
-pub(crate) struct World(Json);
+pub(crate) struct MinionData(Json);
 
-impl World {
+impl MinionData {
     pub(crate) fn new(minion: &str, pillar: &Json, grains: &Json) -> Self {
         Self(json!({"pillar": pillar, "grains": grains, "opts": {"id": minion, "saltenv": "base"}}))
     }
 
-    /// What stands at a place; null where there is nothing.
+    /// The value at a place; null where there is none.
     pub(crate) fn at(&self, pointer: &str) -> &Json {
         self.0.pointer(pointer).unwrap_or(&Json::Null)
     }
 }
 
-/// How something was looked at.
+/// The kind of an access: how much of a value the template saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Look {
-    /// It was looked up: whether it is there, and what it is unless it is a dictionary.
-    Value,
-    /// All of it was read (iterated, printed).
+pub(crate) enum Access {
+    /// A lookup: whether the value exists, and the value itself unless it is a dictionary.
+    Lookup,
+    /// The whole value (iterated, printed).
     Whole,
-    /// How many entries it has.
+    /// The number of its entries.
     Length,
-    /// Whether there is a secret in it.
+    /// True if it contains a secret.
     Secret,
 }
 
-/// Remembers what was looked at: places (RFC 6901), and how.
+/// Records accesses: places (RFC 6901) with the kind of access.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<BTreeSet<(String, Look)>>);
+pub(crate) struct Recorder(Mutex<BTreeSet<(String, Access)>>);
 
 impl Recorder {
-    pub(crate) fn note(&self, pointer: String, look: Look) {
+    pub(crate) fn record(&self, pointer: String, access: Access) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert((pointer, look));
+            .insert((pointer, access));
     }
 
-    /// What was looked at since the last call.
-    pub(crate) fn take(&self) -> Looks {
-        Looks(std::mem::take(
+    /// The accesses since the last call.
+    pub(crate) fn take(&self) -> Accesses {
+        Accesses(std::mem::take(
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
         ))
     }
 }
 
-/// What was looked at.
+/// Recorded accesses.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(BTreeSet<(String, Look)>);
+pub(crate) struct Accesses(BTreeSet<(String, Access)>);
 
-impl Looks {
-    /// The pillar paths that were read, dotted: leaves, and dictionaries that were read as a whole.
-    pub(crate) fn pillar(&self, world: &World) -> Vec<String> {
+impl Accesses {
+    /// The pillar paths that were read, dotted: leaves, and dictionaries read as a whole.
+    pub(crate) fn pillar(&self, data: &MinionData) -> Vec<String> {
         let below = |pointer: &str| {
             pointer
                 .strip_prefix(PILLAR)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        let read: Vec<(&str, Look)> = self
+        let read: Vec<(&str, Access)> = self
             .0
             .iter()
-            .filter(|(_, look)| matches!(look, Look::Value | Look::Whole))
-            .filter(|(pointer, _)| below(pointer) && world.0.pointer(pointer).is_some())
-            .map(|(pointer, look)| (pointer.as_str(), *look))
+            .filter(|(_, access)| matches!(access, Access::Lookup | Access::Whole))
+            .filter(|(pointer, _)| below(pointer) && data.0.pointer(pointer).is_some())
+            .map(|(pointer, access)| (pointer.as_str(), *access))
             .collect();
         let passed_through = |pointer: &str| {
             read.iter().any(|(other, _)| {
@@ -90,7 +90,7 @@ impl Looks {
         };
         let mut paths: Vec<String> = read
             .iter()
-            .filter(|(pointer, look)| *look == Look::Whole || !passed_through(pointer))
+            .filter(|(pointer, access)| *access == Access::Whole || !passed_through(pointer))
             .map(|(pointer, _)| dotted(&pointer[PILLAR.len() + 1..]))
             .collect();
         paths.dedup();
@@ -102,105 +102,106 @@ impl Looks {
     }
 }
 
-/// What was looked at, and what was found: numbers that a [`Memory`] gives.
+/// Accesses with what they found, as numbers given by [`Observations`].
 #[derive(Debug, Default)]
 pub(crate) struct Trace(Vec<(usize, usize)>);
 
-/// A look, and all that it ever showed.
+/// An access, and every value that it has found.
 #[derive(Debug)]
-struct Shown {
+struct Observed {
     pointer: String,
-    look: Look,
+    access: Access,
     values: Vec<Option<Json>>,
 }
 
-/// Everything that was ever looked at, and everything that was ever found there. Both are numbered,
-/// so that a place is looked up once for each minion however many texts depend on it.
+/// All accesses of a compiler's life, and all values found by them. Both are numbered, so that a
+/// place is looked up once for each minion however many texts depend on it.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    looks: HashMap<(String, Look), usize>,
-    shown: Vec<Shown>,
-    /// Of each look what it shows in the present data, as far as somebody asked.
+pub(crate) struct Observations {
+    numbers: HashMap<(String, Access), usize>,
+    observed: Vec<Observed>,
+    /// For each access the number of the value in the present data, if already looked up.
     now: Vec<Option<usize>>,
 }
 
-impl Memory {
-    /// From now on there is other data.
-    pub(crate) fn forget(&mut self) {
+impl Observations {
+    /// Forgets the present data; the next lookups are of other data.
+    pub(crate) fn reset(&mut self) {
         self.now.fill(None);
     }
 
-    /// The looks with what they show.
-    pub(crate) fn trace(&mut self, looks: Looks, world: &World) -> Trace {
-        let numbered = |look: (String, Look)| {
-            let number = *self.looks.entry(look.clone()).or_insert_with(|| {
-                let (pointer, look) = look;
-                self.shown.push(Shown {
+    /// The trace of accesses in the present data.
+    pub(crate) fn trace(&mut self, accesses: Accesses, data: &MinionData) -> Trace {
+        let numbered = |access: (String, Access)| {
+            let number = *self.numbers.entry(access.clone()).or_insert_with(|| {
+                let (pointer, access) = access;
+                self.observed.push(Observed {
                     pointer,
-                    look,
+                    access,
                     values: Vec::new(),
                 });
                 self.now.push(None);
                 self.now.len() - 1
             });
-            (number, self.found(number, world))
+            (number, self.found(number, data))
         };
-        Trace(looks.0.into_iter().map(numbered).collect())
+        Trace(accesses.0.into_iter().map(numbered).collect())
     }
 
-    /// Whether all looks show what they showed then.
-    pub(crate) fn holds(&mut self, trace: &Trace, world: &World) -> bool {
+    /// Tests whether all accesses of a trace find the same in the present data.
+    pub(crate) fn holds(&mut self, trace: &Trace, data: &MinionData) -> bool {
         trace
             .0
             .iter()
-            .all(|(look, then)| self.found(*look, world) == *then)
+            .all(|(access, then)| self.found(*access, data) == *then)
     }
 
-    /// What a look shows, by its number.
-    fn found(&mut self, look: usize, world: &World) -> usize {
-        if let Some(found) = self.now[look] {
+    /// The number of the value that an access finds; the access is named by its number.
+    fn found(&mut self, access: usize, data: &MinionData) -> usize {
+        if let Some(found) = self.now[access] {
             return found;
         }
-        let Shown {
+        let Observed {
             pointer,
-            look: how,
+            access: kind,
             values,
-        } = &mut self.shown[look];
-        let value = world.0.pointer(pointer);
+        } = &mut self.observed[access];
+        let value = data.0.pointer(pointer);
         let same = |then: &Option<Json>| match (then, value) {
-            (Some(then), Some(now)) => is_seen(then, now, *how),
+            (Some(then), Some(now)) => is_seen(then, now, *kind),
             (then, now) => then.is_none() && now.is_none(),
         };
         let found = values.iter().position(same).unwrap_or_else(|| {
-            values.push(value.map(|value| seen(value, *how)));
+            values.push(value.map(|value| seen(value, *kind)));
             values.len() - 1
         });
-        self.now[look] = Some(found);
+        self.now[access] = Some(found);
         found
     }
 }
 
-/// As much of a value as a look shows.
-fn seen(value: &Json, look: Look) -> Json {
-    match (look, value) {
-        (Look::Value, Json::Object(_)) => Json::Object(Map::new()),
-        (Look::Length, Json::Object(map)) => Json::from(map.len()),
-        (Look::Secret, value) => Json::from(reference::is_in(value)),
+/// The part of a value that an access sees.
+fn seen(value: &Json, access: Access) -> Json {
+    match (access, value) {
+        (Access::Lookup, Json::Object(_)) => Json::Object(Map::new()),
+        (Access::Length, Json::Object(map)) => Json::from(map.len()),
+        (Access::Secret, value) => Json::from(reference::is_in(value)),
         (_, value) => value.clone(),
     }
 }
 
-/// Whether a look at this value shows the same.
-fn is_seen(then: &Json, now: &Json, look: Look) -> bool {
-    match (look, now) {
-        (Look::Value, Json::Object(_)) => then.is_object(),
-        (Look::Length, Json::Object(map)) => then.as_u64() == u64::try_from(map.len()).ok(),
-        (Look::Secret, now) => then.as_bool() == Some(reference::is_in(now)),
+/// Tests whether an access to this value sees the same as then.
+fn is_seen(then: &Json, now: &Json, access: Access) -> bool {
+    match (access, now) {
+        (Access::Lookup, Json::Object(_)) => then.is_object(),
+        (Access::Length, Json::Object(map)) => then.as_u64() == u64::try_from(map.len()).ok(),
+        (Access::Secret, now) => then.as_bool() == Some(reference::is_in(now)),
         (_, now) => alike(then, now),
     }
 }
 
-/// Equal, entries of dictionaries in the same order: templates see it.
+/// Tests whether values are equal, with dictionaries in the same order, because templates see the
+/// order.
 fn alike(one: &Json, other: &Json) -> bool {
     match (one, other) {
         (Json::Object(one), Json::Object(other)) => {
@@ -237,26 +238,26 @@ fn dotted(pointer: &str) -> String {
 mod tests {
     use super::*;
 
-    fn world(pillar: &Json) -> World {
-        World::new("web-1", pillar, &json!({"id": "web-1"}))
+    fn data(pillar: &Json) -> MinionData {
+        MinionData::new("web-1", pillar, &json!({"id": "web-1"}))
     }
 
-    /// Whether what was found in the one is found in the other.
-    fn same(looks: &[(&str, Look)], one: &Json, other: &Json) -> bool {
+    /// Tests whether accesses find the same in both.
+    fn same(accesses: &[(&str, Access)], one: &Json, other: &Json) -> bool {
         let recorder = Recorder::default();
-        for (key, look) in looks {
-            recorder.note(format!("{PILLAR}{key}"), *look);
+        for (key, access) in accesses {
+            recorder.record(format!("{PILLAR}{key}"), *access);
         }
-        let mut memory = Memory::default();
-        let trace = memory.trace(recorder.take(), &world(one));
-        memory.forget();
-        memory.holds(&trace, &world(other))
+        let mut observations = Observations::default();
+        let trace = observations.trace(recorder.take(), &data(one));
+        observations.reset();
+        observations.holds(&trace, &data(other))
     }
 
     #[test]
-    fn each_look_sees_what_it_shows_and_no_more() {
-        use Look::{Length, Secret, Value, Whole};
-        let all = [Value, Whole, Length, Secret];
+    fn an_access_sees_its_part_of_a_value_and_no_more() {
+        use Access::{Length, Lookup, Secret, Whole};
+        let all = [Lookup, Whole, Length, Secret];
         let secret = json!({"d": {"k": "halite-secret::x::"}});
         for (one, other, key, seen_by) in [
             (
@@ -284,13 +285,13 @@ mod tests {
                 json!({"d": [1, {"k": 1}]}),
                 json!({"d": [1, {"k": 2}]}),
                 "/d",
-                &[Value, Whole, Length],
+                &[Lookup, Whole, Length],
             ),
             (
                 json!({"a/b": {"c~d": 1}}),
                 json!({"a/b": {"c~d": 2}}),
                 "/a~1b/c~0d",
-                &[Value, Whole, Length],
+                &[Lookup, Whole, Length],
             ),
             (
                 json!({"d": {"k": 1}, "e": 1}),
@@ -299,20 +300,23 @@ mod tests {
                 &[],
             ),
         ] {
-            for look in all {
-                assert!(same(&[(key, look)], &one, &one), "{look:?} at {key}: {one}");
-                let differs = !same(&[(key, look)], &one, &other);
+            for access in all {
+                assert!(
+                    same(&[(key, access)], &one, &one),
+                    "{access:?} at {key}: {one}"
+                );
+                let differs = !same(&[(key, access)], &one, &other);
                 assert_eq!(
                     differs,
-                    seen_by.contains(&look),
-                    "{look:?} at {key}: {one} and {other}"
+                    seen_by.contains(&access),
+                    "{access:?} at {key}: {one} and {other}"
                 );
             }
         }
     }
 
     #[test]
-    fn places_of_odd_keys_are_told_apart() {
+    fn places_of_keys_with_special_characters_differ() {
         assert_eq!(below(PILLAR, "a.b"), "/pillar/a.b");
         assert_eq!(below(PILLAR, "node-role/x~y"), "/pillar/node-role~1x~0y");
         assert_eq!(dotted("a/node-role~1x~0y"), "a.node-role/x~y");

@@ -1,5 +1,5 @@
-//! Pillar, grains and other data as templates see them: dictionaries that keep their order and know
-//! their path, so that what a template read can be told, and secrets that can only be passed on.
+//! Pillar, grains and other data as values of the template engine. Dictionaries keep their order
+//! and record accesses; secrets can only be passed on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,20 +10,20 @@ use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Number, Value as Json};
 
-use super::trace::{Look, Recorder, below};
+use super::trace::{Access, Recorder, below};
 
 /// A dictionary.
 pub(crate) struct Dict {
     entries: Vec<(Value, Value)>,
     index: HashMap<String, usize>,
-    /// Where it stands in the data, and who is told what is looked at in it.
+    /// Its place in the data, and the recorder of accesses.
     origin: Option<(String, Arc<Recorder>)>,
 }
 
 impl Dict {
-    fn note(&self, look: Look) {
+    fn record(&self, access: Access) {
         if let Some((pointer, recorder)) = &self.origin {
-            recorder.note(pointer.clone(), look);
+            recorder.record(pointer.clone(), access);
         }
     }
 }
@@ -47,7 +47,7 @@ impl Object for Dict {
             }
         };
         if let Some((pointer, recorder)) = &self.origin {
-            recorder.note(below(pointer, key), Look::Value);
+            recorder.record(below(pointer, key), Access::Lookup);
         }
         self.entries
             .get(*self.index.get(key)?)
@@ -55,12 +55,12 @@ impl Object for Dict {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.note(Look::Whole);
+        self.record(Access::Whole);
         Enumerator::Values(self.entries.iter().map(|(key, _)| key.clone()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
-        self.note(Look::Length);
+        self.record(Access::Length);
         Some(self.entries.len())
     }
 
@@ -69,7 +69,7 @@ impl Object for Dict {
     }
 }
 
-/// A reference to a secret. It can be printed, joined to texts and passed on, nothing else.
+/// A reference to a secret. A template can print it, join it to texts and pass it on, nothing else.
 pub(crate) struct Secret {
     path: String,
 }
@@ -101,7 +101,7 @@ pub(crate) fn from_json(json: &Json) -> Value {
     convert(json, "", None)
 }
 
-/// What stands at a place of the data: what templates look at in it is recorded.
+/// The value at a place of the data, with accesses by templates recorded.
 pub(crate) fn recorded(json: &Json, pointer: &str, recorder: &Arc<Recorder>) -> Value {
     convert(json, pointer, Some(recorder))
 }
@@ -121,7 +121,7 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
             }),
             None => Value::from(text.as_str()),
         },
-        // A list is looked at as a whole.
+        // Accesses inside a list are not recorded: the list counts as one value.
         Json::Array(items) => items
             .iter()
             .map(|item| convert(item, "", None))
@@ -205,7 +205,7 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     })
 }
 
-/// Whether a value is, or holds, a reference to a secret.
+/// Tests whether a value is, or holds, a reference to a secret.
 pub(crate) fn holds_secret(value: &Value) -> bool {
     holds(value, 0)
 }
@@ -221,7 +221,7 @@ fn holds(value: &Value, depth: usize) -> bool {
         {
             let is_map = value.kind() == ValueKind::Map;
             if let Some(dict) = value.downcast_object_ref::<Dict>() {
-                dict.note(Look::Secret);
+                dict.record(Access::Secret);
                 return dict.entries.iter().any(|(_, item)| holds(item, depth + 1));
             }
             value.try_iter().is_ok_and(|mut items| {
@@ -242,7 +242,7 @@ fn holds(value: &Value, depth: usize) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::trace::{PILLAR, World};
+    use super::super::trace::{MinionData, PILLAR};
     use super::*;
 
     #[test]
@@ -261,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_told() {
+    fn accesses_are_recorded() {
         let recorder = Arc::new(Recorder::default());
         let pillar = json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}});
-        let world = World::new("web-1", &pillar, &json!({}));
-        let pillar = recorded(world.at(PILLAR), PILLAR, &recorder);
+        let data = MinionData::new("web-1", &pillar, &json!({}));
+        let pillar = recorded(data.at(PILLAR), PILLAR, &recorder);
         pillar
             .get_attr("a")
             .unwrap()
@@ -276,7 +276,7 @@ mod tests {
         assert!(pillar.get_attr("nothing").unwrap().is_undefined());
         let nodes = pillar.get_attr("nodes").unwrap();
         assert_eq!(nodes.try_iter().unwrap().count(), 1);
-        assert_eq!(recorder.take().pillar(&world), ["a.b.c", "nodes"]);
-        assert!(recorder.take().pillar(&world).is_empty());
+        assert_eq!(recorder.take().pillar(&data), ["a.b.c", "nodes"]);
+        assert!(recorder.take().pillar(&data).is_empty());
     }
 }

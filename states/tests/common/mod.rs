@@ -8,7 +8,7 @@ use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-/// What stands at a path.
+/// A file system entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     Directory { mode: u64 },
@@ -16,7 +16,7 @@ pub enum Entry {
     Link { target: String },
 }
 
-/// What a check wants to happen.
+/// The difference that a check finds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     put: Option<(String, Entry)>,
@@ -95,10 +95,10 @@ impl Modules for Host {
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("test", "nop" | "succeed_without_changes") => {}
             ("test", "succeed_with_changes") => checked.changes = changed(),
-            ("test", "fail_without_changes") => return Err(Failure("Failure!".to_owned())),
+            ("test", "fail_without_changes") => return Err(Failure::new("Failure!".to_owned())),
             ("test", "configurable_test_state") => {
                 if !flag("result") {
-                    return Err(Failure(text("comment")));
+                    return Err(Failure::new(text("comment")));
                 }
                 checked.comment = text("comment");
                 if flag("changes") {
@@ -133,7 +133,7 @@ impl Modules for Host {
         }
         let comment = format!("Command \"{line}\" run");
         if code != 0 {
-            return Err(Failure(comment));
+            return Err(Failure::new(comment));
         }
         Ok(Applied {
             changes: changes(json!({"cmd": null, "retcode": code, "stdout": stdout, "stderr": ""})),
@@ -161,7 +161,7 @@ impl Modules for Host {
             _ if condition["fun"] == "file.file_exists" => Ok(self
                 .exists(condition["path"].as_str().unwrap_or_default())
                 .await),
-            _ => Err(Failure(format!("no such condition: {condition}"))),
+            _ => Err(Failure::new(format!("no such condition: {condition}"))),
         }
     }
 
@@ -185,7 +185,7 @@ impl Host {
             "managed" => {
                 let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
                 if self.entry(parent).is_none() {
-                    return Err(Failure("Parent directory not present".to_owned()));
+                    return Err(Failure::new("Parent directory not present".to_owned()));
                 }
                 let kept = match &there {
                     Some(Entry::File { mode, .. }) => *mode,
@@ -205,7 +205,7 @@ impl Host {
             }
             "append" => {
                 let Some(Entry::File { content, mode }) = &there else {
-                    return Err(Failure(format!("{path} is not there")));
+                    return Err(Failure::new(format!("{path} is not there")));
                 };
                 let mut content = content.clone();
                 for line in chunk.args["text"]

@@ -1,4 +1,4 @@
-//! Compiling the shipped tree, and looking at what comes out.
+//! Helpers that compile the shipped tree and inspect the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,12 +11,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use serde_json::Value;
 
 use super::{Table, median, mib, seconds, warm};
 
-/// How often each thing is done; the median counts.
+/// Number of rounds of each step; the median counts.
 const ROUNDS: usize = 3;
 
 /// The aim for a check with both processors, as a share of what `sha256sum` takes.
@@ -32,7 +33,10 @@ struct Step {
 
 /// Measures, and prints the tables.
 pub fn bench(progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let (bundle, medium) = (prepare::bundle(progress)?, prepare::medium(progress)?);
+    let (bundle, medium) = (
+        prepare::bundle(&Board::plain())?,
+        prepare::medium(&Board::plain())?,
+    );
     let work = std::path::absolute(halite_lab::cache())?.join("bench-bundle");
     remove(&work)?;
     fs::create_dir_all(&work)?;
@@ -280,7 +284,7 @@ fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
     Ok(table)
 }
 
-/// How many images there are, and the size of all that each of them names.
+/// Number of images, and the size of all that each of them names.
 fn pulled(bundle: &Path) -> Result<(usize, u64)> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let index = read(&bundle.join("images/index.json"))?;

@@ -1,4 +1,4 @@
-//! What both ways are given: the packages, images, containerd configuration and pod network of
+//! Inputs of both ways: the packages, images, containerd configuration and pod network of
 //! Halite's own low state, so that the script does the same work.
 
 use std::fs;
@@ -22,7 +22,7 @@ roles: [bootstrap, registry, etcd, control-plane]
 address: 10.10.0.11
 ";
 
-/// What the script gets.
+/// Inputs of the script.
 pub(super) struct Inputs {
     /// Packages in apt's notation, with the version where the bundle fixes it.
     pub packages: Vec<String>,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use halite_lab::cluster::{CLUSTER, Cluster};
+use halite_lab::progress::Board;
 use halite_lab::{Lab, build, cluster};
 use halite_upstream::prepare;
 use inputs::Inputs;
@@ -32,7 +33,7 @@ pub enum Part {
     Bundle,
 }
 
-/// How often each of the two ways is gone.
+/// Number of rounds of each of the two ways.
 const ROUNDS: usize = 2;
 /// The aims of the project, as they are written in `docs/performance.md`.
 const RATIO: f64 = 1.5;
@@ -43,8 +44,8 @@ const MASTER_KIB: u64 = 24 * 1024;
 
 /// Builds what is missing, measures, and prints the table. Leaves nothing running.
 pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let bundle = prepare::bundle(progress)?;
-    let medium = prepare::medium(progress)?;
+    let bundle = prepare::bundle(&Board::plain())?;
+    let medium = prepare::medium(&Board::plain())?;
     let inputs = Inputs::new(&bundle, progress)?;
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
@@ -130,7 +131,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     Ok(())
 }
 
-/// Reads the whole bundle once, so that whoever is first has no colder start than who follows.
+/// Reads the whole bundle once, so that the first way has no colder start than the second.
 fn warm(bundle: &Path) -> Result<u64> {
     let mut read = 0;
     for entry in
@@ -185,7 +186,7 @@ fn sizes(bundle: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

@@ -18,7 +18,7 @@ pub(super) struct Pss {
     pub anonymous: u64,
 }
 
-/// What a unit's main process takes.
+/// Memory of a unit's main process.
 pub(super) fn pss(host: &Host, unit: &str) -> Result<Pss> {
     let pid = host.run(&["systemctl", "show", "--property=MainPID", "--value", unit])?;
     let text = host.run(&["cat", &format!("/proc/{}/smaps_rollup", pid.trim())])?;
@@ -38,7 +38,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How long a command takes inside the host, `count` times, by bash's own clock: nothing but the
+/// Times of a command inside the host, `count` times, by bash's own clock: nothing but the
 /// command is started in between.
 pub(super) fn times(host: &Host, count: usize, command: &str) -> Result<Vec<Duration>> {
     let line = format!(

@@ -1,11 +1,14 @@
 //! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
 
+mod demo;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use halite_lab::cluster::Cluster;
+use halite_lab::progress::Board;
 use halite_lab::{Lab, capacity, resolver, scan};
 use halite_upstream::prepare;
 use halite_upstream::versions::{NEWEST, RELEASES, Release};
@@ -24,7 +27,7 @@ enum Verb {
     /// leave them running.
     Demo {
         /// Which lab; several can run side by side.
-        #[arg(long, default_value = prepare::DEMO)]
+        #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
     /// Run everything: format, lint, unit, protocol, lab and cluster suites.
@@ -49,13 +52,13 @@ enum Verb {
     /// Stop a lab and remove its files.
     Down {
         /// Which lab.
-        #[arg(long, default_value = prepare::DEMO)]
+        #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
     /// Run a command in a host.
     Sh {
         /// Which lab.
-        #[arg(long, default_value = prepare::DEMO)]
+        #[arg(long, default_value = demo::DEMO)]
         lab: String,
         /// The host.
         host: String,
@@ -66,7 +69,7 @@ enum Verb {
     /// Show the hosts of a lab and what the detectors saw.
     Status {
         /// Which lab.
-        #[arg(long, default_value = prepare::DEMO)]
+        #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
     /// Build Halite, the upstream and the bundle, and print the bundle's path.
@@ -84,7 +87,7 @@ enum Verb {
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
-        /// Where to write the names that were asked for.
+        /// File in which to record the names that were asked for.
         log: PathBuf,
     },
     /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
@@ -136,7 +139,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         capacity::for_a_run()?;
     }
     match verb {
-        Verb::Demo { lab } => prepare::demo(&lab, &mut progress)?,
+        Verb::Demo { lab } => demo::demo(&lab)?,
         Verb::Test { full, keep, filter } => {
             return halite_suites::main(halite_suites::Options { full, keep, filter });
         }
@@ -177,13 +180,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Bundle { kubernetes } => {
             println!(
                 "{}",
-                prepare::bundle_of(&kubernetes, &mut progress)?.display()
+                prepare::bundle_of(&kubernetes, &Board::for_terminal())?.display()
             );
         }
         Verb::Iso { kubernetes } => {
             println!(
                 "{}",
-                prepare::medium_of(&kubernetes, &mut progress)?
+                prepare::medium_of(&kubernetes, &Board::for_terminal())?
                     .join(halite_upstream::ISO)
                     .display()
             );

@@ -13,7 +13,7 @@ use crate::files::run;
 use crate::registry::{Content, OCI_INDEX};
 use crate::tls::Authority;
 
-/// Where the program is.
+/// Path of the program.
 const PROGRAM: &str = "HALITE_REGISTRY";
 
 /// The registry. It runs until it is dropped. Its login is `me` and `secret`.
@@ -143,7 +143,7 @@ http:
         }
     }
 
-    /// What it answers to a path below `/v2/`; nothing when it has nothing there.
+    /// Its answer to a path below `/v2/`; none when it has nothing there.
     #[must_use]
     pub fn get(&self, path: &str, accept: &str) -> Option<Vec<u8>> {
         let url = format!("https://{}/v2/{path}", self.host());

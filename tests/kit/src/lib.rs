@@ -1,16 +1,13 @@
-//! What tests of several crates share: real programs and servers on loopback, signed repositories,
+//! Shared by tests of several crates: real programs and servers on loopback, signed repositories,
 //! and a small site whose bundle is built as real ones are. No program that is shipped uses it.
 //!
 //! Everything here panics where something goes wrong, and so fails its test. The unit tests of
-//! the crates of the bundle cannot pass its types to this crate, which is linked with another build of it.
-#![allow(
+//! the crates of the bundle cannot pass its types to this crate, which is linked with another build
+//! of it.
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "it runs in tests only"
-)]
-#![allow(
-    clippy::new_without_default,
-    reason = "`new` starts programs and writes files; it is no default value"
 )]
 
 pub mod distribution;

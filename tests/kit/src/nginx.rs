@@ -11,12 +11,12 @@ use crate::tls::Authority;
 /// An nginx on a port of 127.0.0.1; stopped through its own pid file when dropped.
 pub struct Nginx {
     conf: PathBuf,
-    /// Where it listens.
+    /// Address on which it listens.
     pub port: u16,
 }
 
 impl Nginx {
-    /// Starts one that keeps its files in `dir`. `servers` says what stands in the `http` block,
+    /// Starts one that keeps its files in `dir`. `servers` is the content of the `http` block,
     /// for the port that it is given.
     pub fn start(dir: &Path, servers: impl FnOnce(u16) -> String) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
@@ -26,7 +26,7 @@ impl Nginx {
             .port();
         fs::create_dir_all(dir).unwrap();
         let conf = dir.join("nginx.conf");
-        // One process, the test's own: whoever runs the test may read the files.
+        // One process, of the test's own user, who may read the files.
         let text = format!(
             "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
              http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \

@@ -102,7 +102,7 @@ pub fn met(child: &mut Child, path: &Path) -> bool {
     until(child, || path.exists())
 }
 
-/// The same for whatever can be asked. It is asked again and again, since nobody announces what the
+/// The same for any condition. It is asked repeatedly, since nothing announces what the
 /// process has written.
 pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
@@ -130,7 +130,7 @@ pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Ch
         let (good, said) = end(child);
         assert!(good, "{said}");
     }
-    panic!("it was always done before anybody could look");
+    panic!("the command always ended before the condition was checked");
 }
 
 /// Sends a signal, which comes too late when it has ended.

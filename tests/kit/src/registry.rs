@@ -1,4 +1,4 @@
-//! What a registry holds.
+//! Content of a registry.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ impl Seen {
     }
 }
 
-/// What is answered.
+/// An answer.
 pub struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
@@ -211,7 +211,7 @@ impl Server {
         format!("localhost:{}", self.address.port())
     }
 
-    /// What was asked so far.
+    /// Requests so far.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
@@ -227,7 +227,7 @@ impl Drop for Server {
     }
 }
 
-/// What an address encodes as `%25`.
+/// The character that an address encodes as `%25`.
 fn decoded(path: &str) -> String {
     let mut parts = path.split('%');
     let first = parts.next().unwrap_or_default().to_owned();

@@ -12,7 +12,7 @@ use crate::files::{content, hex, put};
 
 /// A directory with a recipe and all that it names.
 pub struct Site {
-    /// Where it is.
+    /// Its directory.
     pub dir: tempfile::TempDir,
     /// The recipe, which every step writes as `recipe.yaml`.
     pub recipe: Value,
@@ -38,7 +38,7 @@ const IMAGES: &[(&str, &str)] = &[
 
 impl Site {
     /// One for Kubernetes 1.36.3 and Debian, version 0.1.0.
-    #[allow(
+    #[expect(
         clippy::new_without_default,
         reason = "it writes files, and is no default value"
     )]
@@ -144,7 +144,7 @@ impl Site {
         )
     }
 
-    /// Builds a bundle into an image that nobody signs.
+    /// Builds a bundle into an unsigned image.
     ///
     /// # Errors
     /// Whatever the library refuses.
@@ -215,7 +215,7 @@ impl Site {
     }
 }
 
-/// What dpkg's status file says where these packages are installed.
+/// Content of dpkg's status file on a host that has these packages.
 #[must_use]
 pub fn status(packages: &[&str]) -> String {
     packages

@@ -2,17 +2,19 @@
 //! lower overlay layer.
 
 use std::fs;
+use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::command::run;
+use crate::command::run;
+use crate::timing;
 
-/// What a bare host has besides `debootstrap --variant=minbase`.
+/// Packages of a bare host in addition to `debootstrap --variant=minbase`.
 const PACKAGES: &str = "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
 
-/// What hardware and firmware give a real host and a container runner does not: writable cgroups,
+/// Unit that gives a host what hardware and firmware give a real one: writable cgroups,
 /// kernel log, network parameters, and the kernel parameters that the kubelet insists on. The
 /// latter belong to the machine, so the host sees files with the wanted values laid over them
 /// instead of changing them.
@@ -46,23 +48,29 @@ const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemK
 /// Makes the base root in the cache unless it is there, and returns its path.
 pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let root = cache.join("base-root");
+    // The early build of a run and a suite may both find it missing.
+    fs::create_dir_all(cache)?;
+    let lock = cache.join("base-root.lock");
+    let lock = File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
+    lock.lock()?;
     if !root.join(".complete").exists() {
         progress("base root: debootstrap (about a minute)");
         let partial = cache.join("base-root.partial");
         if partial.exists() {
             fs::remove_dir_all(&partial).context("removing an unfinished base root")?;
         }
-        fs::create_dir_all(cache)?;
         let include = format!("--include={PACKAGES}");
-        run(
-            "debootstrap",
-            &[
-                "--variant=minbase",
-                &include,
-                "bookworm",
-                &partial.to_string_lossy(),
-            ],
-        )?;
+        timing::build("base root", || {
+            run(
+                "debootstrap",
+                &[
+                    "--variant=minbase",
+                    &include,
+                    "bookworm",
+                    &partial.to_string_lossy(),
+                ],
+            )
+        })?;
         for archive in fs::read_dir(partial.join("var/cache/apt/archives"))? {
             let path = archive?.path();
             if path.extension().is_some_and(|e| e == "deb") {
@@ -78,10 +86,10 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
         fs::rename(&partial, &root)?;
     }
     let units = root.join("etc/systemd/system");
-    fs::write(units.join("lab-hardware.service"), HARDWARE)?;
+    write(&units.join("lab-hardware.service"), HARDWARE)?;
     let journal = root.join("etc/systemd/journald.conf.d");
     fs::create_dir_all(&journal)?;
-    fs::write(journal.join("lab.conf"), JOURNAL)?;
+    write(&journal.join("lab.conf"), JOURNAL)?;
     let wants = units.join("sysinit.target.wants");
     fs::create_dir_all(&wants)?;
     let link = wants.join("lab-hardware.service");
@@ -89,4 +97,12 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
         symlink("../lab-hardware.service", &link)?;
     }
     Ok(root)
+}
+
+/// Writes a file that has other content: hosts may be running on the root.
+fn write(file: &Path, text: &str) -> Result<()> {
+    if fs::read_to_string(file).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -6,9 +6,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{fs, thread};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 
-use crate::command::passthrough;
+use crate::progress::Board;
+use crate::{build_command, dependencies};
+
+pub use crate::dirs::source_root;
 
 /// Cargo's profiles and the programs (packages of the same name) that are built with each.
 const PROFILES: &[(&str, &[&str])] = &[
@@ -16,29 +19,19 @@ const PROFILES: &[(&str, &[&str])] = &[
     ("small", &["halite-minion"]),
 ];
 
-/// The root of the source tree.
-#[must_use]
-pub fn source_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .to_owned()
-}
-
-/// What [`release`] does, for whoever waits for it.
-pub const WHAT: &str = "building ctl, halite-builder, halite-master and halite-minion (release; about ten minutes when nothing is cached)";
-
 /// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and
-/// returns the directory that holds all four.
-pub fn release() -> Result<PathBuf> {
+/// returns the directory that has all of them. Messages begin with the profile's name.
+pub fn release(board: &Board) -> Result<PathBuf> {
+    if let Err(error) = dependencies::restore() {
+        board.say("dependencies", &format!("compiled again: {error:#}"));
+    }
     let target = source_root().join("target/x86_64-unknown-linux-gnu");
     let shipped = target.join("shipped");
     fs::create_dir_all(&shipped)?;
     // The last step of the small one takes minutes on one processor, which leaves the other for the
     // rest.
     thread::scope(|scope| {
-        let build = |(profile, programs)| scope.spawn(move || build(profile, programs));
+        let build = |(profile, programs)| scope.spawn(move || build(profile, programs, board));
         let builds: Vec<_> = PROFILES.iter().copied().map(build).collect();
         builds
             .into_iter()
@@ -57,25 +50,26 @@ pub fn with_builder(command: &mut Command) -> Result<&mut Command> {
     static PATH: OnceLock<OsString> = OnceLock::new();
     if PATH.get().is_none() {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let all = std::iter::once(release()?).chain(std::env::split_paths(&path));
+        let programs = release(&Board::silent())?;
+        let all = std::iter::once(programs).chain(std::env::split_paths(&path));
         let _ = PATH.set(std::env::join_paths(all)?);
     }
     Ok(command.env("PATH", PATH.get().context("there is no PATH")?))
 }
 
-fn build(profile: &str, programs: &[&str]) -> Result<()> {
-    let manifest = source_root().join("Cargo.toml");
-    let manifest = manifest.to_string_lossy();
-    let mut args = vec![
-        "build",
-        "--profile",
-        profile,
-        "--locked",
-        "--manifest-path",
-        &manifest,
-    ];
-    args.extend(programs.iter().flat_map(|program| ["--package", *program]));
-    ensure!(passthrough("cargo", &args)?, "Halite does not build");
+fn build(profile: &str, programs: &[&str], board: &Board) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--profile", profile, "--locked"]);
+    cargo
+        .arg("--manifest-path")
+        .arg(source_root().join("Cargo.toml"));
+    cargo.args(programs.iter().flat_map(|program| ["--package", *program]));
+    let what = format!("Halite's programs, profile {profile}");
+    let mut line = board.line(profile);
+    build_command::run(&mut cargo, &what, &mut |text| line.say(text))?;
+    if let Err(error) = dependencies::store(profile) {
+        line.say(&format!("cannot keep the compiled dependencies: {error:#}"));
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Room on the machine: looked at before a host boots, because a host that finds none fails
-//! halfway, with messages that do not say so. The machine's limits are only read.
+//! Free disk and inotify instances of the machine, checked before a host boots: without them a host
+//! fails halfway, with messages that do not say so. The machine's limits are only read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ const CACHE: u64 = 4 * GIB;
 /// Disk for what Go keeps of the upstream programs: sources and objects.
 const GO: u64 = 12 * GIB;
 
-/// What a host takes that was made before hosts said so; the most, to be safe.
+/// Instances of a host whose file does not say: the most, to be safe.
 pub(super) fn unknown() -> usize {
     CONTROL_PLANE
 }
@@ -38,7 +38,7 @@ struct Need {
     dir: PathBuf,
     /// So many bytes at least.
     bytes: u64,
-    /// What moves it elsewhere.
+    /// The variable that moves it elsewhere.
     variable: &'static str,
 }
 
@@ -138,7 +138,7 @@ fn disk(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 fn shown(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / GIB as f64)
 }
@@ -163,7 +163,7 @@ fn held() -> Result<BTreeMap<String, usize>> {
     let mut held = BTreeMap::new();
     for process in fs::read_dir("/proc")? {
         let path = process?.path();
-        // A process that ends meanwhile, or what is none, holds nothing.
+        // A process that has ended already, or another entry, holds nothing.
         if !fs::metadata(&path).is_ok_and(|process| process.uid() == 0) {
             continue;
         }

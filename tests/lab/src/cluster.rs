@@ -9,17 +9,17 @@ use anyhow::{Context, Result, bail};
 use crate::host::{Host, Spec};
 use crate::{Lab, capacity, wait};
 
-/// Where on the bootstrap host that stands which an operator carries to a site: the signed ISO, a
-/// `ctl`, and the public key.
+/// Directory on the bootstrap host with what an operator carries to a site: the signed ISO, a `ctl`,
+/// and the public key.
 pub const MEDIUM: &str = "/media/halite";
 
-/// Where the same of a newer release stands beside it, on the one lab whose site has two.
+/// The same of a newer release, on the one lab whose site has two.
 pub const NEWER: &str = "/media/newer";
 
 /// The `ctl` that the operator carried with the ISO: suites damage the installed one.
 pub const CTL: &str = "/media/halite/ctl";
 
-/// How the first host of a site is made; the options of `ctl bootstrap` follow.
+/// Command that makes the first host of a site; further options of `ctl bootstrap` follow it.
 pub const INSTALL: [&str; 6] = [
     CTL,
     "bootstrap",
@@ -29,7 +29,7 @@ pub const INSTALL: [&str; 6] = [
     "/media/halite/builder.pub",
 ];
 
-/// Where the bundle stands once the bootstrap host is made.
+/// Path of the bundle on the finished bootstrap host.
 pub const BUNDLE: &str = concat!("/var/lib/halite/bundles/", env!("CARGO_PKG_VERSION"));
 
 /// Path of the bundle of that version on a host that has it.
@@ -54,7 +54,7 @@ pub struct Cluster {
     pub worker: Host,
 }
 
-/// Where the first host has the cluster document.
+/// Path of the cluster document on the first host.
 pub const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 
 /// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel
@@ -94,7 +94,7 @@ host:
   kernelModules: []
 "#;
 
-/// Boots two bare hosts; what the operator carried (`prepare::medium`) stands read-only on the first.
+/// Boots two bare hosts; the first has the directory that the operator carried, read-only.
 pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
     let bootstrap = boot_bootstrap(&lab, medium)?;
     let worker = boot_worker(&lab)?;
@@ -116,7 +116,7 @@ pub fn boot_hosts_with(lab: Lab, medium: &Path, newer: &Path) -> Result<Cluster>
     })
 }
 
-/// Boots the first host, on which what the operator carried stands read-only.
+/// Boots the first host, with the directory that the operator carried, read-only.
 pub fn boot_bootstrap(lab: &Lab, medium: &Path) -> Result<Host> {
     boot_first(lab, &[(medium, MEDIUM)])
 }
@@ -329,7 +329,7 @@ impl Cluster {
         wait_for_pods(&self.bootstrap, limit)
     }
 
-    /// Fails when anything tried to leave, or asked for a name that nobody expected.
+    /// Fails when a packet tried to leave, or an unexpected name was asked for.
     pub fn nothing_tried_to_leave(&self) -> Result<()> {
         let packets = self.lab.router.escaped()?;
         let names = self.lab.router.unexpected_names()?;

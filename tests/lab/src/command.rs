@@ -23,7 +23,7 @@ pub fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program and returns whatever it came to.
+/// Runs a program and returns its status and output.
 pub fn output<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<Output> {
     Command::new(program)
         .args(args)
@@ -32,19 +32,10 @@ pub fn output<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<Output> {
         .with_context(|| format!("cannot start {program} {}", shown(args)))
 }
 
-/// The program that runs now, under a name that stays good when its file is built anew meanwhile.
+/// A path of the running program that stays valid when its file is built again.
 #[must_use]
 pub fn this_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
-}
-
-/// Runs a program with the caller's terminal and returns whether it succeeded.
-pub fn passthrough<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<bool> {
-    let status = Command::new(program)
-        .args(args)
-        .status()
-        .with_context(|| format!("cannot start {program} {}", shown(args)))?;
-    Ok(status.success())
 }
 
 fn shown<S: AsRef<OsStr>>(args: &[S]) -> String {

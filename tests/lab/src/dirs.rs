@@ -1,8 +1,8 @@
 //! The directories of the lab on the machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Where everything slow to make is kept, outside the source tree: `HALITE_LAB_CACHE`, or
+/// Directory for everything that is slow to make, outside the source tree: `HALITE_LAB_CACHE`, or
 /// `/var/cache/halite-lab`.
 #[must_use]
 pub fn cache() -> PathBuf {
@@ -10,8 +10,18 @@ pub fn cache() -> PathBuf {
         .map_or_else(|| "/var/cache/halite-lab".into(), PathBuf::from)
 }
 
-/// Where running labs keep their hosts: `HALITE_LAB_RUN`, or `/var/lib/halite-lab`.
+/// Directory of the hosts of running labs: `HALITE_LAB_RUN`, or `/var/lib/halite-lab`.
 #[must_use]
 pub fn run_dir() -> PathBuf {
     std::env::var_os("HALITE_LAB_RUN").map_or_else(|| "/var/lib/halite-lab".into(), PathBuf::from)
+}
+
+/// The root of the source tree.
+#[must_use]
+pub fn source_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }

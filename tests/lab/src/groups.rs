@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::wait;
 
-/// What the names of all hosts' namespaces, control groups and machines begin with.
+/// Beginning of the names of all hosts' namespaces, control groups and machines.
 pub(super) const PREFIX: &str = "hl-";
 
 /// Controllers of the machine in which each host gets a group of its own.

@@ -20,14 +20,14 @@ use super::{groups, wait};
 /// host's overlay.
 const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
 
-/// How a host is made.
+/// Parameters of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Host name, unique in its lab.
     pub name: String,
     /// Host number in each of its networks.
     pub number: u8,
-    /// Whether its control-plane interface is in the second of the control-plane networks.
+    /// True if its control-plane interface is in the second of the control-plane networks.
     pub second_network: bool,
     /// Read-only directories: machine path to path in the host.
     pub read_only: Vec<(PathBuf, PathBuf)>,
@@ -39,7 +39,7 @@ pub struct Spec {
 /// A host of a lab.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// How it is made.
+    /// Its parameters.
     pub spec: Spec,
     lab: String,
     dir: PathBuf,
@@ -94,7 +94,7 @@ impl Host {
         self.dir.join("root")
     }
 
-    /// Where the machine sees a file of the host, also one that does not lie on the host's overlay.
+    /// Path on the machine of a file of the host, also of one outside the host's overlay.
     #[must_use]
     pub fn file(&self, path: &str) -> PathBuf {
         let path = path.trim_start_matches('/');
@@ -305,7 +305,7 @@ impl Host {
         Ok(command)
     }
 
-    /// Runs a command inside and returns whatever it came to.
+    /// Runs a command inside and returns its status and output.
     pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
         self.command(args)?
             .stdin(Stdio::null())

@@ -1,18 +1,26 @@
-//! The lab: real hosts on one machine, their network, and the detectors for whatever tries to
-//! leave.
+//! The lab: real hosts on one machine, their network, detectors for packets and questions that would
+//! leave it, and builds of Halite's own programs.
+//!
+//! Inputs: the source tree, and the machine's package sources. Outputs: hosts below
+//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes' own
+//! programs. It never changes the machine's network, limits or control groups outside its own.
 
 pub mod base;
 pub mod build;
+pub mod build_command;
 pub mod capacity;
 pub mod cluster;
 pub mod command;
+pub mod dependencies;
 mod dirs;
 mod groups;
 pub mod host;
 pub mod net;
 pub mod prerequisites;
+pub mod progress;
 pub mod resolver;
 pub mod scan;
+pub mod timing;
 pub mod wait;
 
 use std::collections::BTreeMap;

@@ -58,7 +58,7 @@ impl Network {
     }
 }
 
-/// What leaves for an address outside the lab is rejected and counted by `egress`; bridged traffic
+/// Rules that reject and count, as `egress`, packets for an address outside the lab; bridged traffic
 /// passes here too, so what stays on its link by definition is let through. Cluster addresses that
 /// reach the router (a Service asked before kube-proxy knows it) are rejected too, but are no
 /// attempt to leave.
@@ -81,7 +81,7 @@ table inet lab {
 pub struct Router {
     /// Name of its network namespace.
     pub namespace: String,
-    /// Where the resolver writes the names that it was asked for.
+    /// File in which the resolver records the names that it was asked for.
     pub queries: PathBuf,
 }
 
@@ -226,7 +226,7 @@ impl Router {
             .with_context(|| format!("cannot read the egress counter: {counter}"))
     }
 
-    /// Names that were asked for and that nobody expected.
+    /// Names that were asked for although no offline site needs them.
     pub fn unexpected_names(&self) -> Result<Vec<String>> {
         let text = fs::read_to_string(&self.queries).unwrap_or_default();
         let mut names: Vec<String> = text
@@ -258,7 +258,7 @@ impl Router {
     }
 }
 
-/// Whether a named network namespace is there.
+/// Returns true if a named network namespace exists.
 #[must_use]
 pub fn namespace_exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()

@@ -1,5 +1,5 @@
-//! What the machine itself needs besides Rust and Go: installed from its own package sources when
-//! missing.
+//! Programs that the machine needs in addition to Rust and Go, installed from its own package sources
+//! when they are missing.
 
 use std::fs;
 use std::path::Path;

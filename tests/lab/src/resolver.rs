@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 /// no domain.
 const EXPECTED: [&str; 2] = ["bootstrap-1", "worker-1"];
 
-/// Whether a question is one that an offline site's cluster may ask. CoreDNS' `loop` plugin asks
+/// Returns true for a question that an offline site's cluster may ask. CoreDNS' `loop` plugin asks
 /// once at its start for a name of two random numbers, to see whether its own question comes back.
 #[must_use]
 pub fn expected(name: &str) -> bool {

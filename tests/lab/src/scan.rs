@@ -2,7 +2,7 @@
 //! one packet to each of some UDP ports.
 //!
 //! TCP is asked half open, as nmap's `-sS` does: a SYN by hand from a port that is kept for it, and
-//! whoever listens answers with SYN and ACK, whoever does not but is let through with RST. A
+//! a port with a listener answers with SYN and ACK, one without that is let through with RST. A
 //! firewall answers neither. Ports that should answer are asked again where they do not, because a
 //! packet can get lost. All ports take less than two seconds, however many are filtered, which a
 //! scan with `connect` cannot do: Linux answers only one rejected packet a second to the same asker
@@ -21,14 +21,14 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// The address that it asked from.
     pub from: IpAddr,
-    /// Ports on which somebody listens.
+    /// Ports with a listener.
     pub open: BTreeSet<u16>,
-    /// Ports on which nobody listens, but which are let through.
+    /// Ports without a listener that are let through.
     pub refused: BTreeSet<u16>,
 }
 
@@ -40,7 +40,7 @@ impl Findings {
     }
 }
 
-/// How long the last answers of a round are waited for.
+/// Time to wait for the last answers of a round.
 const SILENCE: Duration = Duration::from_millis(250);
 
 /// Scans all TCP ports of `target` (`10.10.0.11`, `fe80::1%eth0`) and sends a packet to each of
@@ -158,7 +158,7 @@ impl Scan {
                 SendFlags::empty(),
                 &self.target,
             ) {
-                // Nobody answers neighbour questions, or a rejection came back: as good as no
+                // No host answers neighbour questions, or a rejection came back: as good as no
                 // answer.
                 Ok(_)
                 | Err(

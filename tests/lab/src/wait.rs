@@ -32,7 +32,7 @@ fn every<T>(
     limit: Duration,
     mut condition: impl FnMut() -> Result<T, String>,
 ) -> Result<T> {
-    // A channel that nobody writes to: the pause between two questions.
+    // A channel without a writer: the pause between two questions.
     let (_keep, pause) = mpsc::channel::<()>();
     let start = Instant::now();
     loop {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::build;
+use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use serde_json::{Map, Value};
 
@@ -44,7 +45,7 @@ const PACKAGES_BESIDES: &[&str] = &[
 ];
 
 fn taken_away((): &()) -> Result<Counts> {
-    let bundle = prepare::bundle(&mut |_| ())?;
+    let bundle = prepare::bundle(&Board::silent())?;
     let report = needs(&bundle)?;
     ensure!(
         report["missing"] == Value::Array(Vec::new()),

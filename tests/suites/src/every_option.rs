@@ -269,8 +269,9 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
 #[cfg(test)]
 mod tests {
     use halite_lab::cluster::BOOTSTRAP;
-    use halite_pillar::node::{BOOTSTRAP_ROLES, Node, Role};
+    use halite_pillar::node::Node;
     use halite_pillar::options;
+    use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 
     use super::*;
     use crate::kubeadm::inputs::parse;

@@ -33,11 +33,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use halite_lab::cluster::Cluster;
-use halite_lab::prerequisites;
+use halite_lab::progress::Board;
+use halite_lab::{dependencies, prerequisites};
 use halite_upstream::prepare;
-use runner::run;
+use runner::Runner;
 use site::{Site, on_site};
-use test::{Counts, Test};
+use test::Test;
 
 pub use iso::recipe_of;
 pub use runner::Options;
@@ -55,39 +56,43 @@ fn lab_name() -> String {
 pub fn main(options: Options) -> Result<ExitCode> {
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
-    let meanwhile = options.filter.is_empty().then(prebuild::begin);
-    let mut total = Counts::default();
-    total.add(run(&options, source::TESTS, &()));
-    total.add(run(&options, lab_itself::TESTS, &()));
-    total.add(run(&options, bundle::TESTS, &()));
-    total.add(run(&options, iso::TESTS, &()));
-    total.add(run(&options, packages::TESTS, &()));
+    if let Err(error) = dependencies::restore() {
+        println!("  dependencies are compiled again: {error:#}");
+    }
+    let is_whole = options.filter.is_empty();
+    let prebuild = is_whole.then(prebuild::begin);
+    let mut runner = Runner::new(options);
+    let source = runner.run(source::TESTS, &());
+    // Only after the lint too: it compiles the dependencies in its own way.
+    if is_whole
+        && source.failed == 0
+        && let Err(error) = dependencies::store("debug")
+    {
+        println!("  cannot keep the compiled dependencies: {error:#}");
+    }
+    runner.run(lab_itself::TESTS, &());
+    runner.run(bundle::TESTS, &());
+    runner.run(iso::TESTS, &());
+    runner.run(packages::TESTS, &());
     // One after the other: the machine has room for one cluster.
-    for site in [versions::site(), ordinary(&options)] {
-        if site.tests.iter().any(|test| options.wants(test.name)) {
-            total.add(on_site(&options, &site));
-        }
+    for site in [versions::site(), ordinary(&runner.options)] {
+        on_site(&mut runner, &site);
     }
     // The thread has normally ended long ago. Wait for it, or its child processes would outlive
     // this program.
-    if let Some(meanwhile) = meanwhile {
-        meanwhile
+    if let Some(prebuild) = prebuild {
+        prebuild
             .join()
-            .map_err(|_| anyhow!("the thread that prepares the lab panicked"))?;
+            .map_err(|_| anyhow!("the early build panicked"))?;
     }
-    println!("\n{} passed, {} failed", total.passed, total.failed);
-    Ok(if total.failed == 0 && total.passed > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(runner.finish())
 }
 
 fn ordinary(options: &Options) -> Site {
     Site {
         lab: lab_name(),
         made: "cluster: bootstrap and node add",
-        make: |lab| prepare::cluster(lab, &mut |line| println!("  {line}")),
+        make: |lab| prepare::cluster(lab, &Board::plain()),
         tests: on_cluster(options.full).collect(),
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::command::{output, run};
+use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
 use crate::test::{Counts, Test};
@@ -39,7 +40,7 @@ const PAGES: &[(&str, &str)] = &[
 ];
 
 fn come_and_go((): &()) -> Result<Counts> {
-    let bundle = prepare::bundle(&mut |_| ())?;
+    let bundle = prepare::bundle(&Board::silent())?;
     let root = Root::new()?;
     let mut archives = vec!["dpkg".to_owned(), "--install".to_owned()];
     for (package, _) in OURS {

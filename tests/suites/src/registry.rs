@@ -1,16 +1,20 @@
 //! Two hosts that serve the bundle: the second copies it, and a client that loses one of them in
 //! the middle of a transfer continues with the other.
 
+mod failures;
+mod pod;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
-use halite_lab::wait;
 use serde_json::Value;
 
+use self::failures::{Dead, Silent, Slow, Swapped};
+use self::pod::Pod;
 use super::repair;
 use crate::test::{Counts, Test};
 
@@ -51,13 +55,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 
 /// Path of the site CA's certificate on every host.
 pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
-
-/// nginx configuration for a slow server, so that a transfer can be interrupted: nginx's own limit
-/// for each connection.
-const SLOW: &str = "/etc/nginx/conf.d/halite-lab-slow.conf";
-
-/// Directory in which containerd stores unfinished downloads.
-const INGEST: &str = "/var/lib/containerd/io.containerd.content.v1.content/ingest";
 
 fn roles(cluster: &Cluster, roles: &str) -> Result<()> {
     let path = cluster
@@ -213,182 +210,6 @@ fn read_only(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The reference of a bundle's image, by its component.
-fn image(cluster: &Cluster, component: &str) -> Result<String> {
-    let manifest = fs::read(
-        cluster
-            .bootstrap
-            .root()
-            .join(BUNDLE.trim_start_matches('/'))
-            .join("manifest.json"),
-    )?;
-    let manifest: Value = serde_json::from_slice(&manifest)?;
-    Ok(manifest["images"][component]
-        .as_str()
-        .context("no such image")?
-        .to_owned())
-}
-
-/// A pod on the worker that prints its program's version and ends; the pod and its image are
-/// removed on drop.
-struct Pod<'a> {
-    cluster: &'a Cluster,
-    component: &'static str,
-    image: String,
-}
-
-impl<'a> Pod<'a> {
-    fn start(cluster: &'a Cluster, component: &'static str) -> Result<Self> {
-        let image = image(cluster, component)?;
-        let there = cluster.worker.sh("ctr -n k8s.io images ls -q")?;
-        ensure!(
-            !there.lines().any(|name| name == image),
-            "{image} is on {WORKER} already: it shows nothing"
-        );
-        let pod = Self {
-            cluster,
-            component,
-            image,
-        };
-        let spec = serde_json::json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name()},
-            "spec": {"nodeName": WORKER, "restartPolicy": "Never", "containers": [{
-                "name": "it", "image": pod.image, "command": [component, "--version"],
-            }]},
-        });
-        fs::write(
-            cluster.bootstrap.root().join("root/pod.json"),
-            spec.to_string(),
-        )?;
-        cluster.kubectl(&["apply", "-f", "/root/pod.json"])?;
-        Ok(pod)
-    }
-
-    fn name(&self) -> String {
-        format!("pulled-{}", self.component)
-    }
-
-    /// Waits until containerd has downloaded a part of the image, but not all of it.
-    fn wait_for_the_middle(&self) -> Result<()> {
-        wait::promptly(
-            "the pull to be in its middle",
-            Duration::from_secs(30),
-            || {
-                let text = self
-                    .cluster
-                    .worker
-                    .sh(&format!("find {INGEST} -name data -size +2048k"))
-                    .map_err(|error| error.to_string())?;
-                if text.trim().is_empty() {
-                    Err("nothing has come".to_owned())
-                } else {
-                    Ok(())
-                }
-            },
-        )
-    }
-
-    fn wait_until_done(&self, limit: Duration) -> Result<()> {
-        wait::until("the pod to have run", limit, || {
-            let answer = self
-                .cluster
-                .kubectl(&["get", "pod", &self.name(), "-o", "json"]);
-            let pod: Value = serde_json::from_str(&answer.map_err(|error| error.to_string())?)
-                .map_err(|error| error.to_string())?;
-            match pod["status"]["phase"].as_str() {
-                Some("Succeeded") => Ok(()),
-                _ => Err(pod["status"].to_string()),
-            }
-        })?;
-        let said = self.cluster.kubectl(&["logs", &self.name()])?;
-        ensure!(!said.trim().is_empty(), "{} said nothing", self.name());
-        Ok(())
-    }
-}
-
-impl Drop for Pod<'_> {
-    /// Removes pod and image even after a failure, for the tests that follow.
-    fn drop(&mut self) {
-        let _ = self.cluster.kubectl(&[
-            "delete",
-            "pod",
-            &self.name(),
-            "--wait=true",
-            "--timeout=60s",
-        ]);
-        let line = format!(
-            "for name in $(ctr -n k8s.io images ls | awk -v d=\"$(ctr -n k8s.io images ls | awk '$1 == \"{}\" {{print $3}}')\" \
-             'd != \"\" && $3 == d {{print $1}}'); do ctr -n k8s.io images rm --sync \"$name\"; done",
-            self.image
-        );
-        let _ = self.cluster.worker.sh(&line);
-    }
-}
-
-/// Makes a host serve slowly; undone on drop.
-struct Slow<'a>(&'a Host);
-
-impl<'a> Slow<'a> {
-    fn new(host: &'a Host) -> Result<Self> {
-        fs::write(host.file(SLOW), "limit_rate 3m;\n")?;
-        let slow = Self(host);
-        host.sh("systemctl reload nginx")?;
-        Ok(slow)
-    }
-}
-
-impl Drop for Slow<'_> {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(self.0.file(SLOW));
-        let _ = self.0.sh("systemctl restart nginx");
-    }
-}
-
-/// A host whose server is stopped; undone on drop.
-struct Dead<'a>(&'a Host);
-
-impl<'a> Dead<'a> {
-    fn new(host: &'a Host) -> Result<Self> {
-        let dead = Self(host);
-        host.sh("systemctl kill --signal=KILL nginx")?;
-        wait::promptly("nginx to be gone", Duration::from_secs(5), || {
-            match host.sh("pgrep -x nginx || true") {
-                Ok(text) if text.trim().is_empty() => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })?;
-        Ok(dead)
-    }
-}
-
-impl Drop for Dead<'_> {
-    fn drop(&mut self) {
-        let _ = self
-            .0
-            .sh("systemctl reset-failed nginx; systemctl start nginx");
-    }
-}
-
-/// A host whose server's packets are dropped without an answer; undone on drop.
-struct Silent<'a>(&'a Host);
-
-impl<'a> Silent<'a> {
-    fn new(host: &'a Host) -> Result<Self> {
-        let silent = Self(host);
-        host.sh(
-            "nft add table inet halite_lab && nft 'add chain inet halite_lab in { type filter hook input priority -300; }' && \
-             nft add rule inet halite_lab in tcp dport 4551 drop",
-        )?;
-        Ok(silent)
-    }
-}
-
-impl Drop for Silent<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.sh("nft delete table inet halite_lab");
-    }
-}
-
 fn killed(cluster: &Cluster) -> Result<Counts> {
     let _slow = Slow::new(&cluster.worker)?;
     let pod = Pod::start(cluster, "kube-apiserver")?;
@@ -426,38 +247,6 @@ fn first_dead(cluster: &Cluster) -> Result<Counts> {
     let _dead = Dead::new(&cluster.bootstrap)?;
     Pod::start(cluster, "kube-scheduler")?.wait_until_done(Duration::from_secs(30))?;
     Ok(Counts::ONE)
-}
-
-/// Makes the worker use the first host's server before its own; undone on drop.
-struct Swapped {
-    file: PathBuf,
-    text: String,
-}
-
-impl Swapped {
-    fn new(cluster: &Cluster) -> Result<Self> {
-        let (first, own) = (
-            cluster.bootstrap.control_plane_address(),
-            cluster.worker.control_plane_address(),
-        );
-        let file = cluster
-            .worker
-            .file("/etc/containerd/certs.d/_default/hosts.toml");
-        let text = fs::read_to_string(&file)?;
-        let swapped = text
-            .replace(&first, "FIRST")
-            .replace(&own, &first)
-            .replace("FIRST", &own);
-        ensure!(swapped != text, "{text}");
-        fs::write(&file, swapped)?;
-        Ok(Self { file, text })
-    }
-}
-
-impl Drop for Swapped {
-    fn drop(&mut self) {
-        let _ = fs::write(&self.file, &self.text);
-    }
 }
 
 fn apt(cluster: &Cluster) -> Result<Counts> {

@@ -1,12 +1,10 @@
 //! A cluster of its own lab, and the tests that share it.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use halite_lab::Lab;
 use halite_lab::cluster::Cluster;
 
-use crate::runner::{Options, report, run};
+use crate::runner::Runner;
 use crate::test::{Counts, Test};
 
 /// A cluster of its own lab, and the tests that share it.
@@ -21,42 +19,51 @@ pub(crate) struct Site {
     pub(crate) tests: Vec<&'static Test<Cluster>>,
 }
 
-pub(crate) fn on_site(options: &Options, site: &Site) -> Counts {
-    let start = Instant::now();
-    let cluster = match open_cluster(options, site) {
-        Ok(cluster) => cluster,
-        Err(error) => {
-            report(site.made, start.elapsed(), Err(&error));
-            println!(
-                "  the hosts are kept below {}",
-                halite_lab::run_dir().join(&site.lab).display()
-            );
-            return Counts {
-                passed: 0,
-                failed: 1,
-            };
+/// Makes the cluster and runs its tests; takes it down unless one failed.
+pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
+    let wanted: Vec<_> = site
+        .tests
+        .iter()
+        .copied()
+        .filter(|test| runner.options.wants(test.name))
+        .collect();
+    if wanted.is_empty() {
+        return;
+    }
+    if !runner.fits(site.made) {
+        for test in wanted {
+            runner.fits(test.name);
         }
+        return;
+    }
+    let mut made = None;
+    let keep = runner.options.keep;
+    let mut counts = runner.report(site.made, || {
+        made = Some(open_cluster(keep, site)?);
+        Ok(Counts::ONE)
+    });
+    let Some(cluster) = made else {
+        println!(
+            "  the hosts are kept below {}",
+            halite_lab::run_dir().join(&site.lab).display()
+        );
+        return;
     };
-    report(site.made, start.elapsed(), Ok(Counts::ONE));
-    let mut counts = Counts::ONE;
-    counts.add(run(options, site.tests.iter().copied(), &cluster));
+    counts.add(runner.run(wanted, &cluster));
     if counts.failed > 0 {
         println!(
             "  the hosts are kept: cargo lab status --lab {}, files below {}",
             site.lab,
             halite_lab::run_dir().join(&site.lab).display()
         );
-    } else if !options.keep
-        && let Err(error) = cluster.lab.down()
-    {
+    } else if !keep && let Err(error) = cluster.lab.down() {
         println!("FAILED {}: take down: {error:#}", site.made);
-        counts.failed += 1;
+        runner.fail();
     }
-    counts
 }
 
-fn open_cluster(options: &Options, site: &Site) -> Result<Cluster> {
-    if options.keep
+fn open_cluster(keep: bool, site: &Site) -> Result<Cluster> {
+    if keep
         && let Ok(running) =
             Cluster::attach(Lab::new(&site.lab, &halite_lab::cache().join("base-root"))?)
         && running.bootstrap.init().is_some()

@@ -1,11 +1,13 @@
 //! The registry of the site's own images: people push with a name and a password, pods pull; it is
 //! backed up, restored, moved to another host, and switched off without a loss.
 
+mod backup;
+
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
@@ -32,11 +34,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "site registry: backed up, lost, brought back",
-        run: backup,
+        run: backup::restored,
     },
     Test {
         name: "site registry: a backup that fails is a problem of the status until one succeeds",
-        run: told,
+        run: backup::reported,
     },
     Test {
         name: "site registry: without a user for all hosts, pods bring their own",
@@ -56,8 +58,6 @@ pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
 pub(super) const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
 const READY: Duration = Duration::from_secs(60);
-/// Limit for a problem to be reported: a minion checks the result of the last run every 30 s.
-const TOLD: Duration = Duration::from_secs(90);
 
 /// The reference of an image of the bundle on the bootstrap host.
 fn busybox() -> String {
@@ -307,178 +307,6 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     let said = run_pod(cluster, "after-a-kill", WORKER, &image, None)?;
     ensure!(said.trim() == "it runs", "{said:?}");
     Ok(Counts::ONE)
-}
-
-fn backup(cluster: &Cluster) -> Result<Counts> {
-    let (worker, login) = (&cluster.worker, format!("-u ci:{PASSWORD}"));
-    let timer = worker.sh("systemctl list-timers --no-pager halite-registry-backup.timer")?;
-    ensure!(timer.contains("02:30:00"), "{timer}");
-    let digest = |tag: &str| -> Result<String> {
-        let head = format!(
-            "{login} -I -H 'Accept: application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json'"
-        );
-        let (code, text) = asked(
-            &cluster.bootstrap,
-            &head,
-            &format!("/v2/team/app/manifests/{tag}"),
-        )?;
-        ensure!(code == "200", "{tag}: {code}");
-        let line = text.lines().find_map(|line| {
-            line.to_ascii_lowercase()
-                .strip_prefix("docker-content-digest: ")
-                .map(str::to_owned)
-        });
-        line.map(|digest| digest.trim().to_owned())
-            .context("no digest")
-    };
-    let before = digest("1")?;
-    worker.sh("systemctl start halite-registry-backup.service")?;
-    worker.sh("systemctl start halite-registry-backup.service")?;
-    let backups = || -> Result<Vec<String>> {
-        Ok(worker
-            .sh(&format!("ls {BACKUPS}"))?
-            .lines()
-            .map(str::to_owned)
-            .collect())
-    };
-    ensure!(backups()?.len() == 2, "{:?}", backups()?);
-    worker.sh("systemctl start halite-registry-backup.service")?;
-    ensure!(backups()?.len() == 2, "two are kept: {:?}", backups()?);
-    worker.run(&["ctl", "registry", "verify", BACKUPS])?;
-    // A disk is lost, and an empty one takes its place.
-    worker.sh(&format!("systemctl stop halite-registry && rm -rf {DATA}"))?;
-    highstate(cluster, &[])?;
-    let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
-    ensure!(code == "404", "{code}");
-    worker.run(&["ctl", "registry", "restore", BACKUPS])?;
-    ensure!(
-        digest("1")? == before && digest(&before)? == before,
-        "another image came back"
-    );
-    let image = format!("{NAME}/team/app:1");
-    forget(&cluster.bootstrap, &image)?;
-    let said = run_pod(cluster, "brought-back", BOOTSTRAP, &image, None)?;
-    ensure!(said.trim() == "it runs", "{said:?}");
-    // Pushes succeed again.
-    push(
-        &cluster.bootstrap,
-        &format!("{NAME}/team/app:2"),
-        &format!("--user ci:{PASSWORD}"),
-    )?;
-    quiet(cluster)?;
-    Ok(Counts {
-        passed: 2,
-        failed: 0,
-    })
-}
-
-/// As [`problem`], without the half minute that a minion may take until its next check: a request
-/// for its grains returns current ones.
-fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
-    cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
-    problem(cluster, parts)
-}
-
-/// Waits until `ctl status` shows one problem of the registry with each of these parts, and no
-/// other; without parts, no problem.
-fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
-    let what = format!("the status to say {parts:?} of the registry");
-    wait::until(&what, TOLD, || {
-        let status = cluster
-            .bootstrap
-            .run(&[CTL, "status", "-o", "json"])
-            .map_err(|e| e.to_string())?;
-        let status: Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
-        let all = status["problems"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let own: Vec<&str> = all
-            .filter(|problem| problem.contains("site's registry"))
-            .collect();
-        match own.as_slice() {
-            [] if parts.is_empty() => Ok(status),
-            [one] if !parts.is_empty() && parts.iter().all(|part| one.contains(part)) => Ok(status),
-            _ => Err(format!("{own:?}")),
-        }
-    })
-}
-
-fn told(cluster: &Cluster) -> Result<Counts> {
-    let worker = &cluster.worker;
-    let newest = || -> Result<String> {
-        let all = worker.sh(&format!("ls {BACKUPS}"))?;
-        all.lines()
-            .last()
-            .map(str::to_owned)
-            .context("there is no backup")
-    };
-    let timers = worker.sh("systemctl list-timers --no-pager halite-registry-verify.timer")?;
-    ensure!(
-        timers.contains("Sun") && timers.contains("02:30:00"),
-        "{timers}"
-    );
-    // Start both at once, as on a Sunday: the second waits for the first.
-    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
-    let last = newest()?;
-    wait::until("the status to know the last backup", TOLD, || {
-        let status = problem(cluster, &[]).map_err(|error| error.to_string())?;
-        let known = &status["registry"];
-        let good = known["node"] == WORKER
-            && known["backup"] == last.as_str()
-            && known["verified"].is_string();
-        if good { Ok(()) } else { Err(known.to_string()) }
-    })?;
-    // The disk for backups is not mounted.
-    worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;
-    let failed = worker.sh("systemctl start halite-registry-backup.service");
-    ensure!(failed.is_err(), "a backup without its disk: {failed:?}");
-    problem_now(
-        cluster,
-        &[
-            WORKER,
-            "not mounted?",
-            "systemctl start halite-registry-backup",
-        ],
-    )?;
-    worker.sh(&format!("rm -rf {BACKUPS} && mv {BACKUPS}.away {BACKUPS}"))?;
-    worker.sh("systemctl start halite-registry-backup.service")?;
-    problem_now(cluster, &[])?;
-    // The backup cannot even start.
-    worker.sh("chmod a-x /usr/local/bin/ctl")?;
-    let failed = worker.sh("systemctl start halite-registry-backup.service");
-    worker.sh("chmod a+x /usr/local/bin/ctl")?;
-    ensure!(failed.is_err(), "a backup without its program: {failed:?}");
-    problem_now(cluster, &["could not start or was cut off"])?;
-    worker.sh("systemctl start halite-registry-backup.service")?;
-    problem_now(cluster, &[])?;
-    // A blob is corrupted in place, so in all backups at once.
-    let layer = worker.sh(&format!(
-        "find {BACKUPS}/{}/docker -name data -size +100k | head -n 1",
-        newest()?
-    ))?;
-    let layer = layer.trim();
-    ensure!(!layer.is_empty(), "no layer in {}", newest()?);
-    worker.sh(&format!(
-        "printf rotten | dd of={layer} bs=1 seek=1000 conv=notrunc status=none"
-    ))?;
-    let found = worker.sh("systemctl start halite-registry-verify.service");
-    ensure!(found.is_err(), "the damage was not found: {found:?}");
-    problem_now(
-        cluster,
-        &["verification", "is damaged", "ctl registry verify"],
-    )?;
-    // Follow the remedy of that message.
-    let hex = layer.rsplit('/').nth(1).context("no digest")?;
-    worker.sh(&format!("find {BACKUPS} -path '*/{hex}/data' -delete"))?;
-    worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
-    problem_now(cluster, &[])?;
-    quiet(cluster)?;
-    Ok(Counts {
-        passed: 4,
-        failed: 0,
-    })
 }
 
 fn own_login(cluster: &Cluster) -> Result<Counts> {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use halite_lab::build::source_root;
+use halite_lab::timing;
 use halite_upstream::cargo_deny;
 
 use crate::test::{Counts, Test};
@@ -94,11 +95,12 @@ fn dependencies((): &()) -> Result<Counts> {
 
 fn unit((): &()) -> Result<Counts> {
     let all = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    // Before what the tests need besides: that is made meanwhile.
-    cargo(&[&all[..], &["--no-run"]].concat())?;
-    let mut told = |line: &str| println!("  {line}");
-    let registry = halite_upstream::registry(&halite_lab::cache(), &mut told)?;
-    let helm = halite_upstream::helm(&halite_lab::cache(), &mut told)?;
+    // Before what else the tests need: the early build makes that.
+    let compile = [&all[..], &["--no-run"]].concat();
+    timing::build("tests of the source tree", || cargo(&compile))?;
+    let mut progress = |line: &str| println!("  {line}");
+    let registry = halite_upstream::registry(&halite_lab::cache(), &mut progress)?;
+    let helm = halite_upstream::helm(&halite_lab::cache(), &mut progress)?;
     let text = cargo_with(
         &[
             ("HALITE_REGISTRY", registry.as_os_str()),

@@ -21,6 +21,11 @@ impl Counts {
         failed: 0,
     };
 
+    pub(crate) const FAILURE: Self = Self {
+        passed: 0,
+        failed: 1,
+    };
+
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, NEWER, WORKER};
 use halite_lab::host::Host;
+use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster};
 use halite_upstream::versions::{NEWEST, OLDER, Release};
 use halite_upstream::{ISO, prepare};
@@ -75,9 +76,8 @@ pub(super) fn site() -> Site {
 /// Before that, a document that requests a Kubernetes version which the bundle lacks must be
 /// refused.
 fn make(lab: &str) -> Result<Cluster> {
-    let mut progress = |line: &str| println!("  {line}");
-    let newer = prepare::medium(&mut progress)?;
-    let older = prepare::medium_of(&OLDER, &mut progress)?;
+    let newer = prepare::medium(&Board::plain())?;
+    let older = prepare::medium_of(&OLDER, &Board::plain())?;
     let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
@@ -187,7 +187,10 @@ fn newer_gone(cluster: &Cluster) -> Result<Counts> {
 fn older_beside(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let carried = host.root().join("root/older.iso");
-    fs::copy(prepare::medium_of(&OLDER, &mut |_| ())?.join(ISO), &carried)?;
+    fs::copy(
+        prepare::medium_of(&OLDER, &Board::silent())?.join(ISO),
+        &carried,
+    )?;
     let added = host.run(&[CTL, "bundle", "add", "/root/older.iso"]);
     fs::remove_file(carried)?;
     added?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use halite_lab::command::run;
+use halite_lab::timing;
 
 use crate::store::Store;
 
@@ -33,7 +34,9 @@ pub fn ensure(cache: &Path) -> Result<PathBuf> {
         let target_dir = format!("CARGO_TARGET_DIR={}", target.display());
         let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0", "cargo"];
         all.extend(args);
-        run("env", &all).context("building cargo-deny")?;
+        timing::build("cargo-deny", || {
+            run("env", &all).context("cannot build cargo-deny")
+        })?;
         fs::remove_dir_all(&target).ok();
     }
     Ok(program)

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 /// The name of [`Chart::Hello`], and that of its namespace.
 pub const NAME: &str = "hello";
 
-/// How many pods its values want.
+/// Number of pods in its values.
 pub const REPLICAS: u64 = 2;
 
-/// What they answer.
+/// Text that they answer.
 pub const GREETING: &str = "hello from the bundle's chart";
 
 /// The name of [`Chart::Podnet`], and that of its namespace.
@@ -50,7 +50,7 @@ impl Chart {
             .join(self.name())
     }
 
-    /// What a recipe says of it. `image` names the image of a component.
+    /// Its entry in a recipe. `image` names the image of a component.
     ///
     /// # Errors
     /// `image` does not know one that its pods run.

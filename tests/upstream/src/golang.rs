@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use halite_lab::build_command as command;
 use serde::Deserialize;
 
 use super::programs::{Module, Source};
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// Counts on every change of how programs are built that the key would not show otherwise.
 const REVISION: u32 = 1;
@@ -21,7 +22,7 @@ pub struct Go {
     version: String,
 }
 
-/// What `go mod download -json` says of a module.
+/// Output of `go mod download -json` for a module.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Download {
@@ -60,7 +61,7 @@ impl Go {
         &self.version
     }
 
-    /// Where it is installed.
+    /// Its directory.
     pub fn root(&self) -> Result<PathBuf> {
         let printed = command::output(go().args(["env", "GOROOT"]), "asking Go where it is")?;
         Ok(PathBuf::from(String::from_utf8_lossy(&printed).trim()))
@@ -100,7 +101,7 @@ impl Go {
         Ok(download(work.path(), module)?.dir)
     }
 
-    /// Where each program of a module is, building those that are not there: (name, file).
+    /// Builds the missing programs of a module; returns name and file of each.
     pub fn build(
         &self,
         store: &Store,
@@ -130,7 +131,7 @@ impl Go {
                 .map(|(name, package, _)| (*name, *package))
                 .collect()
         };
-        // Looked at twice: whoever had the claim before may have built them.
+        // Checked a second time: another run may have built them while this one waited.
         let _claim = if missing().is_empty() {
             None
         } else {
@@ -173,7 +174,7 @@ impl Go {
     }
 }
 
-/// What Go calls the program of a package: the last part of its path that is no major version.
+/// Name that Go gives the program of a package: the last part of its path that is no major version.
 fn executable(package: &str) -> &str {
     let major = |part: &&str| {
         part.strip_prefix('v')
@@ -221,7 +222,7 @@ impl Ground {
         })
     }
 
-    /// Where built programs are, under the names that Go gives them.
+    /// Directory of the built programs, under the names that Go gives them.
     fn out(&self) -> PathBuf {
         self.dir.path().join(".built")
     }

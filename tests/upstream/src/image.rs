@@ -19,7 +19,7 @@ pub const REVISION: u32 = 1;
 /// The one moment at which everything in an image was made.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
-/// What an image does when it is run.
+/// Command and environment of an image.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Run {
     /// The program and its first arguments.

@@ -24,7 +24,7 @@ pub struct Image {
     pub layout: PathBuf,
 }
 
-/// What one image is made of.
+/// Content of one image.
 #[derive(Debug, Serialize)]
 struct Content {
     component: &'static str,

@@ -1,4 +1,4 @@
-//! The upstream of the lab's site: what a connected site would download. Programs are built from
+//! The upstream of the lab's site: everything that a connected site would download. Programs are built from
 //! published Go modules, operating system packages come from the machine's own package sources,
 //! images are made of both. Everything is kept outside the source tree under a key of its inputs:
 //! the first time takes about a quarter of an hour on two cores, and four minutes more for each
@@ -6,7 +6,6 @@
 
 pub mod cargo_deny;
 pub mod chart;
-mod command;
 mod golang;
 mod image;
 mod images;
@@ -32,10 +31,10 @@ pub use images::Image;
 pub use medium::{ISO, medium};
 pub use recipe::bundle;
 
-/// Where everything is.
+/// Paths of everything that was made for one release.
 #[derive(Debug, Clone)]
 pub struct Upstream {
-    /// Whose Kubernetes it is.
+    /// The release of Kubernetes.
     pub release: Release,
     /// The directory of all of it.
     pub dir: PathBuf,
@@ -46,7 +45,7 @@ pub struct Upstream {
     pub images: Vec<Image>,
 }
 
-/// Makes whatever of a release is not there yet, and says where everything is.
+/// Makes what is missing of a release, and returns the paths of everything.
 pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
     let dir = cache.join("upstream");
     let store = Store::new(dir.clone())?;

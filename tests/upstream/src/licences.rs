@@ -1,4 +1,4 @@
-//! What the recipe says about where things come from: the texts of the licences of Go's modules and
+//! Statements of the recipe about origins: the texts of the licences of Go's modules and
 //! of crates, and what Halite's own programs were built from.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,18 +8,19 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build::source_root;
+use halite_lab::build_command as command;
 use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
 use super::programs::{MODULES, Source};
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// Counts on every change of what is gathered.
 const REVISION: u32 = 1;
 
-/// What files with terms are called, in upper case, before a suffix.
+/// Names of files with terms, in upper case, before a suffix.
 const NAMES: &[&str] = &[
     "LICENSE",
     "LICENCE",
@@ -178,7 +179,7 @@ fn modules(bin: &Path) -> Result<BTreeSet<String>> {
     Ok(found.into_iter().collect())
 }
 
-/// What `cargo metadata` says of every package, by name and version.
+/// Entries of `cargo metadata` for every package, by name and version.
 fn packages() -> Result<BTreeMap<String, Value>> {
     let mut cargo = cargo(&[
         "metadata",

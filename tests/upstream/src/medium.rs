@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use halite_lab::build_command as command;
 
 use super::image::file_digest;
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// The ISO's name in the directory.
 pub const ISO: &str = "halite.iso";

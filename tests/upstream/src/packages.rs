@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use halite_lab::build_command as command;
 
+use super::store;
 use super::store::Store;
-use super::{command, store};
 
 /// Counts on every change of how archives are fetched or unpacked.
 pub const REVISION: u32 = 1;
@@ -28,7 +29,7 @@ const UNUSED: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/gconv",
 ];
 
-/// What the maintainer script of `iptables` would have made through the alternatives system.
+/// Links that the maintainer script of `iptables` would make through the alternatives system.
 const IPTABLES_NAMES: &[&str] = &[
     "iptables",
     "iptables-restore",

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
+use halite_lab::build_command as command;
 
 use super::golang::Go;
+use super::store;
 use super::store::Store;
 use super::versions::Release;
-use super::{command, store};
 
-/// Where the program is; it is built when it is not there yet. Rust needs a C compiler for linking,
+/// Builds the program unless it exists, and returns its path. Rust needs a C compiler for linking,
 /// so there is one.
 pub fn ensure(
     store: &Store,

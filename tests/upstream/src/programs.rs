@@ -3,7 +3,7 @@
 use super::versions;
 use super::versions::Release;
 
-/// How the module in which a program is built comes to be.
+/// Source of the module in which a program is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum Source {
     /// A module of ours with one requirement.
@@ -18,7 +18,7 @@ pub enum Source {
     Without {
         /// The folders; each is the end of an import path too.
         folders: &'static [&'static str],
-        /// What the requirements to drop start with.
+        /// Beginning of the requirements to drop.
         requirements: &'static str,
     },
 }
@@ -30,7 +30,7 @@ pub struct Module {
     pub path: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// How it is built.
+    /// Its source.
     pub source: Source,
     /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`,
     /// `{minor}`, `{commit}` and `{date}` stand for what the module's own release says.
@@ -219,7 +219,7 @@ pub const MODULES: &[Module] = &[
     REGISTRY,
 ];
 
-/// What a program of the package `kubernetes-cni` is called while it stands among the others.
+/// Prefix of programs of the package `kubernetes-cni` in the directory of all programs.
 pub const CNI_PREFIX: &str = "cni-";
 
 /// The plugins of upstream's `kubernetes-cni` package.

@@ -6,13 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build::source_root;
+use halite_lab::build_command as command;
 use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
 use super::programs::{CNI_PREFIX, MODULES};
 use super::store::Store;
-use super::{Upstream, command, licences, store, versions};
+use super::{Upstream, licences, store, versions};
 
 /// The revision of the packages that the build makes.
 const REVISION: u32 = 1;
@@ -60,8 +61,8 @@ pub fn bundle(
     if helm.is_some() {
         site = store::key(&(site, chart_key(upstream, &charts)?))?;
     }
-    let paper = Paper::make(&store, cache, upstream, programs, progress)?;
-    let mut content = vec![site.clone(), paper.key()?];
+    let documents = Documents::make(&store, cache, upstream, programs, progress)?;
+    let mut content = vec![site.clone(), documents.key()?];
     for name in BINARIES.iter().chain(&[BUILDER]) {
         content.push(file_digest(&programs.join(name))?);
     }
@@ -73,10 +74,10 @@ pub fn bundle(
         ));
     }
     let made = store.get("bundle", &store::key(&content)?, |out| {
-        // What the packages came to is recorded beside the recipe, once for each site.
+        // The packages' versions are recorded beside the recipe, once for each site.
         let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
         fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
-        let mut document = document(&dir, &base, upstream, programs, tree, &paper)?;
+        let mut document = document(&dir, &base, upstream, programs, tree, &documents)?;
         if let Some(helm) = &helm {
             document["helm"] = json!(std::path::absolute(helm)?);
             document["charts"] = json!(charts);
@@ -97,7 +98,7 @@ pub fn bundle(
     Ok(made.join("bundle"))
 }
 
-/// What the recipe says of the release's charts, whose pods run its own images.
+/// Entries of the recipe for the release's charts, whose pods run its own images.
 fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
     let image = |component: &str| -> Result<String> {
         let image = upstream
@@ -115,7 +116,7 @@ fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// Another one whenever a chart or its values are: what a chart came to is recorded too.
+/// Key of the charts and their values: the rendered charts are recorded too.
 fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
     let mut content: Vec<String> = entries.iter().map(Value::to_string).collect();
     for folder in upstream.release.charts.iter().map(|chart| chart.folder()) {
@@ -130,8 +131,8 @@ fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
     store::key(&content)
 }
 
-/// What the bundle says of itself is made from this.
-struct Paper {
+/// Inputs of the bundle's own documents.
+struct Documents {
     /// Manual pages and completions, one folder for each of our own packages.
     pages: PathBuf,
     licences: PathBuf,
@@ -139,7 +140,7 @@ struct Paper {
     docs: PathBuf,
 }
 
-impl Paper {
+impl Documents {
     fn make(
         store: &Store,
         cache: &Path,
@@ -151,7 +152,7 @@ impl Paper {
         let pages = store.get("pages", &store::key(&file_digest(&ctl)?)?, |out| {
             let mut write = Command::new(&ctl);
             command::run(
-                write.arg("paper").arg(out.join("pages")),
+                write.arg("generate").arg(out.join("pages")),
                 "writing the manual pages",
                 progress,
             )
@@ -194,7 +195,7 @@ fn document(
     upstream: &Upstream,
     programs: &Path,
     tree: &Path,
-    paper: &Paper,
+    documents: &Documents,
 ) -> Result<Value> {
     let images: Vec<Value> = upstream
         .images
@@ -235,17 +236,17 @@ fn document(
                 package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
                 package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
                 package("distribution-registry", versions::REGISTRY, &["registry"]),
-                paper.package("halite-ctl", "ctl", programs),
-                paper.package("halite-master", "halite-master", programs),
-                paper.package("halite-minion", "halite-minion", programs),
+                documents.package("halite-ctl", "ctl", programs),
+                documents.package("halite-master", "halite-master", programs),
+                documents.package("halite-minion", "halite-minion", programs),
             ],
         },
         "binaries": BINARIES.iter().map(|name| ((*name).to_owned(), json!(programs.join(name)))).collect::<serde_json::Map<_, _>>(),
         "states": tree,
         "signing-key": dir.join("signing-key.asc"),
         "cache": dir.join("parts"),
-        "docs": paper.docs,
-        "licences": paper.licences,
-        "sbom-inputs": paper.inputs,
+        "docs": documents.docs,
+        "licences": documents.licences,
+        "sbom-inputs": documents.inputs,
     }))
 }

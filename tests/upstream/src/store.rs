@@ -45,7 +45,7 @@ impl Store {
         Ok(Self { root })
     }
 
-    /// Where a thing is, if it is there and nobody has changed it since it was made.
+    /// Directory of an item, if it exists and is unchanged since it was made.
     #[must_use]
     pub fn find(&self, name: &str, key: &str) -> Option<PathBuf> {
         let dir = self.path(name, key);
@@ -88,7 +88,7 @@ impl Store {
         Ok(dir)
     }
 
-    /// The right to make things of a name, until it is dropped; waits while somebody else has it.
+    /// The right to make items of a name, until it is dropped; waits while another process has it.
     pub fn claim(&self, name: &str) -> Result<File> {
         let dir = self.root.join(CLAIMS);
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// Where size and time of every file of a thing are recorded: beside it, so that it holds nothing
+/// File with size and time of every file of an item: beside it, so that it holds nothing
 /// but itself.
 fn record(dir: &Path) -> PathBuf {
     dir.with_extension("stamps")
@@ -188,10 +188,7 @@ mod tests {
             let mut other = None;
             let make = |out: &Path| {
                 let held = File::open(dir.path().join(CLAIMS).join("thing"))?;
-                assert!(
-                    held.try_lock().is_err(),
-                    "whoever comes now would make it too"
-                );
+                assert!(held.try_lock().is_err(), "another run would make it too");
                 other = Some(scope.spawn(|| store.get("thing", "0123", again)));
                 fs::write(out.join("file"), "").map_err(Into::into)
             };

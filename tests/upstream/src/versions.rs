@@ -1,4 +1,4 @@
-//! What the lab's site runs: every module with its exact version, and the name under which its
+//! Versions of what the lab's site runs: every module with its exact version, and the name under which its
 //! image is known.
 
 use super::chart::Chart;
@@ -9,7 +9,7 @@ use super::chart::Chart;
 pub struct Release {
     /// The module's version.
     pub kubernetes: &'static str,
-    /// What its bundle adds to the version of Halite.
+    /// Suffix of its bundle's version, after the version of Halite.
     pub suffix: &'static str,
     /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
     pub resolved: Option<u64>,

@@ -1,5 +1,6 @@
-//! The apt repository of a bundle: packages gathered from this machine's package sources with all
-//! that a bare host lacks for them, packages that the build makes, the indexes, and the signature.
+//! The apt repository of a bundle: packages gathered from this machine's package sources with
+//! everything that a bare host lacks for them, packages that the build makes, the indexes, and the
+//! signature.
 
 pub(crate) mod package;
 pub(crate) mod program;

@@ -1,4 +1,4 @@
-//! Running Debian's and GnuPG's own programs.
+//! The runner for Debian's and GnuPG's own programs.
 
 use std::process::{Command, Output, Stdio};
 
@@ -12,7 +12,7 @@ pub fn run(command: &mut Command, what: &str) -> Result<String, Error> {
         stderr,
     } = start(command, what)?;
     if !status.success() {
-        // apt says what is wrong on one and why on the other.
+        // apt prints the problem on one stream and its cause on the other.
         let said = format!(
             "{}{}",
             String::from_utf8_lossy(&stderr),
@@ -28,7 +28,7 @@ pub fn run(command: &mut Command, what: &str) -> Result<String, Error> {
 }
 
 fn start(command: &mut Command, what: &str) -> Result<Output, Error> {
-    // Messages and formats do not depend on whose terminal this is.
+    // Messages and formats must not depend on the user's locale.
     command
         .env("LC_ALL", "C.UTF-8")
         .env("TZ", "UTC")

@@ -1,5 +1,5 @@
-//! The proof that a repository is complete: apt itself, given nothing but the repository and the
-//! status of a bare host, must find a way to install everything.
+//! Proof that a repository is complete: apt itself, given only the repository and the status of a
+//! bare host, must find a way to install everything.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,8 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
     let scratch = ScratchDir::new("halite-apt-")?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
-    // apt takes no quotes here: a link without blanks stands for whatever path this is.
+    // The source line of apt takes no quotes, so a link without blanks replaces the path, which may
+    // have some.
     std::os::unix::fs::symlink(&root, dir.join("repository")).map_err(Error::file("write", dir))?;
     let repository = dir.join("repository");
     let source = format!(
@@ -24,8 +25,8 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
         repository.display()
     );
     files::write(&dir.join("sources.list"), 0o644, source.as_bytes())?;
-    // Nothing that somebody has set up on this machine has a say in what a bare host could install;
-    // it is read before any option.
+    // apt's own configuration on this machine must not affect the plan for a bare host. apt reads
+    // this file before any option.
     let bare = "Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\nDir::Etc::preferences \"/dev/null\";\n";
     files::write(&dir.join("apt.conf"), 0o644, bare.as_bytes())?;
     for name in ["state/lists/partial", "cache/archives/partial", "parts"] {
@@ -51,7 +52,7 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
             "Debug::NoLocking=1",
             "-o",
             "Acquire::Languages=none",
-            // A date that is to come, as SOURCE_DATE_EPOCH may give one, makes nothing incomplete.
+            // SOURCE_DATE_EPOCH may give a date in the future; that makes no repository incomplete.
             "-o",
             "Acquire::Check-Date=false",
         ]);

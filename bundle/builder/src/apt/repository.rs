@@ -13,7 +13,7 @@ use super::package;
 use super::sign::Signer;
 use crate::error::Error;
 
-/// Writes the indexes of a repository whose archives lie in `pool/`, signs them, and puts the
+/// Writes the indexes of a repository whose archives are in `pool/`, signs them, and writes the
 /// public key beside them. Returns package name to version.
 pub fn write(
     root: &Path,
@@ -52,7 +52,7 @@ pub fn write(
     Ok(versions)
 }
 
-/// Compressed without a time or a name, so that the same index gives the same bytes.
+/// Compresses without a time or a name, so that the same index gives the same bytes.
 fn gzip(bytes: &[u8], root: &Path) -> Result<Vec<u8>, Error> {
     let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
     encoder

@@ -1,5 +1,5 @@
-//! Taking packages from this machine's own package sources, with everything that a bare host lacks
-//! for them.
+//! Packages from this machine's own package sources, with everything that a bare host lacks for
+//! them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::program;
 use crate::error::Error;
 use crate::lock::Lock;
 
-/// What identifies a request: the packages and the exact status of the base.
+/// The identity of a request: the packages and the exact status of the base.
 pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
     let mut names = packages.to_vec();
     names.sort_unstable();
@@ -21,8 +21,9 @@ pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
     ))
 }
 
-/// The archives of the packages and of what a host with the dpkg status `base` lacks for them; they
-/// are kept in `archives`. What the lock records is taken from there without asking any source.
+/// Returns the archives of the packages and of everything that a host with the dpkg status `base`
+/// lacks for them; they are stored in `archives`. If the lock records the same request and all of
+/// its archives are stored, no source is asked.
 pub fn fetch(
     packages: &[String],
     base: &Path,
@@ -42,7 +43,7 @@ pub fn fetch(
     let listed = match list(packages, base, archives) {
         Ok(listed) => listed,
         Err(first) => {
-            // A machine that never asked its sources knows no package.
+            // apt knows no package on a machine that has never updated its package lists.
             let mut update = Command::new("apt-get");
             if let Err(second) = program::run(
                 update.args(["update", "-qq"]),
@@ -68,8 +69,8 @@ pub fn fetch(
         .collect())
 }
 
-/// Removes what is kept under the name of an archive and is not for sure that one: apt believes
-/// what is there by its size.
+/// Removes each stored file that has the name of a listed archive but not certainly its content:
+/// apt compares only the size.
 fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
     for Listed { name, sha256 } in listed {
         let path = archives.join(name);
@@ -83,13 +84,13 @@ fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
 /// An archive as apt would download it.
 #[derive(Debug, PartialEq, Eq)]
 struct Listed {
-    /// As apt stores it.
+    /// The file name under which apt stores it.
     name: String,
-    /// As the signed index has it, if it has this kind of digest.
+    /// The SHA-256 from the signed index, if apt prints one.
     sha256: Option<String>,
 }
 
-/// The archives that a lock records, if all of them are there unchanged.
+/// The archives that a lock records, if all of them are stored unchanged.
 fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
     if !archives.is_dir() {
         return Ok(None);
@@ -114,7 +115,7 @@ fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error>
     Ok((found.len() == wanted.len()).then_some(paths))
 }
 
-/// The archives that a lock records and that are not kept, by their names in the repository.
+/// The archives that a lock records but that are not stored, by their names in the repository.
 pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
     let mut there = BTreeSet::new();
     if archives.is_dir() {
@@ -132,9 +133,9 @@ pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
     Ok(gone.map(|(name, _)| name.clone()).collect())
 }
 
-/// What apt would download.
+/// Lists the archives that apt would download.
 fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>, Error> {
-    // Printed are only those that would be downloaded; an empty directory makes that all of them.
+    // apt prints only archives that it would download; with an empty directory these are all.
     let nowhere = ScratchDir::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
@@ -145,7 +146,7 @@ fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>
     Ok(parse(&printed))
 }
 
-/// Lines of `--print-uris` are `'URI' NAME SIZE [HASH]`.
+/// Parses the lines of `--print-uris`: `'URI' NAME SIZE [HASH]`.
 fn parse(printed: &str) -> Vec<Listed> {
     let lines = printed.lines().filter(|line| line.starts_with('\''));
     let listed = lines

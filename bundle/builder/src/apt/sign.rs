@@ -1,4 +1,4 @@
-//! Signing the package repositories with GnuPG, in a home of its own that is gone afterwards.
+//! Signatures of the package repositories, made by GnuPG in a temporary home.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,31 +11,31 @@ use jiff::Timestamp;
 use super::program;
 use crate::error::Error;
 
-/// Whom a key that the build makes names.
+/// The user id of a key that the build makes.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
 
-/// rpmsign looks for the program under the name of an older version.
+/// rpmsign looks for gpg under the name of an older version.
 const GPG: &str = "__gpg /usr/bin/gpg";
 
-/// How gpg makes a signature in a file of its own.
+/// The option of gpg that writes a signature to a separate file.
 const DETACHED: &str = "--detach-sign";
 
-/// The number of RSA among OpenPGP's algorithms (RFC 9580, 9.1).
+/// The number of RSA among OpenPGP's algorithms (RFC 9580, section 9.1).
 const RSA: &str = "1";
 
 struct Key {
     fingerprint: String,
-    /// Seconds since 1970.
+    /// The time at which the key was made, in seconds since 1970.
     made: i64,
     algorithm: String,
 }
 
-/// Kinds of keys that are made.
+/// Kinds of keys that a build can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Small and fast; not every rpm in use can check it.
     Ed25519,
-    /// What every rpm can check.
+    /// Every rpm can check it.
     Rsa,
 }
 
@@ -48,18 +48,17 @@ impl Kind {
     }
 }
 
-/// A GnuPG home that holds one secret key. An agent that a killed build has left ends when it finds
-/// its home gone.
+/// A GnuPG home that holds one secret key. The agent of a killed build ends when its home is gone.
 pub struct Signer {
     home: ScratchDir,
 }
 
 impl Signer {
-    /// Opens the secret key in a file; a file that is not there is made with a new key of that
-    /// kind, readable by its owner alone.
+    /// Opens the secret key in a file. If the file does not exist, makes a new key of that kind in
+    /// it, readable only by its owner.
     ///
     /// # Errors
-    /// When the file is no secret key, or gpg fails.
+    /// When the file is not a secret key, or gpg fails.
     pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
         let signer = Self {
             home: ScratchDir::new("halite-gpg-")?,
@@ -82,7 +81,7 @@ impl Signer {
         Ok(signer)
     }
 
-    /// Writes `InRelease` and `Release.gpg` beside a `Release`, as if at a moment.
+    /// Writes `InRelease` and `Release.gpg` beside a `Release`, dated `date`.
     ///
     /// # Errors
     /// When gpg fails.
@@ -93,7 +92,7 @@ impl Signer {
         Ok(())
     }
 
-    /// Writes the signature of a file beside it, as if at a moment.
+    /// Writes the detached signature of a file, dated `date`.
     ///
     /// # Errors
     /// When gpg fails.
@@ -101,7 +100,7 @@ impl Signer {
         self.write(DETACHED, file, out, date)
     }
 
-    /// Signs a file in a way of gpg's; the same file, key and moment give the same bytes.
+    /// Signs a file with the given gpg command; the same file, key and date give the same bytes.
     fn write(&self, how: &str, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
         let mut sign = self.gpg();
         sign.args(["--faked-system-time", &self.moment(date)?])
@@ -113,7 +112,7 @@ impl Signer {
             .map_err(Error::file("write", out))
     }
 
-    /// Signs packages of rpm in themselves, as if at a moment.
+    /// Signs rpm packages in place, dated `date`.
     ///
     /// # Errors
     /// When rpmsign fails.
@@ -134,13 +133,13 @@ impl Signer {
         program::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
     }
 
-    /// The moment of a signature for `--faked-system-time`: not before the key was made, which
-    /// would be refused.
+    /// The value of `--faked-system-time` for a signature: never before the key was made, because
+    /// gpg refuses such a signature.
     fn moment(&self, date: Timestamp) -> Result<String, Error> {
         Ok(format!("{}!", date.as_second().max(self.key()?.made)))
     }
 
-    /// Whether its key is of RSA.
+    /// Returns true if the key is an RSA key.
     ///
     /// # Errors
     /// When gpg fails.
@@ -148,7 +147,7 @@ impl Signer {
         Ok(self.key()?.algorithm == RSA)
     }
 
-    /// What gpg says of the key (doc/DETAILS of GnuPG).
+    /// Reads the description of the key that gpg prints (doc/DETAILS of GnuPG).
     fn key(&self) -> Result<Key, Error> {
         let what = "reading the signing key";
         let said = program::run(
@@ -175,10 +174,10 @@ impl Signer {
         })
     }
 
-    /// Writes the public key as rpm wants it, armoured, and other public keys after it.
+    /// Writes the public key armoured, as rpm requires it, followed by other public keys.
     ///
     /// # Errors
-    /// When gpg fails, one of the others is no key, or a file cannot be written.
+    /// When gpg fails, one of the other files is not a key, or a file cannot be written.
     pub fn export_with(&self, to: &Path, others: &[PathBuf]) -> Result<(), Error> {
         let what = "exporting the signing key";
         let mut text = program::run(self.gpg().args(["--armor", "--export"]), what)?;
@@ -199,7 +198,7 @@ impl Signer {
         Ok(files::write(to, 0o644, text.as_bytes())?)
     }
 
-    /// Writes the public key as apt's `signed-by` wants it: binary.
+    /// Writes the public key in binary form, as apt's `signed-by` requires it.
     ///
     /// # Errors
     /// When gpg fails.
@@ -230,7 +229,7 @@ impl Signer {
 }
 
 impl Drop for Signer {
-    /// gpg leaves an agent behind that holds the key.
+    /// Stops the agent that gpg leaves behind with the key.
     fn drop(&mut self) {
         let mut stop = Command::new("gpgconf");
         stop.env("GNUPGHOME", self.home.path())

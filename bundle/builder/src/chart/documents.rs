@@ -1,29 +1,29 @@
-//! The documents of a rendered chart. Their text stays as Helm wrote it, but for the namespace:
-//! what a number, an octal number or a `yes` means is for whoever applies it to say.
+//! The documents of a rendered chart. Their text stays as Helm wrote it, except for the namespace:
+//! the program that applies it decides what a number, an octal number or a `yes` means.
 
 use serde_json::Value;
 
 use super::scope::Scopes;
 use crate::recipe::Chart;
 
-/// Namespaces that are there in every cluster.
+/// Namespaces that exist in every cluster.
 const THERE: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Hooks that belong to an installation.
 const INSTALL: &[&str] = &["pre-install", "post-install", "crd-install"];
 
-/// One document of several.
+/// One document of a text with several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The file of the chart that it came from, as Helm says it.
+    /// The file of the chart that it came from, according to Helm.
     pub source: Option<String>,
-    /// The line in the whole at which it begins, from 1.
+    /// The line in the whole text at which it begins, from 1.
     pub line: u32,
     /// Its text.
     pub text: String,
 }
 
-/// Takes a text of several documents apart; those without content are left out.
+/// Splits a text into its documents; empty documents are left out.
 pub fn split(text: &str) -> Vec<Document> {
     let mut found = Vec::new();
     let mut current = Document {
@@ -53,8 +53,8 @@ pub fn split(text: &str) -> Vec<Document> {
     found
 }
 
-/// Each `Secret` with contents in what a chart came to, but for those that the recipe says are
-/// none: name, and keys.
+/// Each `Secret` with contents among the objects of a chart, except those that the recipe declares
+/// public: name and keys.
 pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
     let mut objects: Vec<Value> = split(text)
         .iter()
@@ -82,10 +82,10 @@ pub fn secrets(text: &str, public: &[String]) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What a chart comes to on a site.
+/// Converts Helm's output to the objects that a site applies.
 ///
 /// # Errors
-/// Everything in it that is no object, or cannot be given its namespace.
+/// Every document that is not an object, and every object that cannot be given its namespace.
 pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
     let (mut objects, mut problems, mut scopes) = (Vec::new(), Vec::new(), Scopes::default());
     for document in split(text) {
@@ -138,7 +138,7 @@ fn is_for_an_installation(object: &Value) -> bool {
     hooks.is_none_or(|hooks| hooks.split(',').any(|hook| INSTALL.contains(&hook.trim())))
 }
 
-/// The text of an object with the namespace in it that it lacks.
+/// Returns the text of an object, with its namespace added if it lacks one.
 fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Result<String, String> {
     let lacks =
         |object: &Value| scopes.is_namespaced(object) && object["metadata"]["namespace"].is_null();
@@ -162,7 +162,7 @@ fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Resul
     if serde_saphyr::from_str::<Value>(&out).ok().as_ref() == Some(&wanted) {
         return Ok(out);
     }
-    // JSON means the same however it is written.
+    // JSON has no layout to preserve.
     if text.trim_start().starts_with('{') {
         return Ok(format!("{wanted}\n"));
     }
@@ -239,7 +239,7 @@ mod tests {
             namespaces,
             ["-", "web-ns", "other", "web-ns", "-", "web-ns", "-"]
         );
-        // The text is Helm's.
+        // The text is unchanged.
         assert!(
             documents[2]
                 .text

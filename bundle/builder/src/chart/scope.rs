@@ -1,8 +1,8 @@
-//! Which objects have a namespace.
+//! The scopes of kinds: namespaced or not.
 
 use serde_json::Value;
 
-/// Kinds of Kubernetes itself that have none.
+/// Kinds of Kubernetes itself that have no namespace.
 const OF_THE_CLUSTER: &[&str] = &[
     "APIService",
     "CSIDriver",
@@ -37,15 +37,14 @@ const OF_THE_CLUSTER: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// What the definitions in a chart say of their own kinds: group, kind, and whether it has a
-/// namespace.
+/// The kinds that a chart defines: group, kind, and true if the kind is namespaced.
 #[derive(Debug, Default)]
 pub struct Scopes {
     defined: Vec<(String, String, bool)>,
 }
 
 impl Scopes {
-    /// Remembers what a definition says.
+    /// Remembers the kind that a definition defines.
     pub fn learn(&mut self, object: &Value) {
         if object["kind"] == "CustomResourceDefinition" {
             let spec = &object["spec"];
@@ -59,8 +58,8 @@ impl Scopes {
         }
     }
 
-    /// Whether an object has a namespace. Of a kind that is defined elsewhere, its name has to say
-    /// it: `ClusterIssuer` has none, an `Issuer` and a `Cluster` have one.
+    /// Returns true if an object has a namespace. For a kind that is defined elsewhere the name
+    /// decides: `ClusterIssuer` has none, `Issuer` and `Cluster` have one.
     pub fn is_namespaced(&self, object: &Value) -> bool {
         let kind = object["kind"].as_str().unwrap_or_default();
         let version = object["apiVersion"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Adds up what renderings name, most of which have most states in common.
+//! The sum of what renderings name; most renderings have most states in common.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -9,21 +9,22 @@ use super::{Artifact, Place, Rendering, Requirements, State, Uses, walk};
 /// Adds up what renderings name.
 #[derive(Debug, Default)]
 pub struct Collector {
-    /// Who needs what, by places in `uses`.
+    /// The index in `uses` of each need.
     numbers: BTreeMap<(Artifact, Place), usize>,
     uses: Vec<Uses>,
-    /// By address, which is the state's own as long as it is kept here, and by whether the host is
-    /// one of an RPM distribution.
+    /// States that were seen. The key is the state's address, which is unique while `Seen` holds
+    /// the state, and true for hosts of RPM distributions.
     states: HashMap<(*const State, bool), Seen>,
-    /// What was found in a state, by its JSON: most new states only stand in another line.
+    /// The artifacts found in a state, by its JSON: most new states differ only in their line.
     found: HashMap<String, Vec<Found>>,
-    /// The last rendering that read a file, by the number of the use: it counts once for each.
+    /// The last rendering that read a file, by the index of the use: a file counts once for each
+    /// rendering.
     read: HashMap<usize, usize>,
     problems: BTreeMap<String, Uses>,
     renderings: usize,
 }
 
-/// A state that was seen: what it needs, and which files were read for it; by places in `uses`.
+/// A state that was seen: its needs, and the files that were read for it, as indexes in `uses`.
 #[derive(Debug, Clone)]
 struct Seen {
     state: Rc<State>,
@@ -32,7 +33,7 @@ struct Seen {
 }
 
 impl Collector {
-    /// Adds what a rendering names.
+    /// Adds everything that a rendering names.
     pub fn add(&mut self, rendering: &Rendering) {
         self.renderings += 1;
         for problem in &rendering.problems {
@@ -56,7 +57,7 @@ impl Collector {
         }
     }
 
-    /// What all of them together need.
+    /// The needs of all renderings together.
     #[must_use]
     pub fn needs(self) -> Requirements {
         let mut needs = Requirements {

@@ -1,5 +1,4 @@
-//! What every cluster that a bundle is for would ask of it: its state tree, compiled for each of
-//! them.
+//! The requirements of a bundle: its state tree, compiled for every cluster that the bundle is for.
 
 mod worker;
 
@@ -11,23 +10,23 @@ use std::thread;
 use anyhow::{Context as _, anyhow};
 use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::options;
-use halite_pillar::options::Set;
-use halite_states::tree::{DirTree, Tree, of_bundle, sha256};
+use halite_pillar::option_sets;
+use halite_pillar::option_sets::Set;
+use halite_states::tree::{DirTree, Tree, from_bundle_path, sha256};
 use worker::Worker;
 
 use crate::completeness::{Artifact, Inventory, Requirements, stand_in};
 use crate::error::Error;
 use crate::recipe::{BINARIES, COMPONENTS};
 
-/// Where the bundle stands for the templates: a path that nothing else has, so that each mention of
-/// a file of the bundle is seen.
+/// The path of the bundle in templates. Nothing else has this path, so each mention of a file of
+/// the bundle is recognised.
 const BUNDLE: &str = "/halite-bundle";
 
 /// The smallest host that a bundle is built on has two processors.
 const WORKERS: usize = 2;
 
-/// The master and a first host.
+/// The number of hosts in a set with only the master and a first host.
 const FEW: usize = 2;
 
 /// The requirements of the bundle in a directory, for a build.
@@ -42,8 +41,8 @@ pub fn requirements(directory: &Path, manifest: &Manifest) -> Result<Requirement
 /// requirements.
 ///
 /// # Errors
-/// A set of options is refused, which is a mistake in this program. What does not compile is among
-/// the needs.
+/// When a set of options is refused, which is a mistake in this program. A tree that does not
+/// compile is no error; it is recorded in the requirements.
 pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requirements> {
     let facts = facts(manifest);
     let sets = sets(manifest)?;
@@ -52,7 +51,7 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requiremen
     if needs.compiles() {
         return Ok(needs);
     }
-    // Where a component is missing, nothing else that the same state asks for would be seen.
+    // A missing component hides everything else that the same state requires.
     let filled = with_stand_ins(&facts, &tree);
     if filled == facts {
         Ok(needs)
@@ -61,13 +60,13 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requiremen
     }
 }
 
-/// The facts that templates see of a bundle.
+/// The facts about a bundle that templates see.
 fn facts(manifest: &Manifest) -> BundleFacts {
     let program = |path: &str| path.strip_prefix("bin/").map(str::to_owned);
     let programs = manifest.files.iter();
     BundleFacts {
         path: BUNDLE.to_owned(),
-        // Only further hosts that serve the bundle ask for it, and for those the master compiles.
+        // Only further hosts that serve the bundle request it, and for those the master compiles.
         manifest: String::new(),
         version: manifest.version.clone(),
         kubernetes: manifest.kubernetes.clone(),
@@ -84,8 +83,8 @@ fn facts(manifest: &Manifest) -> BundleFacts {
     }
 }
 
-/// The facts with something in the place of each image and program that they lack and that the tree
-/// could mean.
+/// Returns the facts with a stand-in for each image and program that they lack and that the tree
+/// may refer to.
 fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
     let mut filled = facts.clone();
     let texts = tree
@@ -108,7 +107,7 @@ fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
     filled
 }
 
-/// The images of the bundle in the pillar of a template.
+/// The path of the bundle's images in the pillar.
 const IMAGES: &str = "pillar.halite.images";
 
 /// The components whose images a template names: `pillar.halite.images.NAME` and
@@ -122,7 +121,7 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
         let end = rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)))
             .unwrap_or(rest.len());
-        // A method of the map: `pillar.halite.images.get('NAME')`.
+        // A call of a method of the map: `pillar.halite.images.get('NAME')`.
         let call = rest[end..]
             .strip_prefix('(')
             .map(|rest| rest.trim_start_matches(['\'', '"']));
@@ -135,8 +134,8 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
 
 fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Requirements> {
     let next = AtomicUsize::new(0);
-    // By host: most that a template sees is of its own host, and what was rendered for it is in one
-    // compiler.
+    // One part per host: a template sees mostly its own host, and one compiler keeps the templates
+    // that it rendered for this host.
     let hosts: BTreeSet<&str> = sets
         .iter()
         .flat_map(|set| &set.targets)
@@ -149,7 +148,7 @@ fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Requ
             for set in sets {
                 match part {
                     Some(host) => worker.host(set, host)?,
-                    // They differ by the hosts that there are.
+                    // Orchestrations depend on which hosts exist.
                     None if set.targets.len() > FEW => worker.orchestrations(set)?,
                     None => {}
                 }
@@ -171,8 +170,8 @@ fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Requ
     })
 }
 
-/// What would be said if each artifact of the bundle in turn were taken out of it. Of what nobody
-/// would miss that is nothing.
+/// Lists each artifact of the bundle with the problems that its absence would cause; the list is
+/// empty for an artifact that nothing needs.
 ///
 /// # Errors
 /// As [`needs`].
@@ -189,11 +188,11 @@ pub fn without_each(
     let mut all = Vec::new();
     for (artifact, missing) in needs.without_each(stock) {
         let mut said: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        // A file that only includes others makes no state; it is missed when the tree is compiled
-        // without it.
+        // A file that only includes others makes no state. Its absence shows only when the tree is
+        // compiled without it.
         if said.is_empty()
             && let Artifact::File { path } = &artifact
-            && let Some(path) = of_bundle(path)
+            && let Some(path) = from_bundle_path(path)
             && let Some(content) = tree.files.remove(path)
         {
             let mut worker = Worker::new(&tree, &facts);
@@ -209,18 +208,19 @@ pub fn without_each(
 }
 
 fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    let mut sets = options::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("the options of the recipe:\n{}", lines.join("\n"))
-    })?;
-    // None excludes another, so no set needs more than one in which all are installed.
+    let mut sets =
+        option_sets::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            anyhow!("the options of the recipe:\n{}", lines.join("\n"))
+        })?;
+    // No chart excludes another, so one declaration with all charts is enough for each set.
     for set in &mut sets {
         set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();
     }
     Ok(sets)
 }
 
-/// A state tree in memory: it is read a thousand times.
+/// A state tree in memory, because it is read a thousand times.
 struct Kept {
     files: BTreeMap<String, Vec<u8>>,
 }

@@ -1,6 +1,5 @@
-//! Dependencies between Debian packages (Debian Policy, chapters 5.6.12 and 7): enough to say which
-//! one is missing. That the whole can be installed is proven by apt itself when the repository is
-//! made.
+//! Dependencies between Debian packages (Debian Policy, sections 5.6.12 and 7): enough to name a
+//! missing one. apt itself proves that everything can be installed when the repository is made.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use halite_fetch::apt::compare;
 use halite_fetch::apt_index::Control;
 
-/// The packages that a status file of dpkg says are installed.
+/// The packages that a dpkg status file lists as installed.
 pub fn installed(status: &str) -> Vec<Control> {
     let stanzas = status
         .split("\n\n")
@@ -19,7 +18,7 @@ pub fn installed(status: &str) -> Vec<Control> {
         .collect()
 }
 
-/// What dependencies hang on, of a status file of dpkg.
+/// The part of a dpkg status file that dependencies depend on.
 pub fn essence(status: &str) -> String {
     let mut stanzas = BTreeMap::new();
     for control in installed(status) {
@@ -45,12 +44,12 @@ pub fn essence(status: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct Packages {
     by_name: BTreeMap<String, Control>,
-    /// Virtual name to its providers, each with the version that it gives it.
+    /// Virtual name to its providers, each with the version that it provides.
     provided: BTreeMap<String, Vec<(String, Option<String>)>>,
 }
 
 impl Packages {
-    /// Arranges stanzas.
+    /// Indexes stanzas by the names of the packages and by the names that they provide.
     pub fn new(stanzas: Vec<Control>) -> Self {
         let mut packages = Self::default();
         for control in stanzas {
@@ -82,7 +81,7 @@ impl Packages {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// Forgets a package.
+    /// Removes a package.
     pub fn remove(&mut self, name: &str) {
         self.by_name.remove(name);
         self.provided
@@ -110,20 +109,22 @@ pub struct Unsatisfied {
     pub user: String,
     /// The name in its first alternative.
     pub name: String,
-    /// The dependency as it stands in the package.
+    /// The dependency as the package states it.
     pub relation: String,
 }
 
-/// What a package of the repository takes with it.
+/// A package of the repository with its dependencies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Closure<'a> {
-    /// The packages of the repository, itself included, each with the one that depends on it.
+    /// The packages from the repository, including the root, each with the package that depends on
+    /// it.
     pub taken: BTreeMap<&'a str, &'a str>,
-    /// What nothing satisfies.
+    /// Dependencies that nothing satisfies.
     pub lacks: BTreeSet<Unsatisfied>,
 }
 
-/// What is installed with a package of the repository on a host that has the base.
+/// Computes the packages that are installed together with a package of the repository on a host
+/// with the base.
 pub fn closure<'a>(repository: &'a Packages, base: &Packages, root: &'a str) -> Closure<'a> {
     let mut closure = Closure::default();
     visit(repository, base, root, root, &mut closure);
@@ -137,7 +138,7 @@ fn visit<'a>(
     user: &'a str,
     closure: &mut Closure<'a>,
 ) {
-    // What only the base has is installed, and so is all that it needs.
+    // A package that only the base has is installed already, with all of its dependencies.
     let Some(control) = repository
         .get(name)
         .filter(|_| !closure.taken.contains_key(name))
@@ -217,8 +218,8 @@ impl<'a> Relation<'a> {
         Some(Self { name, version })
     }
 
-    /// Whether a version satisfies it; a virtual package without one satisfies only what asks for
-    /// none.
+    /// Returns true if a version satisfies the relation; a virtual package without a version
+    /// satisfies only a relation without one.
     pub(super) fn accepts(&self, have: Option<&str>) -> bool {
         let (Some((operator, wanted)), Some(have)) = (self.version, have) else {
             return self.version.is_none();

@@ -1,5 +1,5 @@
-//! What has to be taken from package repositories so that some packages can be installed on a bare
-//! host.
+//! The plan of an installation: packages from repositories that make some packages installable on a
+//! bare host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,12 @@ use halite_fetch::apt_index::Control;
 use super::debian;
 use super::debian::{Packages, Relation};
 
-/// Finds what `wanted` takes from the repository, each with the package that needs it: whatever the
-/// base lacks, and newer versions of what it has where those that it has would no longer fit.
+/// Finds the packages that `wanted` requires from the repository, each with the package that needs
+/// it: those that the base lacks, and newer versions of packages of the base that would no longer
+/// fit.
 ///
 /// # Errors
-/// Everything that cannot be had.
+/// Everything that cannot be provided.
 pub fn plan(
     repository: &Packages,
     base: &Packages,
@@ -28,7 +29,8 @@ pub fn plan(
             (Some(_), _) => take(repository, base, root, &mut taken, &mut problems),
         }
     }
-    // What was taken may replace a part of the base that another part of it was built with.
+    // A package that was taken may replace a package of the base on which another one of the base
+    // depends.
     loop {
         let misfits = misfits(repository, base, &taken);
         if misfits.is_empty() {
@@ -77,8 +79,8 @@ fn take(
     }));
 }
 
-/// Packages of the base that do not bear what was taken: a dependency of theirs that held before
-/// holds no longer, or something that was taken breaks them. Each with the reason.
+/// Packages of the base that do not fit with the packages taken: a dependency of theirs no longer
+/// holds, or a package taken breaks them. Each has its reason.
 fn misfits(
     repository: &Packages,
     base: &Packages,

@@ -1,4 +1,4 @@
-//! What a bundle has.
+//! The inventory of a bundle.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ use super::rpm::Rpms;
 use super::{Artifact, BASE, debian, scan};
 use crate::error::Error;
 
-/// What a bundle has, as its manifest and its indexes say. No content is read: that its files are
-/// what the manifest says is for [`halite_bundle::verify()`] to find out.
+/// The content of a bundle according to its manifest and its indexes. No file is read:
+/// [`halite_bundle::verify()`] checks that the files match the manifest.
 #[derive(Debug, Clone)]
 pub struct Inventory {
     images: BTreeMap<String, oci_layout::Image>,
@@ -27,7 +27,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Reads what the bundle in a directory has. `manifest` is what it says of itself.
+    /// Reads the inventory of the bundle in a directory with that manifest.
     ///
     /// # Errors
     /// When one of its indexes cannot be read.
@@ -58,7 +58,7 @@ impl Inventory {
         })
     }
 
-    /// Everything that can be taken away one by one: each image's name, each package, each file.
+    /// Everything that can be removed separately: each image's name, each package, each file.
     #[must_use]
     pub fn artifacts(&self) -> Vec<Artifact> {
         let images = self.images.keys().map(|name| Artifact::Image {
@@ -80,8 +80,8 @@ impl Inventory {
         images.chain(packages).chain(rpms).chain(files).collect()
     }
 
-    /// The same without one artifact: an image that the layout does not name, a package that the
-    /// repository does not list, a file that the manifest does not list.
+    /// Returns the same inventory without one artifact: an image that the layout does not name, a
+    /// package that the repository does not list, a file that the manifest does not list.
     #[must_use]
     pub fn without(&self, artifact: &Artifact) -> Self {
         let mut rest = self.clone();
@@ -94,12 +94,12 @@ impl Inventory {
         rest
     }
 
-    /// What the repository lists.
+    /// The packages of the apt repository.
     pub(super) fn packages(&self) -> &Packages {
         &self.packages
     }
 
-    /// What a bare host has.
+    /// The packages of a bare host.
     pub(super) fn base(&self) -> &Packages {
         &self.base
     }
@@ -109,12 +109,12 @@ impl Inventory {
         self.rpms.as_ref()
     }
 
-    /// What looks like an image and is none, as the recipe says.
+    /// Texts that look like images but are not, according to the recipe.
     pub(super) fn not_images(&self) -> impl Iterator<Item = &str> {
         self.not_images.keys().map(String::as_str)
     }
 
-    /// What is not there of an artifact; `None` when all of it is.
+    /// Describes what is missing of an artifact; `None` when it is complete.
     pub(super) fn lacks(&self, artifact: &Artifact) -> Option<String> {
         match artifact {
             Artifact::Image { reference } if self.not_images.contains_key(reference) => None,

@@ -1,10 +1,11 @@
-//! Whether a bundle holds everything that a cluster made from it can ask for.
+//! The check that a bundle has everything that a cluster made from it can request.
 //!
 //! [`compile`] renders the state tree for every combination of options that an operator may choose
-//! and reports each [`Rendering`] to a [`Collector`]. The [`Requirements`] are what those states
-//! name: images (in containers of every kind, arguments, variables, ConfigMaps, containerd's
-//! configuration), packages and files of the bundle. The [`Inventory`] is what a bundle has, by
-//! digest. What is required and not there is [`Unmet`], each with the places that require it.
+//! and passes each [`Rendering`] to a [`Collector`]. The [`Requirements`] are the artifacts that
+//! those states name: images (in containers of every kind, arguments, variables, ConfigMaps,
+//! containerd's configuration), packages and files of the bundle. The [`Inventory`] is the content
+//! of a bundle, by digest. A requirement that the inventory lacks is [`Unmet`]; it lists the places
+//! that require it.
 
 mod collector;
 pub mod compile;
@@ -29,14 +30,15 @@ pub(crate) use install::plan;
 pub use inventory::Inventory;
 pub use requirements::{Requirements, Uses};
 
-/// The status of dpkg on a bare host as it lies in a bundle: which packages a host has before
+/// The dpkg status of a bare host, as a file of a bundle: the packages that a host has before
 /// anything is installed.
 pub const BASE: &str = "base/dpkg-status";
 
-/// The packages of a minimal RPM host, likewise; in a bundle that is for such hosts.
+/// The packages of a minimal RPM host, as a file of a bundle; only bundles for such hosts have it.
 pub const RPM_BASE: &str = "base/rpm-packages";
 
-/// What every bundle needs by itself: the first program that is run from it, and what serves it.
+/// Files that every bundle needs for itself, each with its reason: the installer, the configuration
+/// that serves the images, and the package indexes.
 pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     (BASE, "what else has to be installed follows from it"),
     ("bin/ctl", "install runs it"),
@@ -78,14 +80,14 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     ("images/oci-layout", "it says that this is a layout"),
 ];
 
-/// Where something is named.
+/// A place that names an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
-    /// A file of the state tree, or a package.
+    /// A file of the state tree, or the name of a package.
     pub file: String,
     /// Line in the file; 0 when there is none.
     pub line: u32,
-    /// What it is there: the state, with the object and the field.
+    /// The role of the artifact there: the state, with the object and the field.
     pub what: String,
 }
 
@@ -99,12 +101,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// Registry of the images that stand for those that are not there: a name that nobody can have (RFC
-/// 6761).
+/// Registry of the stand-ins for missing images: a name that no host can have (RFC 6761).
 const STAND_IN: &str = "component.invalid/";
 
-/// What stands for the image of a component that the bundle does not have, so that the state tree
-/// compiles and everything else that is missing is found too.
+/// Returns the stand-in for the image of a component that the bundle lacks. With it the state tree
+/// compiles, and everything else that is missing is found too.
 #[must_use]
 pub fn stand_in(component: &str) -> String {
     format!("{STAND_IN}{component}:missing")
@@ -114,7 +115,7 @@ fn component_of(reference: &str) -> Option<&str> {
     reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
 }
 
-/// Something that a bundle can hold.
+/// Something that a bundle can contain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Artifact {
@@ -127,17 +128,17 @@ pub enum Artifact {
     Package {
         /// Its name.
         name: String,
-        /// Its version, where only that one will do.
+        /// Its version, if only this version will do.
         version: Option<String>,
     },
     /// A package of the operating system, for hosts of RPM distributions.
     Rpm {
         /// Its name.
         name: String,
-        /// Its version, where only that one will do.
+        /// Its version, if only this version will do.
         version: Option<String>,
     },
-    /// A file, or a directory with at least one.
+    /// A file, or a directory with at least one file.
     File {
         /// Its path in the bundle.
         path: String,
@@ -175,48 +176,48 @@ impl fmt::Display for Artifact {
 /// One state of a low state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// The file of the state tree that holds it.
+    /// The file of the state tree that contains it.
     pub file: String,
-    /// The line in it.
+    /// The line of the state in that file.
     pub line: u32,
     /// `state.fun`.
     pub function: String,
     /// Its `name`.
     pub name: String,
-    /// Its arguments. Files of the bundle stand there as `bundle://PATH`, contents as text.
+    /// Its arguments. Files of the bundle appear in them as `bundle://PATH`, contents as text.
     pub args: Map<String, Value>,
     /// Files of the state tree that were read for it, by their path in the bundle.
     pub files: Vec<String>,
 }
 
-/// What the state tree comes to for one host, or for the master, with one set of options.
+/// The compiled state tree for one host, or for the master, with one set of options.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rendering {
-    /// The options and the host, for people.
+    /// The options and the host, for display.
     pub options: String,
-    /// Whether the host is one of an RPM distribution.
+    /// True for a host of an RPM distribution.
     pub rpm: bool,
-    /// Its states. One that other renderings have too is best the same object: then it is looked at
-    /// once.
+    /// Its states. A state that other renderings also have should be the same object, so that it is
+    /// inspected only once.
     pub states: Vec<Rc<State>>,
     /// Further files of the state tree that were read, by their path in the bundle.
     pub files: Vec<String>,
-    /// Why it does not compile; then there are no states.
+    /// The reasons why it does not compile; then it has no states.
     pub problems: Vec<String>,
 }
 
-/// Something that is needed and not there.
+/// A requirement that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unmet {
-    /// What; `None` when it does not even compile.
+    /// The artifact; `None` when the state tree does not compile.
     pub artifact: Option<Artifact>,
-    /// What is not there of it, or why it does not compile.
+    /// The missing part of the artifact, or the reason why the tree does not compile.
     pub why: String,
     /// The places that need it, with the options under which they do.
     pub needed_by: BTreeMap<Place, Uses>,
 }
 
-/// How many places of one artifact are shown to people.
+/// The number of places that are displayed for one artifact.
 const SHOWN: usize = 4;
 
 impl fmt::Display for Unmet {

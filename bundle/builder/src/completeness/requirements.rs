@@ -1,4 +1,4 @@
-//! What all renderings together name.
+//! The requirements of all renderings together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,12 +9,12 @@ use super::debian::Unsatisfied;
 use super::rpm::Rpms;
 use super::{Artifact, Inventory, Place, Unmet, debian};
 
-/// Under which options a place needs something.
+/// The options under which a place needs something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Uses {
-    /// The first set of options that came to it.
+    /// The first set of options that led to it.
     pub first: String,
-    /// How many renderings came to it.
+    /// The number of renderings that have it.
     pub renderings: usize,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Uses {
 
 pub(super) type Places = BTreeMap<Place, Uses>;
 
-/// Everything that renderings name, with the places that do.
+/// Everything that renderings name, with the places that name it.
 #[derive(Debug, Clone, Default)]
 pub struct Requirements {
     pub(super) artifacts: BTreeMap<Artifact, Places>,
@@ -48,7 +48,7 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Adds what others found.
+    /// Adds the requirements of other renderings.
     pub fn merge(&mut self, other: Self) {
         self.renderings += other.renderings;
         for (problem, uses) in other.problems {
@@ -64,19 +64,19 @@ impl Requirements {
         }
     }
 
-    /// How many renderings were added.
+    /// The number of renderings that were added.
     #[must_use]
     pub fn renderings(&self) -> usize {
         self.renderings
     }
 
-    /// Whether all renderings compile.
+    /// Returns true if all renderings compile.
     #[must_use]
     pub fn compiles(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Why some do not compile.
+    /// The reasons why some renderings do not compile.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         self.problems.keys().map(String::as_str)
     }
@@ -102,7 +102,7 @@ impl Requirements {
             .add(options, renderings);
     }
 
-    /// Everything that is needed and that the stock does not have.
+    /// Everything that is needed and that the inventory lacks.
     #[must_use]
     pub fn missing(&self, stock: &Inventory) -> Vec<Unmet> {
         let everybody = |what: &str| {
@@ -204,8 +204,8 @@ impl Requirements {
         found
     }
 
-    /// What would be missing besides if each artifact of the stock in turn were taken out of it. Of
-    /// what nothing asks for that is nothing.
+    /// Lists each artifact of the inventory with everything that would be missing in addition
+    /// without it; the list is empty for an artifact that nothing needs.
     #[must_use]
     pub fn without_each(&self, stock: &Inventory) -> Vec<(Artifact, Vec<Unmet>)> {
         let before = self.missing(stock);
@@ -217,7 +217,7 @@ impl Requirements {
         stock.artifacts().into_iter().map(without).collect()
     }
 
-    /// What the needed packages need in turn.
+    /// Computes the unmet dependencies of the needed packages.
     fn dependencies(&self, stock: &Inventory, packages: &BTreeSet<&str>) -> Vec<Unmet> {
         let mut lacks: BTreeMap<(String, String), Places> = BTreeMap::new();
         for root in packages {
@@ -256,7 +256,7 @@ impl Requirements {
                     format!("neither a bare host nor the repository of the bundle has {relation}");
                 add(name, why, user, format!("depends on {relation}"));
             }
-            // The root itself was looked at before.
+            // The root itself was checked before.
             for (name, user) in found.taken.iter().filter(|(name, _)| *name != root) {
                 let artifact = Artifact::Package {
                     name: (*name).to_owned(),

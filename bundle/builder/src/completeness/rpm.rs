@@ -1,4 +1,4 @@
-//! Packages for RPM distributions: what a bundle has of them, and what they need in turn.
+//! Packages of a bundle for RPM distributions, and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::rpm;
 use crate::rpm::{Base, REPOMD, Unsatisfied};
 
-/// Where the repository is in a bundle.
+/// The path of the repository in a bundle.
 const ROOT: &str = "rpm";
 
-/// What a bundle has for hosts of RPM distributions.
+/// The packages of a bundle for hosts of RPM distributions, and the base.
 #[derive(Debug, Clone)]
 pub struct Rpms {
     base: Base,
@@ -40,12 +40,13 @@ impl Rpms {
         self.packages.iter().map(|package| package.name.as_str())
     }
 
-    /// Forgets a package.
+    /// Removes a package.
     pub fn remove(&mut self, name: &str) {
         self.packages.retain(|package| package.name != name);
     }
 
-    /// The files without which it is no repository, with why. Its key is named by the state tree.
+    /// The files without which it is not a repository, each with the reason. The state tree names
+    /// its key.
     pub fn own_files(&self) -> Vec<(String, &'static str)> {
         let mut files = vec![
             (
@@ -66,7 +67,7 @@ impl Rpms {
         files
     }
 
-    /// What is not there of a package; `None` when all of it is.
+    /// Describes what is missing of a package; `None` when it is complete.
     pub fn lacks(
         &self,
         name: &str,
@@ -87,7 +88,7 @@ impl Rpms {
         if of_base.any(|there| fits(&there.version.to_string())) {
             return None;
         }
-        // As dnf does, a name that a package merely provides will do.
+        // dnf also accepts a package that only provides the name.
         let provides = |package: &&Package| package.provides.iter().any(|need| need.name == name);
         match self
             .packages
@@ -110,7 +111,7 @@ impl Rpms {
         (!there).then(|| format!("{path} is not there, or not what the repository's index says"))
     }
 
-    /// What the needed packages need in turn and do not find.
+    /// The unmet dependencies of the needed packages.
     pub fn dependencies(&self, stock: &Inventory, roots: &BTreeMap<String, Uses>) -> Vec<Unmet> {
         let names: Vec<String> = roots.keys().cloned().collect();
         let found = rpm::closure(&self.base, &self.packages, &names);

@@ -2,7 +2,7 @@
 
 use halite_fetch::ImageRef;
 
-/// Registries that need no tag behind a name to be recognised.
+/// Registries whose images are recognised without a tag.
 const REGISTRIES: &[&str] = &[
     "docker.io",
     "gcr.io",
@@ -19,18 +19,17 @@ const REGISTRIES: &[&str] = &[
     "registry.redhat.io",
 ];
 
-/// What stands behind the colon of a taint, which otherwise looks like an image.
+/// Effects of taints: `KEY:EFFECT` otherwise looks like an image.
 const TAINTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// All full names of images in a text: those with a registry and a tag or digest, and those of a
-/// registry that everybody knows.
+/// Finds all full names of images in a text: those with a registry and a tag or digest, and those
+/// of a well-known registry.
 pub fn images(text: &str) -> Vec<&str> {
     let part = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
     text.split(|c| !part(c)).filter_map(image).collect()
 }
 
-/// Whether a value that stands where an image belongs could be one: words such as `Always` are
-/// none.
+/// Returns true if the value of an image field could be an image; words such as `Always` cannot.
 pub fn could_be_image(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -40,19 +39,19 @@ pub fn could_be_image(text: &str) -> bool {
         && text.chars().all(inner)
 }
 
-/// A name of an image, taken apart.
+/// The parts of an image's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name<'a> {
-    /// Registry, repository and tag; without a tag where only the digest counts.
+    /// Registry, repository and tag; the tag may be missing if there is a digest.
     pub tagged: &'a str,
-    /// `sha256:` and the digest.
+    /// The digest with its `sha256:`.
     pub digest: Option<&'a str>,
 }
 
-/// Takes a full name apart, as containerd would resolve it.
+/// Splits a full name as containerd would resolve it.
 ///
 /// # Errors
-/// What it lacks.
+/// When a part is missing or malformed.
 pub fn full(text: &str) -> Result<Name<'_>, String> {
     let (tagged, digest) = match text.split_once('@') {
         Some((tagged, digest)) => (tagged, Some(digest)),
@@ -65,7 +64,7 @@ pub fn full(text: &str) -> Result<Name<'_>, String> {
             if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return Err(format!("{digest:?} is no SHA-256 digest"));
             }
-            // A digest makes the tag a comment.
+            // A digest makes the tag irrelevant.
             ImageRef::parse(tagged).or_else(|_| ImageRef::parse(&format!("{tagged}:tag")))?;
         }
     }
@@ -89,8 +88,8 @@ fn image(token: &str) -> Option<&str> {
     ((known || full_name) && !TAINTS.contains(&tag)).then_some(token)
 }
 
-/// A host that could be a registry: `localhost`, a domain name, an address, each with a port or
-/// without.
+/// Returns true if a host could be a registry: `localhost`, a domain name or an address, with or
+/// without a port.
 fn is_registry(host: &str) -> bool {
     let (name, port) = match host.split_once(':') {
         Some((name, port)) => (name, Some(port)),

@@ -29,7 +29,7 @@ fn rendering(states: Vec<State>) -> Rendering {
     }
 }
 
-/// The images that a state names, each with where.
+/// The images that a state names, each with its place.
 fn images(function: &str, args: Value) -> Vec<(String, String)> {
     let mut gathering = Collector::default();
     gathering.add(&rendering(vec![state(function, "n", args)]));
@@ -46,7 +46,7 @@ fn images(function: &str, args: Value) -> Vec<(String, String)> {
     found
 }
 
-/// An object of Kubernetes with these fields beside its name.
+/// A Kubernetes object with these fields in addition to its name.
 fn object(kind: &str, further: Value) -> Value {
     let mut object =
         json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "o", "namespace": "ns"}});
@@ -267,7 +267,7 @@ fn site() -> (tempfile::TempDir, Manifest) {
         "Package: libc6\nStatus: install ok installed\nVersion: 2\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n",
     );
     put("bin/halite-minion", "program");
-    put("README", "nobody needs it");
+    put("README", "nothing needs it");
     let manifest = serde_json::from_value(manifest).unwrap();
     (dir, manifest)
 }
@@ -433,7 +433,7 @@ fn what_somebody_says_is_no_image_is_not_missed() {
         .not_images
         .insert("example.com/a/c:1".into(), "an example".into());
     assert_eq!(said(&manifest), [""; 0]);
-    // One that is not needed is told.
+    // An exception that is not needed is reported.
     manifest
         .not_images
         .insert("example.com/gone:1".into(), "an example".into());
@@ -442,7 +442,7 @@ fn what_somebody_says_is_no_image_is_not_missed() {
         found.len() == 1 && found[0].contains("example.com/gone:1, and nothing names it"),
         "{found:?}"
     );
-    // It says nothing of what is there: the image is missed all the same when it is taken away.
+    // The exception does not affect an image that is there: its absence is still noticed.
     let json = serde_json::to_value(&manifest).unwrap();
     assert_eq!(json["not-images"]["example.com/a/b:1"], "an example");
 }
@@ -461,8 +461,8 @@ fn renderings_that_come_to_the_same_are_counted() {
     assert_eq!(uses.to_string(), "a worker, defaults; 1 more");
 }
 
-/// A state that is the same object counts wherever it is, a file that several states read once for
-/// each rendering.
+/// A state that is the same object counts in each rendering that has it; a file that several states
+/// read counts once for each rendering.
 #[test]
 fn what_renderings_have_in_common_counts_for_each() {
     let with_file = |name: &str| {

@@ -1,22 +1,22 @@
-//! What one state names.
+//! The artifacts that one state names.
 
 use serde_json::{Map, Value};
 
 use super::{Artifact, State, scan};
 
-/// Something that a state names.
+/// An artifact that a state names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What.
+    /// The artifact.
     pub artifact: Artifact,
-    /// Where in the state.
+    /// The place in the state.
     pub what: String,
 }
 
-/// What stands before the path of a file of the bundle.
+/// The prefix of the path of a file of the bundle.
 const FILE: &str = "bundle://";
 
-/// Everything that a state names.
+/// Finds everything that a state names.
 pub fn state(state: &State) -> Vec<Found> {
     let what = format!("{} {}", state.function, state.name);
     let mut walk = Walk {
@@ -46,7 +46,7 @@ pub fn state(state: &State) -> Vec<Found> {
 }
 
 struct Walk {
-    /// The state, and in it the object.
+    /// The current place: the state, and the object in it.
     at: String,
     found: Vec<Found>,
 }
@@ -70,8 +70,8 @@ impl Walk {
         );
     }
 
-    /// `pkgs` is a list of names and of `{name: version}`; without it the name of the state is the
-    /// package.
+    /// Adds packages. `pkgs` is a list of names and of `{name: version}`; without it the name of
+    /// the state is the package.
     fn packages(&mut self, state: &State) {
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
@@ -101,7 +101,7 @@ impl Walk {
         }
     }
 
-    /// Objects of Kubernetes: each is named in what is found in it.
+    /// Searches Kubernetes objects. The place of each artifact names its object.
     fn documents(&mut self, value: &Value) {
         match value {
             Value::Array(documents) => documents
@@ -120,8 +120,8 @@ impl Walk {
         }
     }
 
-    /// A value at a path; `key` is the nearest key above it, `flag` the argument before it in a
-    /// list.
+    /// Searches a value at a path; `key` is the nearest key above it, `flag` the argument before it
+    /// in a list.
     fn value(&mut self, key: &str, value: &Value, path: &str, flag: Option<&str>) {
         match value {
             Value::String(text) => {
@@ -138,7 +138,7 @@ impl Walk {
                 let mut before = None;
                 for (index, item) in items.iter().enumerate() {
                     self.value(key, item, &format!("{path}[{index}]"), before);
-                    // `--helper-image`, `busybox:1`: the name is the next argument.
+                    // `--helper-image`, `busybox:1`: the argument after the flag is its value.
                     before = item
                         .as_str()
                         .filter(|text| text.starts_with('-') && !text.contains('='));
@@ -150,7 +150,7 @@ impl Walk {
     }
 
     fn map(&mut self, map: &Map<String, Value>, path: &str) {
-        // A variable's name says what its value is.
+        // A variable's name indicates the meaning of its value.
         let variable = map
             .get("name")
             .and_then(Value::as_str)
@@ -163,7 +163,7 @@ impl Walk {
                 format!("{path}.{key}")
             };
             match (key.as_str(), item) {
-                // Volumes of the kind `image`, and what a schema gives to a field of that name.
+                // Volumes of the kind `image`, and the schema of a field with that name.
                 ("image", Value::Object(source)) => {
                     for (key, item) in source {
                         let name = if matches!(key.as_str(), "reference" | "default") {
@@ -189,8 +189,8 @@ impl Walk {
         }
     }
 
-    /// A text: a document within the document, or anything else that may have names of images in
-    /// it.
+    /// Searches a text: a document within the document, or any other text that may contain names of
+    /// images.
     fn text(&mut self, text: &str, path: &str) {
         if let Some(documents) = embedded(text) {
             for document in &documents {
@@ -220,7 +220,7 @@ impl Walk {
             );
         }
         for line in text.lines() {
-            // Without its registry, only what the line says of it shows that it is an image.
+            // An image without a registry can be recognised only by the key on its line.
             if let Some((name, value)) = line.split_once(['=', ':']) {
                 let quotes = |c: char| c.is_whitespace() || "\"',".contains(c);
                 let value = value.split_whitespace().next().unwrap_or_default();
@@ -236,8 +236,8 @@ impl Walk {
     }
 }
 
-/// Whether a name says that an image follows: `--helper-image`, `RELATED_IMAGE`, `sandbox_image`,
-/// and the sandbox of containerd's `pinned_images`.
+/// Returns true if a name indicates that an image follows: `--helper-image`, `RELATED_IMAGE`,
+/// `sandbox_image`, and the sandbox of containerd's `pinned_images`.
 fn names_an_image(name: &str) -> bool {
     let last = name
         .rsplit(['.', ' '])
@@ -248,12 +248,12 @@ fn names_an_image(name: &str) -> bool {
     last.ends_with("image") || last.contains("_image_") || last == "sandbox"
 }
 
-/// The field of a container.
+/// Returns true for the image field of a container.
 fn is_image_field(key: &str) -> bool {
     key == "image"
 }
 
-/// A registry alone is no image.
+/// Returns true if a name indicates a registry, which alone is not an image.
 fn names_a_registry(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["repository", "registry", "mirror"]
@@ -261,12 +261,13 @@ fn names_a_registry(name: &str) -> bool {
         .any(|end| name.ends_with(end))
 }
 
-/// What is written for people only.
+/// Returns true for fields whose text is only for readers.
 fn is_prose(key: &str) -> bool {
     key == "description"
 }
 
-/// An image whose parts stand apart, as in values of Helm charts: `{registry, repository, tag}`.
+/// Joins an image whose parts are in separate fields, as in values of Helm charts: `{registry,
+/// repository, tag}`.
 fn composed(map: &Map<String, Value>) -> Option<String> {
     let part = |name: &str| match map.get(name) {
         Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -296,7 +297,7 @@ fn is_list(object: &Map<String, Value>) -> bool {
         .is_some_and(|kind| kind.ends_with("List"))
 }
 
-/// `DaemonSet kube-system/kube-proxy`.
+/// The title of an object: `DaemonSet kube-system/kube-proxy`.
 fn title(object: &Map<String, Value>) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let metadata = object.get("metadata");
@@ -312,7 +313,7 @@ fn title(object: &Map<String, Value>) -> String {
     }
 }
 
-/// The documents in a text of several lines that is YAML or JSON, if they hold more than text.
+/// The documents in a text of several lines that is YAML or JSON, if they contain more than text.
 fn embedded(text: &str) -> Option<Vec<Value>> {
     if !(text.contains('\n') && text.contains(':') || text.trim_start().starts_with(['{', '['])) {
         return None;

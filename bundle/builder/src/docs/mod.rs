@@ -1,8 +1,7 @@
-//! The documentation in a bundle: a folder of Markdown as plain HTML that any browser reads from
-//! the medium, without a server and without anything from elsewhere.
+//! The documentation in a bundle: a folder of Markdown as plain HTML. Any browser reads it from the
+//! ISO, without a server and without files from elsewhere.
 //!
-//! A link that leads nowhere is refused: there is no other place to look it up on a site without
-//! internet.
+//! A broken link is refused: at a site without internet its target cannot be found elsewhere.
 
 mod page;
 
@@ -17,20 +16,20 @@ use crate::error::Error;
 
 pub use page::escape;
 
-/// The page with all others.
+/// The page that lists all others.
 const INDEX: &str = "index.html";
 
-/// How every page looks. In the pages themselves, so that each can be copied on its own.
+/// The style of every page. It is embedded in each page, so that a page can be copied on its own.
 const STYLE: &str = "body{max-width:52em;margin:2em auto;padding:0 1em;font:16px/1.5 sans-serif;color:#222;background:#fff}\
 pre,code{font-family:monospace;background:#f3f3f3}pre{padding:.7em;overflow-x:auto}code{padding:0 .2em}\
 pre code{padding:0}table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em;text-align:left;\
 vertical-align:top}a{color:#05c}nav{font-size:.9em}";
 
-/// Everything that a folder of documentation comes to, by path: each `NAME.md` as `NAME.html`,
-/// other files as they are, and an index.
+/// Renders a folder of documentation, by path: each `NAME.md` as `NAME.html`, other files
+/// unchanged, and an index.
 ///
 /// # Errors
-/// When a file cannot be read, or links lead nowhere: all of them.
+/// When a file cannot be read, or links are broken: all of them.
 pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut pages = BTreeMap::new();
     let mut out = BTreeMap::new();
@@ -58,13 +57,13 @@ pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
             document(&page.title, &format!("{nav}{}", page.body)).into_bytes(),
         );
     }
-    // A page of that name at the top is the index then; it has to lead to the others itself.
+    // A page with that name at the top is the index; it must link to the other pages itself.
     out.entry(INDEX.to_owned())
         .or_insert_with(|| index(&pages).into_bytes());
     Ok(out)
 }
 
-/// A page of that title; `body` is HTML.
+/// An HTML page with that title; `body` is HTML.
 pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -74,7 +73,7 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Every page by the folder that it is in.
+/// The index: every page, by its folder.
 fn index(pages: &BTreeMap<String, Page>) -> String {
     let mut folders: BTreeMap<&str, Vec<(&str, &Page)>> = BTreeMap::new();
     for (path, page) in pages {
@@ -86,7 +85,7 @@ fn index(pages: &BTreeMap<String, Page>) -> String {
         if !folder.is_empty() {
             body.push_str(&format!("<h2 id=\"{0}\">{0}</h2>\n", escape(folder)));
         }
-        // A folder's own index leads.
+        // The folder's own index comes first.
         pages.sort_by_key(|(path, _)| !path.ends_with(INDEX));
         body.push_str("<ul>\n");
         for (path, page) in pages {
@@ -101,7 +100,7 @@ fn index(pages: &BTreeMap<String, Page>) -> String {
     document("Halite", &body)
 }
 
-/// Links to pages, files and headings that are not there.
+/// Links to pages, files and headings that do not exist.
 fn problems(pages: &BTreeMap<String, Page>, others: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (path, page) in pages {
@@ -129,7 +128,7 @@ fn problems(pages: &BTreeMap<String, Page>, others: &BTreeMap<String, Vec<u8>>) 
     found.into_iter().collect()
 }
 
-/// Where a relative link of a page leads; `None` where that is outside.
+/// Resolves a relative link of a page; `None` if it leads outside.
 fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -176,8 +175,8 @@ mod tests {
             rendered.contains_key("guide/bundle.html")
                 && rendered.contains_key("decisions/0008-seal.html")
         );
-        // Independent of how links are made: what stands in the HTML, looked up among the files and
-        // their ids.
+        // Independent of the code that makes links: searches the HTML, and looks up each link among
+        // the files and their ids.
         let mut inside = 0;
         for (path, bytes) in rendered.iter().filter(|(path, _)| path.ends_with(".html")) {
             let html = String::from_utf8(bytes.clone()).unwrap();
@@ -201,7 +200,7 @@ mod tests {
                 );
                 inside += 1;
             }
-            // Nothing is loaded from elsewhere, and nothing runs.
+            // Nothing is loaded from elsewhere, and no script runs.
             for foreign in ["<script", "<link", "src=\"http", "@import", "url("] {
                 assert!(!html.contains(foreign), "{path}: {foreign}");
             }

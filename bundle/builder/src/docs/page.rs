@@ -4,32 +4,32 @@ use std::collections::BTreeSet;
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
-/// A page as HTML, and what others can lead to in it.
+/// A page as HTML, and the link targets in it.
 pub struct Page {
-    /// The name of its source.
+    /// The name of its source file.
     pub name: String,
-    /// Its first heading, or the name.
+    /// Its first heading, or its name.
     pub title: String,
     /// The HTML of its text.
     pub body: String,
     /// The ids of its headings.
     pub headings: BTreeSet<String>,
-    /// Where it leads to, but for links to other sites.
+    /// Its links, except those to other sites.
     pub links: Vec<Link>,
-    /// What else is wrong with it.
+    /// Its other problems.
     pub problems: Vec<String>,
 }
 
 /// A link to another page, file or heading.
 pub struct Link {
-    /// As it stands in the source.
+    /// The link as written in the source.
     pub written: String,
-    /// As it stands in the HTML.
+    /// The link as written in the HTML.
     pub target: String,
 }
 
 impl Page {
-    /// Reads the source of that name.
+    /// Parses the source with that name.
     pub fn read(name: &str, source: &str) -> Self {
         let options = Options::ENABLE_TABLES
             | Options::ENABLE_STRIKETHROUGH
@@ -56,7 +56,7 @@ impl Page {
         page
     }
 
-    /// What an event becomes; `rest` follows it.
+    /// Converts an event; `rest` are the events after it.
     fn event<'a>(&mut self, event: &Event<'a>, rest: &[Event<'a>]) -> Event<'a> {
         match event {
             Event::Start(Tag::Heading {
@@ -102,13 +102,13 @@ impl Page {
                 }
                 event.clone()
             }
-            // A page may not bring what a browser would run or load.
+            // A page must not contain anything that a browser would run or load.
             Event::Html(raw) | Event::InlineHtml(raw) => Event::Text(raw.clone()),
             other => other.clone(),
         }
     }
 
-    /// The id of a heading, made as code hosts do it, so that the same links work there.
+    /// Makes the id of a heading in the same way as code hosts, so that the same links work there.
     fn heading(&mut self, text: &str) -> String {
         let text = text.to_lowercase();
         let kept = text.chars().filter_map(|c| match c {
@@ -124,7 +124,7 @@ impl Page {
         id
     }
 
-    /// A link as the HTML has it.
+    /// Converts a link to its form in the HTML.
     fn link(&mut self, written: &str) -> String {
         if foreign(written) {
             return written.to_owned();
@@ -144,12 +144,12 @@ impl Page {
     }
 }
 
-/// Whether something is on another site.
+/// Returns true if a link leads to another site.
 fn foreign(target: &str) -> bool {
     target.contains("://") || target.starts_with("mailto:")
 }
 
-/// The text of a heading, whose events follow.
+/// The text of a heading, from the events after its start.
 fn text(events: &[Event<'_>]) -> String {
     let inside = events
         .iter()
@@ -163,7 +163,7 @@ fn text(events: &[Event<'_>]) -> String {
         .collect()
 }
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

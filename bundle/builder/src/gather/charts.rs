@@ -1,4 +1,4 @@
-//! Charts, rendered.
+//! The rendered charts of a recipe.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::lock::{ChartItem, Lock};
 use crate::recipe::{Chart, ChartSource};
 
-/// The layer of an image that is a chart (<https://helm.sh/docs/topics/registries>).
+/// The media type of an image layer that is a chart (<https://helm.sh/docs/topics/registries>).
 const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-/// No archive of a chart is larger, in bytes.
+/// The maximum size of a chart's archive, in bytes.
 const ARCHIVE: u64 = 256 << 20;
 
-/// A chart's objects.
+/// The objects of a chart.
 #[derive(Debug, Clone)]
 pub struct Rendered {
     /// The chart's name.
@@ -40,7 +40,7 @@ struct There {
 }
 
 impl Gather<'_> {
-    /// What each chart comes to.
+    /// Resolves and renders each chart.
     pub(super) fn settle_charts(
         &self,
         recorded: Option<&Lock>,
@@ -62,7 +62,7 @@ impl Gather<'_> {
         items
     }
 
-    /// `None` where it has to be recorded first.
+    /// Resolves and renders one chart; `None` if it must be recorded first.
     fn settle_chart(
         &self,
         chart: &Chart,
@@ -118,8 +118,8 @@ impl Gather<'_> {
         }))
     }
 
-    /// The objects of all charts: as they were rendered before, or rendered anew from just what the
-    /// lock names.
+    /// Returns the objects of all charts: stored from an earlier rendering, or rendered again from
+    /// exactly what the lock names.
     pub(super) fn fetch_charts(&self, settled: &Settled) -> Result<Vec<Rendered>, Error> {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         for chart in &self.recipe.charts {
@@ -142,7 +142,7 @@ impl Gather<'_> {
             Some(kept) => String::from_utf8_lossy(kept).into_owned(),
             None => self.render_again(chart, item, &digest)?,
         };
-        // What an earlier version recorded was not looked at.
+        // A lock of an earlier version may have been recorded without this check.
         chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
         Ok(Rendered {
@@ -152,7 +152,7 @@ impl Gather<'_> {
         })
     }
 
-    /// Renders a chart once more, to just what the lock says.
+    /// Renders a chart again; the result must be what the lock records.
     fn render_again(
         &self,
         chart: &Chart,
@@ -178,14 +178,14 @@ impl Gather<'_> {
         })
     }
 
-    /// A digest that the lock has for a chart.
+    /// The digest that the lock records for a chart.
     fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
         let wrong =
             |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
         sha256.parse().map_err(wrong)
     }
 
-    /// Brings a chart to this machine, if its digest is known just that one.
+    /// Obtains a chart; if its digest is known, exactly that one.
     fn obtain(&self, chart: &Chart, known: Option<(&Digest, u64)>) -> Result<There, Error> {
         match &chart.source {
             ChartSource::Local(path) => {
@@ -243,7 +243,7 @@ impl Gather<'_> {
             })?;
         let cache = self.fetcher.cache();
         if cache.sound(&layer, None)?.is_none() {
-            // Pulling goes by name and size: what is damaged has to go first.
+            // The puller compares name and size only, so a damaged layer must be removed first.
             let damaged = cache.path(&layer);
             fs::remove_file(&damaged).map_err(Error::file("remove", &damaged))?;
             puller.pull(&wanted)?;

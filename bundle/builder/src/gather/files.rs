@@ -1,4 +1,4 @@
-//! Programs from addresses, alone or in archives.
+//! Programs from addresses, as single files or in archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -15,20 +15,20 @@ use crate::error::Error;
 use crate::lock::{Item, Lock};
 use crate::recipe::Download;
 
-/// How the lock names the address itself as a source.
+/// The lock's name for the address itself as a source.
 const DOWNLOAD: &str = "download";
 
-/// No program and no archive is larger, in bytes.
+/// The maximum size of a program or archive, in bytes.
 const FILE: u64 = 16 << 30;
 
-/// No archive unpacks to more.
+/// The maximum size of an unpacked archive, in bytes.
 const UNPACKED: u64 = 16 << 30;
 
-/// How many names of an archive are shown.
+/// The number of names of an archive that are displayed.
 const SHOWN: usize = 20;
 
 impl Gather<'_> {
-    /// What each address comes to.
+    /// Resolves each address.
     pub(super) fn settle_files(
         &self,
         recorded: Option<&Lock>,
@@ -76,7 +76,8 @@ impl Gather<'_> {
         items
     }
 
-    /// Fetches what the lock names, and puts each program where the recipe looks for it.
+    /// Fetches the files that the lock names, and puts each program at the path where the recipe
+    /// expects it.
     pub(super) fn fetch_files(&self, settled: &Settled) -> Result<(), Error> {
         let addresses: Vec<_> = self.by_address().into_iter().collect();
         let mut artifacts = Vec::new();
@@ -127,7 +128,7 @@ impl Gather<'_> {
         found
     }
 
-    /// The digest that the lock records of something.
+    /// The digest that the lock records for an item.
     pub(super) fn digest(&self, name: &str, item: &Item) -> Result<Digest, Error> {
         item.sha256
             .parse()
@@ -135,11 +136,11 @@ impl Gather<'_> {
     }
 }
 
-/// Puts a program where the recipe looks for it. It is a file of its own: who changes one there
+/// Puts a program at the path where the recipe expects it. It is not a hard link, so a change to it
 /// changes nothing else.
 fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
     let own = |status: fs::Metadata| status.is_file() && status.nlink() == 1;
-    // To read it is less work than to write it at each build.
+    // Reading the file costs less than writing it at each build.
     if fs::symlink_metadata(to).is_ok_and(own) && files::digest(to)?.0 == sha256 {
         return Ok(());
     }
@@ -180,12 +181,12 @@ fn described(downloads: &[&Download], sha256: String, size: u64) -> Item {
     }
 }
 
-/// A name in an archive without the `./` that many begin with.
+/// Removes the `./` with which many names in archives begin.
 fn plain(name: &str) -> &str {
     name.trim_start_matches("./")
 }
 
-/// Takes files out of an archive into a directory, under their names in it.
+/// Extracts files of an archive into a directory, under their names in the archive.
 fn members(archive: &Path, url: &str, wanted: &BTreeSet<&str>, dir: &Path) -> Result<(), Error> {
     let wrong = |error: io::Error| {
         Error::content(url, format!("it is no archive that can be read: {error}"))

@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::lock::{Item, Lock};
 use crate::recipe::Image;
 
-/// How the lock names the registry of an image's own name as its source.
+/// The lock's name for the registry of an image's own name as its source.
 const REGISTRY: &str = "registry";
 
 impl Gather<'_> {
-    /// What each image comes to, and where those from local layouts are.
+    /// Resolves each image, and finds those from local layouts.
     pub(super) fn settle_images(
         &self,
         recorded: Option<&Lock>,
@@ -99,7 +99,7 @@ impl Gather<'_> {
         ))
     }
 
-    /// Pulls what is not at hand.
+    /// Pulls the images that are not stored yet.
     pub(super) fn fetch_images(&self, settled: &Settled) -> Result<Vec<Found>, Error> {
         let mut pull = Vec::new();
         for (image, place) in self.recipe.images.iter().zip(&settled.images) {
@@ -127,7 +127,7 @@ impl Gather<'_> {
             .collect())
     }
 
-    /// A path as it stands in the recipe.
+    /// A path as written in the recipe.
     pub(super) fn shown(&self, path: &Path) -> String {
         let dir = self.file.parent().unwrap_or(Path::new("."));
         path.strip_prefix(dir).unwrap_or(path).display().to_string()
@@ -135,7 +135,7 @@ impl Gather<'_> {
 }
 
 impl Contents {
-    /// The images with their references, as they are served.
+    /// The images with their references, for the registry.
     pub fn served(&self, images: &[Image]) -> Vec<(halite_fetch::ImageRef, oci_layout::Image)> {
         let pairs = images.iter().zip(&self.images);
         pairs

@@ -1,5 +1,5 @@
-//! Gathering what a recipe names: first what each name comes to, which the lock records, then the
-//! contents, which are what the lock says.
+//! The items of a recipe: each name is first resolved, which the lock records; then the contents
+//! are fetched as the lock records them.
 
 mod charts;
 mod files;
@@ -21,39 +21,39 @@ use crate::lock;
 use crate::lock::Lock;
 use crate::recipe::{Recipe, Watcher};
 
-/// Where what was fetched lies in the cache of a recipe.
+/// The directory for downloads in the cache of a recipe.
 const FETCHED: &str = "fetched";
 
-/// What is done with names whose meaning the lock does not record.
+/// The treatment of names that the lock does not record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Refused where they mean something on another machine: what is built was looked at before.
+    /// Names of items from other machines are refused, so that a build takes only reviewed items.
     Exact,
-    /// They are resolved; what is recorded stays.
+    /// They are resolved; recorded items stay.
     Keep,
-    /// Everything is resolved anew.
+    /// Everything is resolved again.
     Renew,
 }
 
-/// Gathers what one recipe names.
+/// The collector of everything that one recipe names.
 pub struct Gather<'a> {
     file: &'a Path,
     recipe: &'a Recipe,
     fetcher: Fetcher,
     registries: Registries,
-    /// Whether nothing may be asked of other machines, through this machine's apt either.
+    /// True if no other machine may be asked, not even through this machine's apt.
     offline: bool,
-    /// Where everything is kept.
+    /// The cache directory.
     cache: PathBuf,
 }
 
-/// What a recipe came to, and what of it this machine has at hand.
+/// A resolved recipe, with the items that are already on this machine.
 pub struct Settled {
-    /// To be recorded.
+    /// The lock to record.
     pub lock: Lock,
-    /// The images of the recipe, in its order; those from registries are not there yet.
+    /// The images of the recipe, in its order; images from registries are still `None`.
     images: Vec<Option<Found>>,
-    /// The archives from this machine's apt; none where they come from repositories.
+    /// The archives from this machine's apt; `None` if they come from repositories.
     archives: Option<Vec<Archive>>,
 }
 
@@ -62,14 +62,14 @@ pub struct Settled {
 pub struct Archive {
     /// The name of its file in the repository.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What the lock says it is.
+    /// Its SHA-256 according to the lock.
     pub sha256: String,
 }
 
 impl Archive {
-    /// Copies it, and compares on the way: what it is was looked at before.
+    /// Copies the archive, and compares its digest with the recorded one while copying.
     pub fn copy(&self, to: &Path) -> Result<(), Error> {
         let found = copy(&self.path, to, 0o644)?;
         if found.0 == self.sha256 {
@@ -80,7 +80,7 @@ impl Archive {
     }
 }
 
-/// Everything, on this machine.
+/// All items, on this machine.
 pub struct Contents {
     /// The images, in the recipe's order.
     pub images: Vec<Found>,
@@ -93,7 +93,7 @@ pub struct Contents {
 }
 
 impl<'a> Gather<'a> {
-    /// What a recipe needs to be gathered; what is fetched is kept in `cache`.
+    /// Prepares for a recipe; downloads are stored in `cache`.
     pub fn new(
         file: &'a Path,
         recipe: &'a Recipe,
@@ -102,7 +102,7 @@ impl<'a> Gather<'a> {
         watcher: Option<Watcher>,
     ) -> Result<Self, Error> {
         let fetched = Cache::open(&cache.join(FETCHED))?;
-        // Where nothing is asked of other machines, their logins and the proxy do not matter.
+        // If no other machine is asked, logins and the proxy do not matter.
         let alone = offline || !recipe.is_remote();
         let fetcher = match alone {
             true => Fetcher::offline(fetched),
@@ -119,11 +119,10 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// What everything comes to, in accordance with what is recorded.
+    /// Resolves everything, in accordance with what is recorded.
     ///
     /// # Errors
-    /// Everything that cannot be resolved, is not recorded although it has to be, or is not what is
-    /// recorded.
+    /// Every item that cannot be resolved, must be recorded and is not, or differs from the record.
     pub fn settle(&self, recorded: Option<&Lock>, mode: Mode) -> Result<Settled, Error> {
         let before = recorded.filter(|_| mode != Mode::Renew);
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
@@ -182,10 +181,10 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// Brings everything to this machine, just as the lock says.
+    /// Fetches everything, exactly as the lock records it.
     ///
     /// # Errors
-    /// Everything that cannot be had.
+    /// Every item that cannot be obtained.
     pub fn fetch(
         &self,
         settled: Settled,
@@ -222,8 +221,8 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` where it is set, so that a build from nothing can be repeated too; else the
-/// time, in seconds.
+/// Returns `SOURCE_DATE_EPOCH` if it is set, so that a build without a lock can be repeated too;
+/// otherwise the current time, in seconds.
 fn now() -> Result<Timestamp, Error> {
     let wrong = |error: String| Error::content("SOURCE_DATE_EPOCH", error);
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {

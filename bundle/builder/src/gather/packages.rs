@@ -19,11 +19,11 @@ use crate::lock::{Item, Lock};
 use crate::recipe::Repository;
 use crate::{apt, completeness};
 
-/// What was asked, what it came to, and the archives where they are at hand.
+/// The request, the items that it resolved to, and the archives if they are on this machine.
 pub(super) type Packages = (String, BTreeMap<String, Item>, Option<Vec<Archive>>);
 
 impl Gather<'_> {
-    /// What the packages come to, with what they need.
+    /// Resolves the packages and their dependencies.
     pub(super) fn settle_packages(
         &self,
         recorded: Option<&Lock>,
@@ -47,7 +47,7 @@ impl Gather<'_> {
         Ok((request, items, None))
     }
 
-    /// From this machine's own package sources.
+    /// Resolves the packages from this machine's own package sources.
     fn settle_own(
         &self,
         request: String,
@@ -88,13 +88,13 @@ impl Gather<'_> {
             });
             items.insert(apt::package::file_name(control), item);
         }
-        // They come in apt's order the first time, and in that of the cache afterwards: one key for
-        // the kept repository.
+        // The first time they come in apt's order, later in that of the cache. Sorting gives both
+        // the same key for the stored repository.
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok((request, items, Some(found)))
     }
 
-    /// From the repositories, of each package the newest.
+    /// Resolves the packages from the repositories, each in its newest version.
     fn resolve_packages(&self) -> Result<BTreeMap<String, Item>, Error> {
         let (mut newest, mut errors) = (
             BTreeMap::<String, halite_fetch::apt::Package>::new(),
@@ -145,7 +145,7 @@ impl Gather<'_> {
         Ok(taken.iter().map(item).collect())
     }
 
-    /// The archives; those from repositories are fetched.
+    /// Returns the archives; those from repositories are fetched.
     pub(super) fn fetch_packages(&self, settled: Settled) -> Result<Vec<Archive>, Error> {
         match settled.archives {
             Some(archives) => Ok(archives),
@@ -153,7 +153,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Brings archives to this machine that the lock names.
+    /// Fetches archives that the lock names.
     pub(super) fn fetch_archives(
         &self,
         items: &BTreeMap<String, Item>,
@@ -179,7 +179,7 @@ impl Gather<'_> {
         Ok(entries.map(archive).collect())
     }
 
-    /// What identifies what is asked for: the packages, the base, the repositories and their keys.
+    /// The identity of the request: the packages, the base, the repositories and their keys.
     fn request(&self) -> Result<String, Error> {
         let mut request = apt::request(&self.recipe.apt, &self.recipe.base)?;
         for repository in &self.recipe.repositories {
@@ -211,8 +211,8 @@ impl Gather<'_> {
     }
 }
 
-/// Who of some packages needs one of that name, by their names: they come in apt's order the first
-/// time, and in the lock's afterwards.
+/// The names of the packages in `all` that depend on a package, in alphabetical order: the packages
+/// come in apt's order the first time, and in the lock's later.
 fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c Control>) -> String {
     let users = all
         .filter(|user| user.needs().contains(&name))

@@ -15,7 +15,7 @@ use crate::{recipe, rpm};
 const ARCHITECTURES: &[&str] = &["x86_64"];
 
 impl Gather<'_> {
-    /// What the packages come to; `None` for a recipe that is not for RPM distributions.
+    /// Resolves the packages; `None` for a recipe without RPM distributions.
     pub(super) fn settle_rpms(
         &self,
         recorded: Option<&Lock>,
@@ -39,7 +39,7 @@ impl Gather<'_> {
             }));
         }
         if mode == Mode::Exact {
-            unrecorded.push("what packages.rpm comes to".to_owned());
+            unrecorded.push("the packages of packages.rpm".to_owned());
             return Ok(None);
         }
         let base = Base::load(&recipe.base)?;
@@ -68,7 +68,7 @@ impl Gather<'_> {
                     packages: items(&closure)?,
                 }));
             }
-            // The index of packages leaves most files out.
+            // The index of packages leaves out most files.
             for repository in &mut repositories {
                 repository.find_files(&self.fetcher, &wanted)?;
             }
@@ -76,7 +76,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Brings the packages to this machine.
+    /// Fetches the packages.
     pub(super) fn fetch_rpms(&self, settled: &Settled) -> Result<Vec<Archive>, Error> {
         settled
             .lock
@@ -86,7 +86,7 @@ impl Gather<'_> {
     }
 }
 
-/// What identifies what is asked.
+/// The identity of the request.
 fn request(recipe: &recipe::Rpm) -> Result<String, Error> {
     let mut names = recipe.names.clone();
     names.sort_unstable();

@@ -14,17 +14,17 @@ use super::{Kind, Package, Relation, Source};
 use crate::apt::program;
 use crate::error::Error;
 
-/// The earliest moment that every tool can represent (FAT begins there): packages hold no time of
+/// The earliest time that every tool can represent (FAT begins there); packages have no time of
 /// their own.
 pub(super) const EPOCH: &str = "315532800";
 
-/// Folders that have another name here than elsewhere.
+/// Folders whose name on Debian differs from that in packages of other formats.
 const RENAMED: &[(&str, &str)] = &[(
     "usr/share/zsh/site-functions/",
     "usr/share/zsh/vendor-completions/",
 )];
 
-/// Licences whose text every host has already, below this path.
+/// The folder with licence texts that every host has, and the licences in it.
 const COMMON: (&str, &[&str]) = ("/usr/share/common-licenses", &["Apache-2.0"]);
 
 /// Makes a package in a directory and returns its file. The same package makes the same bytes.
@@ -75,7 +75,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         package.full_version()
     )));
     let mut build = Command::new("dpkg-deb");
-    // Compressed by several threads it is other bytes than by one, as on a machine with one
+    // Several threads compress to other bytes than one thread does, as on a machine with one
     // processor.
     build
         .env("SOURCE_DATE_EPOCH", EPOCH)
@@ -88,7 +88,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     Ok(archive)
 }
 
-/// Where a file of a package is on Debian.
+/// Returns the path of a file of a package on Debian.
 fn place(path: &str) -> String {
     let renamed = RENAMED
         .iter()
@@ -96,7 +96,7 @@ fn place(path: &str) -> String {
     renamed.unwrap_or_else(|| path.to_owned())
 }
 
-/// Debian's maintainer scripts (policy, chapter 6): when dpkg calls which, and with what.
+/// Debian's maintainer scripts, for the situations and arguments of Debian Policy, chapter 6.
 fn scripts(package: &Package) -> Vec<(&'static str, String)> {
     let scripts = &package.scripts;
     let wrapped = |when: &str, body: &str| {
@@ -152,7 +152,7 @@ fn relation(relation: &Relation) -> String {
     }
 }
 
-/// In Debian's machine-readable form (DEP-5).
+/// The copyright file in Debian's machine-readable form (DEP-5).
 fn copyright(package: &Package) -> String {
     let (dir, known) = COMMON;
     let text = if known.contains(&package.licence.as_str()) {
@@ -174,7 +174,7 @@ fn copyright(package: &Package) -> String {
     )
 }
 
-/// The caller's umask must not end up in packages.
+/// Sets the modes of files and directories, because the caller's umask must not affect packages.
 fn modes(root: &Path, wanted: &BTreeMap<String, u32>) -> Result<(), Error> {
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((dir, path)) = waiting.pop() {

@@ -1,40 +1,41 @@
-//! What is the same in every version of a package: Kubernetes' own programs, at the paths and with
-//! the units of upstream's packages, so that kubeadm and everything written for it finds what it
-//! expects; and Halite's.
+//! The definition of each package, the same in all of its versions: Kubernetes' own programs, at
+//! the paths and with the units of upstream's packages, so that kubeadm and other software for them
+//! find them; and Halite's programs.
 //!
-//! Unlike upstream's, none starts or enables anything when it is installed: states decide that.
+//! Unlike upstream's packages, none starts or enables a unit when it is installed: states decide
+//! that.
 
 use super::{Relations, Scripts};
 
-/// Where units go.
+/// The directory of units.
 pub const UNITS: &str = "usr/lib/systemd/system";
 
 /// A kind of package.
 pub struct Definition {
     pub summary: &'static str,
-    /// One paragraph.
+    /// One paragraph of text.
     pub description: &'static str,
     pub homepage: &'static str,
     pub holder: &'static str,
     pub needs: Relations,
     pub recommends: Relations,
-    /// Where its programs go.
+    /// The directory of its programs.
     pub programs_in: &'static str,
-    /// Programs without which it is no such package; empty where any set is one.
+    /// Programs that the package must have; empty if any set is allowed.
     pub programs: &'static [&'static str],
-    /// Path, content.
+    /// Path and content of each fixed file.
     pub files: &'static [(&'static str, &'static str)],
-    /// Units that stand in the state tree, by their path in it; there they start programs below
+    /// Units from the state tree, by their path in it; there they start programs below
     /// `/usr/local/bin`.
     pub units: &'static [&'static str],
     /// Directories that may be empty.
     pub directories: &'static [(&'static str, u32)],
-    /// Those of its files that an operator may change and an upgrade keeps.
+    /// Files that an operator may change and an upgrade retains.
     pub conffiles: &'static [&'static str],
     pub scripts: Scripts,
 }
 
-/// kubeadm reads and writes this unit's state; the drop-in of the package kubeadm gives it its
+/// kubeadm reads and writes this unit's state; the drop-in of the package kubeadm sets its
 /// arguments.
 const KUBELET_UNIT: &str = "[Unit]
 Description=kubelet: The Kubernetes Node Agent
@@ -52,7 +53,7 @@ RestartSec=10
 WantedBy=multi-user.target
 ";
 
-/// `kubeadm init` and `join` write the files that are named here.
+/// `kubeadm init` and `join` write the files that this unit names.
 const KUBEADM_DROP_IN: &str = r#"# kubeadm writes config.yaml and kubeadm-flags.env; /etc/default/kubelet is the operator's last resort.
 [Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
@@ -63,7 +64,7 @@ ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 "#;
 
-/// As containerd's own, with the program where packages put it.
+/// containerd's own unit, with the program's path in packages.
 const CONTAINERD_UNIT: &str = "[Unit]
 Description=containerd container runtime
 Documentation=https://containerd.io
@@ -89,7 +90,7 @@ WantedBy=multi-user.target
 const KUBERNETES: &str = "https://kubernetes.io";
 const KUBERNETES_AUTHORS: &str = "The Kubernetes Authors";
 
-/// Halite has no page of its own.
+/// The homepage of Halite's packages: Halite has none.
 const HALITE: &str = "https://halite.invalid";
 const HALITE_AUTHORS: &str = "The Halite Authors";
 
@@ -106,7 +107,7 @@ pub const NAMES: &[&str] = &[
     "kubernetes-cni",
 ];
 
-/// What the package of a name is.
+/// Returns the definition of the package with that name.
 pub fn definition(package: &str) -> Option<Definition> {
     let plain = Definition {
         summary: "",
@@ -190,7 +191,7 @@ pub fn definition(package: &str) -> Option<Definition> {
     })
 }
 
-/// Our own; each is one static program.
+/// The definitions of Halite's own packages; each is one static program.
 fn halite(package: &str, plain: Definition) -> Option<Definition> {
     let plain = Definition {
         homepage: HALITE,

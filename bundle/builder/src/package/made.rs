@@ -1,4 +1,4 @@
-//! The packages of a recipe: what is asked for, and the package that it comes to.
+//! The packages that a recipe makes: the recipe's entry, and the package made from it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use super::definition::{UNITS, definition};
 use super::{File, Kind, Package, definition};
 use crate::error::Error;
 
-/// The licence of all that the build makes packages of.
+/// The licence of all software in the packages that the build makes.
 const LICENCE: (&str, &str) = ("Apache-2.0", include_str!("../../../../LICENSE"));
 
 /// A package to make.
@@ -21,17 +21,17 @@ const LICENCE: (&str, &str) = ("Apache-2.0", include_str!("../../../../LICENSE")
 pub struct Made {
     /// Its name: one of [`definition::NAMES`].
     pub package: String,
-    /// Its version with the revision of the packaging: `1.36.3-1`.
+    /// Its version with the packaging revision: `1.36.3-1`.
     pub version: String,
-    /// The programs that go in, by name.
+    /// Its programs, by name.
     pub programs: BTreeMap<String, PathBuf>,
-    /// What else goes in: a file by its path in the package, or a folder whose files go below that
+    /// Other content: a file by its path in the package, or a folder whose files go below that
     /// path.
     pub files: BTreeMap<String, PathBuf>,
 }
 
 impl Made {
-    /// The version without the revision of the packaging.
+    /// The version without the packaging revision.
     #[must_use]
     pub fn upstream_version(&self) -> &str {
         self.version
@@ -39,8 +39,7 @@ impl Made {
             .map_or(&self.version, |(upstream, _)| upstream)
     }
 
-    /// The package that it comes to; `states` is the state tree, in which the units of our own
-    /// programs stand.
+    /// Makes the package; `states` is the state tree, which contains the units of our own programs.
     ///
     /// # Errors
     /// When it cannot be made, or a file cannot be read.
@@ -99,13 +98,13 @@ impl Made {
     }
 }
 
-/// A unit of the state tree as it stands in a package, whose programs are the distribution's, not
-/// the host's own.
+/// Converts a unit of the state tree for a package, whose programs are below `/usr/bin`, not
+/// `/usr/local/bin`.
 fn packaged(unit: &str) -> String {
     unit.replace("/usr/local/bin/", "/usr/bin/")
 }
 
-/// A file, or every file of a folder, by their paths in the package.
+/// Returns a file, or every file of a folder, by their paths in the package.
 fn given(path: &str, from: &Path) -> Result<Vec<(String, File)>, Error> {
     let sources = if from.is_dir() {
         let below = files::walk(from)?;
@@ -129,7 +128,7 @@ fn one(path: String, from: PathBuf) -> Result<(String, File), Error> {
     } else {
         0o755
     };
-    // Every distribution has its manual pages compressed.
+    // Every distribution compresses its manual pages.
     if path.starts_with("usr/share/man/") && !path.ends_with(".gz") {
         let page = fs::read(&from).map_err(Error::file("read", &from))?;
         let packed = gzip(&page).map_err(Error::file("compress", &from))?;
@@ -147,14 +146,14 @@ fn one(path: String, from: PathBuf) -> Result<(String, File), Error> {
     Ok((path, File::from(from, mode).kind(kind)))
 }
 
-/// Compressed without a time or a name, so that the same content gives the same bytes.
+/// Compresses without a time or a name, so that the same content gives the same bytes.
 fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().write(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
     encoder.finish()
 }
 
-/// Everything that keeps a package from being made, as far as the recipe's text shows it.
+/// Everything that prevents making the package, as far as the recipe's text shows it.
 #[must_use]
 pub fn problems(made: &Made) -> Vec<String> {
     let Some(definition) = definition(&made.package) else {
@@ -188,14 +187,16 @@ pub fn problems(made: &Made) -> Vec<String> {
     found
 }
 
-/// Debian's rule for names (policy 5.6.1), a single letter allowed; that of our programs too.
+/// Returns true if Debian's rule for names (policy 5.6.1) allows a name, or if it is a single
+/// letter. The names of our programs follow the same rule.
 pub(crate) fn is_package_name(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
     name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.chars().all(inner)
 }
 
-/// Relative, and without anything that a control file or a list of files could misread.
+/// Returns true for a relative path without characters that a control file or a list of files could
+/// misread.
 fn is_path(path: &str) -> bool {
     let part = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._+-@".contains(c);

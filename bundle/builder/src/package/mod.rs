@@ -1,5 +1,5 @@
-//! A package that the build makes, whatever its format: what it is, what is in it, and what happens
-//! when it comes and goes. [`made`] says what the packages of a recipe hold; [`deb`] writes one for
+//! A package that the build makes, in any format: its description, its files, and its scripts for
+//! installation and removal. [`made`] defines the packages of a recipe; [`deb`] writes one for
 //! dpkg, [`mod@rpm`] one for rpm.
 
 pub mod deb;
@@ -20,83 +20,83 @@ pub use made::Made;
 /// A package for amd64.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name; one that dpkg and rpm both take.
+    /// Its name, valid for dpkg and for rpm.
     pub name: String,
-    /// The version of what it holds: `1.36.3`.
+    /// The version of the packaged software: `1.36.3`.
     pub version: String,
-    /// Counts the packagings of that version: `1`.
+    /// The number of the packaging of that version: `1`.
     pub revision: String,
     /// One line, without a full stop.
     pub summary: String,
-    /// More about it: paragraphs without line ends, perhaps none.
+    /// The description: paragraphs without line ends, possibly none.
     pub description: Vec<String>,
-    /// Where it comes from.
+    /// The homepage of the software.
     pub homepage: String,
-    /// Who has the rights in it.
+    /// The holder of the copyright.
     pub holder: String,
     /// Its licence, an SPDX expression.
     pub licence: String,
     /// The text of that licence.
     pub licence_text: String,
-    /// Packages without which it does not work.
+    /// Packages that it requires.
     pub needs: Relations,
-    /// Packages with which it works better.
+    /// Packages that improve it.
     pub recommends: Relations,
-    /// Its files by their path, which has no `/` at its beginning. Directories above them are made
-    /// with mode 0755.
+    /// Its files by their path, without a leading `/`. Directories above them are made with mode
+    /// 0755.
     pub files: BTreeMap<String, File>,
-    /// Directories that are there although they may be empty, and their modes.
+    /// Directories that it contains even if they are empty, and their modes.
     pub directories: BTreeMap<String, u32>,
-    /// What happens when it comes and goes.
+    /// Scripts for installation and removal.
     pub scripts: Scripts,
 }
 
-/// A file of a package; root's.
+/// A file of a package, owned by root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Where its content comes from.
+    /// The source of its content.
     pub source: Source,
-    /// Its permissions; of no meaning for a link.
+    /// Its permissions; ignored for a link.
     pub mode: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// Where the content of a file comes from.
+/// The source of the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// From a file of this machine.
+    /// A file of this machine.
     File(PathBuf),
-    /// It is here.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// It is a symbolic link to this.
+    /// The target of a symbolic link.
     Link(String),
 }
 
-/// What a file of a package is.
+/// The kind of a file in a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Replaced by an upgrade.
+    /// An upgrade replaces it.
     Plain,
-    /// An operator may change it, and an upgrade keeps that.
+    /// An operator may change it; an upgrade retains the changes.
     Config,
-    /// Nothing needs it at run time.
+    /// Documentation: nothing needs it at run time.
     Documentation,
 }
 
-/// Shell commands, run as root by `/bin/sh` with `set -e`. They start nothing: states, or an
+/// Shell commands, run as root by `/bin/sh` with `set -e`. They start no service: states, or an
 /// operator, decide that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scripts {
-    /// After it was installed or upgraded.
+    /// After an installation or upgrade.
     pub installed: String,
-    /// Before it is removed; not before an upgrade.
+    /// Before a removal, but not before an upgrade.
     pub removing: String,
-    /// After it was removed or upgraded.
+    /// After a removal or upgrade.
     pub removed: String,
 }
 
-/// The same packages have other names in other distributions.
+/// Relations to packages, whose names differ between distributions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Relations {
     /// For dpkg.
@@ -105,12 +105,12 @@ pub struct Relations {
     pub rpm: Vec<Relation>,
 }
 
-/// Another package.
+/// A relation to another package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {
     /// Its name.
     pub name: String,
-    /// The earliest version that will do.
+    /// The minimum version.
     pub at_least: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Package {
         self.files.values().map(File::size).sum()
     }
 
-    /// A text that is another one whenever anything about the package is.
+    /// A text that changes with every change of the package.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -152,7 +152,7 @@ impl Package {
 }
 
 impl File {
-    /// A file whose content is in a file of this machine.
+    /// Makes a file with the content of a file of this machine.
     #[must_use]
     pub fn from(path: PathBuf, mode: u32) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl File {
         }
     }
 
-    /// A file with a content, readable by all.
+    /// Makes a file with the given content, readable by all.
     #[must_use]
     pub fn with(content: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -172,13 +172,13 @@ impl File {
         }
     }
 
-    /// The same file as another kind.
+    /// Returns the same file with another kind.
     #[must_use]
     pub fn kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// Its content; of a link, where it leads.
+    /// Reads its content; for a link, its target.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -202,9 +202,9 @@ impl File {
 }
 
 impl Scripts {
-    /// For packages that bring units of systemd: it reads them when they appear, change or go, and
-    /// `stopped`, those of them that must not run on without their program, are ended with the
-    /// package.
+    /// Scripts for packages with systemd units: systemd reloads when units are added, changed or
+    /// removed. The units in `stopped` must not run without their program, and are stopped before
+    /// the package is removed.
     #[must_use]
     pub fn for_units(stopped: &[&str]) -> Self {
         let live = |command: &str| format!("if [ -d /run/systemd/system ]; then {command}; fi\n");
@@ -225,7 +225,7 @@ impl Scripts {
 }
 
 impl Relations {
-    /// From lists as Debian writes them: `kubernetes-cni (>= 1.2.0), util-linux`.
+    /// Parses lists in Debian's form: `kubernetes-cni (>= 1.2.0), util-linux`.
     #[must_use]
     pub fn parse(deb: &str, rpm: &str) -> Self {
         let list = |text: &str| {

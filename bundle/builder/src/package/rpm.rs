@@ -1,4 +1,4 @@
-//! Packages for rpm, by rpm's own rpmbuild: docs/decisions/0014.
+//! Packages for rpm, made by rpm's own rpmbuild: docs/decisions/0014.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -12,8 +12,8 @@ use crate::apt::program;
 use crate::error::Error;
 use crate::rpm;
 
-/// What makes the same package the same bytes on every machine, and keeps rpmbuild from changing
-/// what is packed.
+/// Macros that make the same package the same bytes on every machine, and keep rpmbuild from
+/// changing the files.
 const MACROS: &[&str] = &[
     "_buildhost halite",
     "_binary_payload w3.zstdio",
@@ -26,7 +26,7 @@ const MACROS: &[&str] = &[
     "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
 ];
 
-/// Where the text of a package's licence goes.
+/// The directory of licence texts.
 const LICENCES: &str = "usr/share/licenses";
 
 /// Makes a package in a directory and returns its file, which is not signed. The same package makes
@@ -94,8 +94,8 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     Ok(made)
 }
 
-/// The version as rpm has it: what a hyphen sets off is before the version that it leads to, which
-/// `~` says.
+/// Returns the version in rpm's form: `~` replaces the hyphen before a pre-release, which rpm then
+/// sorts before the release.
 #[must_use]
 pub fn version(package: &Package) -> String {
     package.version.replace('-', "~")
@@ -153,8 +153,8 @@ fn specification(package: &Package) -> String {
     text
 }
 
-/// rpm calls them with the number of packages of this name that remain: none when the last one
-/// goes.
+/// The scriptlets. rpm calls them with the number of packages of this name that remain: 0 after the
+/// last one is removed.
 fn scripts(package: &Package) -> String {
     let scripts = &package.scripts;
     let removing = match scripts.removing.is_empty() {

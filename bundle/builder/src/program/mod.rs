@@ -14,33 +14,32 @@ use halite_terminal::{Format, Screen};
 #[derive(Debug, Parser)]
 #[command(name = "halite-builder", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// How to show the answer.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands of `halite-builder`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// The commands that `ctl bundle` has too.
     #[command(flatten)]
     Shared(Builder),
-    /// What a bundle lacks of what its state tree can request, as a JSON list, for `ctl bundle
-    /// verify`.
+    /// Lists the unmet requirements of a bundle as JSON, for `ctl bundle verify`.
     #[command(hide = true)]
     Missing {
-        /// Its directory.
+        /// The directory of the bundle.
         directory: PathBuf,
     },
 }
 
-/// Runs a command; the answer is the exit code.
+/// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// The command's.
+/// The errors of the command.
 pub fn run(command: Command, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Command::Missing { directory } => needs::missing(&directory),

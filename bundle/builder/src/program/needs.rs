@@ -1,4 +1,4 @@
-//! `needs` and `missing`: what clusters made from a bundle can request of it.
+//! `needs` and `missing`: everything that clusters made from a bundle can request of it.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::FAILED;
 
-/// `halite-builder needs`.
+/// Runs `halite-builder needs`.
 ///
 /// # Errors
-/// The bundle cannot be read.
+/// When the bundle cannot be read.
 pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     screen.progress("compiling the state tree for every set of options");
@@ -57,17 +57,17 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         text.extend(
             spare
                 .iter()
-                .map(|artifact| format!("nobody asks for {artifact}\n")),
+                .map(|artifact| format!("nothing asks for {artifact}\n")),
         );
         text
     })?;
     Ok(if missing.is_empty() { 0 } else { FAILED })
 }
 
-/// `halite-builder missing`.
+/// Runs `halite-builder missing`.
 ///
 /// # Errors
-/// The bundle cannot be read.
+/// When the bundle cannot be read.
 pub fn missing(directory: &Path) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     let requirements = compile::needs(directory, &manifest)?;

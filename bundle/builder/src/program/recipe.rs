@@ -11,13 +11,13 @@ use halite_seal::keys::{SecretKey, load_all};
 use halite_terminal::{Screen, count, megabytes, seconds, table};
 use serde_json::json;
 
-/// Where the state tree is when Halite is installed as a package.
+/// The path of the state tree when Halite is installed as a package.
 const INSTALLED: &str = "/usr/share/halite/states";
 
-/// `halite-builder init`.
+/// Runs `halite-builder init`.
 ///
 /// # Errors
-/// There is a recipe already, or the version is not known.
+/// When a recipe exists already, or the version is unknown.
 pub fn init(
     directory: &Path,
     kubernetes: String,
@@ -30,7 +30,7 @@ pub fn init(
     let programs = programs
         .or_else(|| own.parent().map(Path::to_owned))
         .unwrap_or_default();
-    // In a bundle the tree stands beside `bin`.
+    // In a bundle the tree is beside `bin`.
     let beside = programs.parent().map(|above| above.join("states"));
     let states = states.unwrap_or_else(|| {
         let known = [beside, Some(PathBuf::from(INSTALLED))]
@@ -65,20 +65,20 @@ fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
     std::path::absolute(&path).with_context(|| format!("{} is no path", path.display()))
 }
 
-/// `halite-builder lock`.
+/// Runs `halite-builder lock`.
 ///
 /// # Errors
-/// Something cannot be resolved, or is not what is recorded.
+/// When an item cannot be resolved or differs from the lock.
 pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved = halite_builder::lock(recipe, &options, &mut |text| screen.progress(text))?;
     answer(recipe, &resolved, "recorded", screen)
 }
 
-/// `halite-builder update`.
+/// Runs `halite-builder update`.
 ///
 /// # Errors
-/// Something cannot be resolved.
+/// When an item cannot be resolved.
 pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved =
@@ -135,10 +135,10 @@ fn answer(
     Ok(0)
 }
 
-/// `halite-builder build`.
+/// Runs `halite-builder build`.
 ///
 /// # Errors
-/// The bundle cannot be built.
+/// When the bundle cannot be built.
 pub fn build(
     recipe: &Path,
     out: &Path,
@@ -147,7 +147,7 @@ pub fn build(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let iso = out.extension().is_some_and(|suffix| suffix == "iso");
-    // A key that cannot be read, or a wrong password, is told before the long work.
+    // An unreadable key or a wrong password is reported before the long work.
     let keys = if iso { signers(signing)? } else { Vec::new() };
     let people = screen.is_for_people();
     let options = options(offline, screen);
@@ -171,7 +171,7 @@ pub fn build(
     Ok(0)
 }
 
-/// The keys that are to sign.
+/// Reads the keys that sign the image.
 fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
     if signing.key.is_empty() && !signing.unsigned {
         bail!(
@@ -189,7 +189,8 @@ fn options(offline: bool, screen: &Screen) -> Options {
     }
 }
 
-/// `8.1 MB/s, 120.0 of 412.0 MB, 36 s left: registry.k8s.io/etcd:3.6.8-0 ab12cd34ef56`.
+/// The progress for display: `8.1 MB/s, 120.0 of 412.0 MB, 36 s left: registry.k8s.io/etcd:3.6.8-0
+/// ab12cd34ef56`.
 fn told(status: &Status) -> String {
     let left = status.left.map_or_else(String::new, |left| {
         format!(", {} left", seconds(left.as_secs_f64()))

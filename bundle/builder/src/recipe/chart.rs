@@ -1,6 +1,6 @@
 //! Charts that a recipe names: `{name: web, source: charts/web, namespace: web, values: {replicas:
 //! 2}}`. With `public-secrets: [web-defaults]` the objects of kind `Secret` with these names may
-//! have contents: whoever reaches the bundle can read them.
+//! have contents: every client that reaches the bundle can read them.
 
 use std::path::PathBuf;
 
@@ -16,32 +16,32 @@ use super::reader::Reader;
 pub struct Chart {
     /// The name of the release, and of the file `charts/NAME.yaml` in the bundle.
     pub name: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: ChartSource,
-    /// Its version, if the recipe says it.
+    /// Its version, if the recipe states it.
     pub version: Option<String>,
-    /// Where its objects go that say nothing themselves.
+    /// The namespace of objects that name none.
     pub namespace: String,
-    /// What it is rendered with; later ones win.
+    /// The values for rendering; later ones take precedence.
     pub values: Vec<Values>,
-    /// Names of its objects of kind `Secret` whose contents everybody may know.
+    /// Names of its objects of kind `Secret` whose contents are public.
     pub public_secrets: Vec<String>,
-    /// Its licence, where it says none itself.
+    /// Its licence, if the chart states none.
     pub licence: Option<String>,
 }
 
-/// Where a chart comes from.
+/// The source of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChartSource {
     /// A folder or an archive on this machine.
     Local(PathBuf),
-    /// The address of an archive, with its SHA-256 if the recipe says it.
+    /// The address of an archive, with its SHA-256 if the recipe states it.
     Archive(String, Option<Digest>),
-    /// A chart in a registry of images, under the tag that stands for its version.
+    /// A chart in a registry of images, under the tag for its version.
     Registry(ImageRef),
 }
 
-/// Values to render with.
+/// Values for rendering.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// In a file.
@@ -65,12 +65,12 @@ const KEYS: &[&str] = &[
 ];
 
 impl Chart {
-    /// Whether it comes from another machine.
+    /// Returns true if it comes from another machine.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self.source, ChartSource::Local(_))
     }
 
-    /// The files that it names.
+    /// The files that the recipe names for it.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let mut found = Vec::new();
         if let ChartSource::Local(path) = &self.source {
@@ -93,7 +93,7 @@ impl Chart {
     }
 }
 
-/// The charts of a recipe.
+/// Reads the charts of a recipe.
 pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
     let Some(value) = value else {
         return Vec::new();
@@ -173,7 +173,7 @@ fn source(
             reader.problem(path, "needs a `version` beside it: a registry has many");
             return None;
         };
-        // What stands for a plus sign in a tag, which cannot have one (Helm's own rule).
+        // A tag cannot contain a plus sign; Helm replaces it.
         let tagged = format!(
             "{}:{}",
             name.trim_end_matches('/'),
@@ -196,7 +196,7 @@ fn source(
     Some(ChartSource::Local(reader.path(path, Some(&text))))
 }
 
-/// A file, several, or a map.
+/// Reads a file, several files, or a map.
 fn values(reader: &mut Reader, path: &str, value: Option<&Value>) -> Vec<Values> {
     match value {
         None => Vec::new(),

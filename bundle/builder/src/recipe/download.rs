@@ -10,29 +10,29 @@ use serde_json::Value;
 use super::network::is_loopback;
 use super::reader::Reader;
 
-/// A file that stands in the cache under a path of its own once it is fetched.
+/// A file that is stored in the cache under its own path after it is fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Download {
     /// Its address.
     pub url: String,
-    /// Its SHA-256, if the recipe says it; otherwise the lock does.
+    /// Its SHA-256, if the recipe states it; otherwise the lock has it.
     pub sha256: Option<Digest>,
-    /// The file that is meant, where it is an archive (tar, perhaps compressed with gzip, xz or
-    /// Zstandard).
+    /// The path of the file in the archive, if the address is that of an archive (tar, possibly
+    /// compressed with gzip, xz or Zstandard).
     pub member: Option<String>,
     /// Its licence.
     pub licence: Option<String>,
-    /// Where it will be.
+    /// Its path after it is fetched.
     pub path: PathBuf,
-    /// What it is for.
+    /// Its purpose.
     pub why: String,
 }
 
-/// What makes an address without TLS a good one, where it is that of a file.
+/// The remedy for the address of a file without TLS.
 pub(super) const SAY: &str = "say its sha256";
 
 impl Reader<'_> {
-    /// A program: a path, or an address, in whose place comes the path where it will be.
+    /// Reads a program: a path, or an address, for which the later path of the file is returned.
     pub(super) fn program(&mut self, path: &str, value: Option<&Value>, why: &str) -> PathBuf {
         let Some(Value::Object(_)) = value else {
             return self.path(path, value);
@@ -86,8 +86,9 @@ impl Reader<'_> {
         place
     }
 
-    /// An address must be one that nobody on the way can answer for, unless what comes is known
-    /// beforehand; `otherwise` is what makes it so.
+    /// Checks an address: it must use TLS, so that no host on the way can answer for it. Exceptions
+    /// are this machine, and content that is known beforehand; `otherwise` is the remedy in the
+    /// message.
     pub(super) fn address(&mut self, path: &str, url: &str, known: bool, otherwise: &str) {
         match http::address(url) {
             Err(error) => self.problem(path, &error.to_string()),

@@ -1,5 +1,4 @@
-//! Texts that look like the name of an image and are none: each with the reason why somebody says
-//! so.
+//! Texts that look like the name of an image but are not, each with its reason.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +6,10 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// Where they stand in a recipe.
+/// The key of these texts in a recipe.
 pub const KEY: &str = "not-images";
 
-/// Text to reason; a recipe need not have any.
+/// Reads the map of text to reason, which is optional.
 pub fn read(reader: &mut Reader, value: Option<&Value>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (index, item) in value

@@ -1,5 +1,5 @@
-//! The recipe: what goes into a bundle and where it comes from. Relative paths in it start at the
-//! recipe's own folder.
+//! The recipe: the content of a bundle and the sources of that content. Relative paths in it start
+//! at the recipe's own folder.
 //!
 //! ```yaml
 //! format: 1
@@ -8,16 +8,16 @@
 //! images:
 //!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0"}             # pulled, for linux/amd64
 //!   - {component: pause, reference: "registry.k8s.io/pause:3.10.2", layout: images/pause}   # from a local OCI layout
-//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # an own image: no component
+//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # a site's own image: no component
 //! packages:
-//!   base: base/var/lib/dpkg/status      # what every host has; what is missing there comes along
+//!   base: base/var/lib/dpkg/status      # every host has these packages; missing dependencies are added
 //!   apt: [runc, firewalld]
 //!   repositories:                         # optional: in place of this machine's own package sources
 //!     - {url: "https://mirror.example.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
 //!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
 //!   made:
 //!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
-//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: paper/halite-ctl}}
+//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: share/halite-ctl}}
 //! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
 //!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
 //! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
@@ -25,14 +25,14 @@
 //!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
 //! helm: bin/helm                          # optional: default is the one on the PATH
 //! states: states/tree
-//! signing-key: keys/bundle.asc          # made when it is not there; keep it
-//! options: {cni.plugin: [flannel]}       # optional: what clusters made from it may choose; not named is: anything
-//! not-images:                            # optional: what a build would take for the name of an image that is missing
+//! signing-key: keys/bundle.asc          # made if it does not exist; store it safely
+//! options: {cni.plugin: [flannel]}       # optional: the values that clusters may choose; other fields: any value
+//! not-images:                            # optional: texts that a build would report as missing images
 //!   - {text: "example.com/a:1", why: an example in a comment}
-//! cache: /var/cache/halite              # optional: what did not change is taken from here
+//! cache: /var/cache/halite              # optional: unchanged parts and downloads are stored here
 //! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
 //! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
-//! sbom-inputs: sbom-inputs.json          # optional: what the programs of `binaries` were built from
+//! sbom-inputs: sbom-inputs.json          # optional: the inputs from which the programs of `binaries` were built
 //! ```
 
 mod chart;
@@ -77,7 +77,7 @@ pub const COMPONENTS: &[&str] = &[
 /// Halite's own programs.
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
-/// What goes into a bundle.
+/// The content of a bundle, as a recipe names it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
@@ -88,9 +88,9 @@ pub struct Recipe {
     pub images: Vec<Image>,
     /// The status file of dpkg on a bare host.
     pub base: PathBuf,
-    /// Packages to take from the repositories, with all that a bare host lacks for them.
+    /// Packages to take from the repositories, with everything that a bare host lacks for them.
     pub apt: Vec<String>,
-    /// Where those come from; without any, from this machine's own package sources.
+    /// The repositories of those packages; if empty, this machine's own package sources.
     pub repositories: Vec<Repository>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
@@ -102,41 +102,43 @@ pub struct Recipe {
     pub states: PathBuf,
     /// The OpenPGP secret key that signs the apt repository.
     pub signing_key: PathBuf,
-    /// What clusters made from the bundle may choose, by field of the cluster document; a field
-    /// that is not named may have any value. The bundle has to hold what any of them needs.
+    /// The values that clusters made from the bundle may choose, by field of the cluster document;
+    /// a field that is not named may have any value. The bundle must contain what each of them
+    /// needs.
     pub options: BTreeMap<String, Vec<String>>,
-    /// Texts in the state tree that look like the name of an image and are none, each with why.
+    /// Texts in the state tree that look like the name of an image but are not, each with its
+    /// reason.
     pub not_images: BTreeMap<String, String>,
-    /// Where parts that did not change, and what was fetched, are kept between builds.
+    /// The directory in which unchanged parts and downloads are stored between builds.
     pub cache: Option<PathBuf>,
-    /// Charts that are rendered into it.
+    /// Charts that are rendered into the bundle.
     pub charts: Vec<Chart>,
-    /// Helm, which renders them; without one, that on the `PATH`.
+    /// The path of Helm, which renders them; by default the one on the `PATH`.
     pub helm: Option<PathBuf>,
-    /// What of the programs comes from an address.
+    /// The programs that come from addresses.
     pub downloads: Vec<Download>,
-    /// How to reach the machines that things come from.
+    /// The settings for reaching the machines from which items come.
     pub network: Network,
     /// The folder of the documentation.
     pub docs: Option<PathBuf>,
-    /// The folder with the texts of licences that the packages and images do not bring themselves.
+    /// The folder with the texts of licences that packages and images do not contain.
     pub licences: Option<PathBuf>,
-    /// What our own programs were built from.
+    /// The file with the inputs from which our own programs were built.
     pub sbom_inputs: Option<PathBuf>,
 }
 
 /// An image that goes into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The key under which the state tree finds it; none for an image of the site's own.
+    /// The key under which the state tree finds it; `None` for an image of the site's own.
     pub component: Option<String>,
     /// Its full name.
     pub reference: ImageRef,
-    /// An OCI layout in which it is found by that name (annotation
-    /// `org.opencontainers.image.ref.name`), or alone. Without one it is pulled from the registry
-    /// of its name.
+    /// An OCI layout that contains it by that name (annotation
+    /// `org.opencontainers.image.ref.name`), or contains no other image. Without a layout it is
+    /// pulled from the registry of its name.
     pub layout: Option<PathBuf>,
-    /// Its licence, where it says none itself.
+    /// Its licence, if the image states none.
     pub licence: Option<String>,
 }
 
@@ -144,7 +146,7 @@ impl Recipe {
     /// Reads a recipe.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// All problems of the recipe, at once.
     pub fn load(file: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
         let recipe = Self::parse(
@@ -160,11 +162,11 @@ impl Recipe {
         }
     }
 
-    /// Understands the text of a recipe; `dir` is where relative paths start, `name` is for
-    /// messages. Looks at no file.
+    /// Parses the text of a recipe; relative paths start at `dir`, and messages contain `name`.
+    /// Reads no file.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// All problems of the recipe, at once.
     pub fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Error> {
         let value = serde_saphyr::from_str(text)
             .map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
@@ -253,7 +255,7 @@ impl Recipe {
             .collect()
     }
 
-    /// Whether anything in it comes from another machine, other than through this machine's own
+    /// Returns true if any item comes from another machine, other than through this machine's own
     /// apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
@@ -264,7 +266,7 @@ impl Recipe {
     }
 
     /// Component to version: the tags of images that do not follow Kubernetes' version, and the
-    /// made packages that no image stands for.
+    /// versions of made packages that have no image.
     pub(crate) fn components(&self) -> BTreeMap<String, String> {
         let images = self
             .images
@@ -375,7 +377,8 @@ fn optional(
     top.get(key).map(|value| reader.path(key, Some(value)))
 }
 
-/// The images, and the components at all places of the list, those with another problem included.
+/// Reads the images, and the component of each entry of the list, also of an entry with another
+/// problem.
 fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>, Vec<String>) {
     let (mut found, mut components) = (Vec::new(), Vec::new());
     for (index, item) in reader.list("images", value).iter().enumerate() {
@@ -409,7 +412,7 @@ fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>
     (found, components)
 }
 
-/// Field to values; which fields and values there are is for the declaration's own types to say.
+/// Reads field to values; the declaration's own types define which fields and values exist.
 fn options(
     reader: &mut Reader,
     value: Option<&serde_json::Value>,
@@ -495,7 +498,7 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
     found
 }
 
-/// What must hold between the parts of a recipe.
+/// Checks the rules between the parts of a recipe.
 fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     if let Some(why) = check_version(&recipe.version)
         .err()
@@ -506,7 +509,7 @@ fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
         reader.problem("images", &format!("the component {twice:?} is there twice"));
     }
-    // nginx compares the keys of its maps without case.
+    // nginx ignores case in the keys of its maps.
     for twice in repeated(
         recipe
             .images
@@ -543,7 +546,7 @@ fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
     }
 }
 
-/// What is there more than once.
+/// The items that occur more than once.
 fn repeated<T: Ord + Clone>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut items: Vec<T> = items.collect();
     items.sort_unstable();

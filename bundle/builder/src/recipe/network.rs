@@ -1,7 +1,7 @@
-//! How a recipe says to reach the machines that things come from.
+//! The recipe's settings for reaching other machines.
 //!
 //! ```yaml
-//! registries:                                   # what is not named is asked itself, over TLS, without a login
+//! registries:                                   # default: ask the registry itself, over TLS, without a login
 //!   docker.io: {mirror: "mirror.example.org/hub"}
 //!   mirror.example.org: {ca: keys/corporate.pem, login: keys/config.json}   # or a file in the form of .netrc
 //!   localhost:5000: {plain: true}               # without TLS: this machine alone
@@ -20,34 +20,35 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// How to reach the machines that things come from.
+/// The settings for reaching other machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Network {
-    /// What is said of single hosts.
+    /// The settings of single hosts.
     pub hosts: Vec<Host>,
-    /// The proxy for everything; none is what the environment says.
+    /// The proxy for all hosts; `None` means that of the environment.
     pub proxy: Option<String>,
-    /// What not to use it for, as in `NO_PROXY`.
+    /// The hosts that are reached without the proxy, as in `NO_PROXY`.
     pub no_proxy: Option<String>,
 }
 
-/// How to reach one host. Its login and authority serve whatever comes from it; the rest is for
-/// images.
+/// The settings of one host. Its login and authority apply to everything that comes from it; the
+/// other fields apply to images only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Host {
     /// `HOST` or `HOST:PORT`.
     pub name: String,
-    /// Who is asked for its images before it, in order: `HOST`, `HOST:PORT`, or either with a path.
+    /// Mirrors that are asked for its images first, in order: `HOST`, `HOST:PORT`, or either with a
+    /// path.
     pub mirrors: Vec<String>,
-    /// The authority that signed its certificate, besides the system's (PEM).
+    /// The authority that signed its certificate (PEM), in addition to the system's authorities.
     pub ca: Option<PathBuf>,
-    /// Whether it speaks HTTP without TLS; only a server on this machine may.
+    /// True if it speaks HTTP without TLS; only a server on this machine may.
     pub plain: bool,
-    /// A file with its login: docker's `config.json`, or in the form of `.netrc`.
+    /// A file with its login: docker's `config.json`, or a file in the form of `.netrc`.
     pub login: Option<PathBuf>,
 }
 
-/// Who hears how far fetching is.
+/// The receiver of the progress of downloads.
 pub type Watcher = std::sync::Arc<dyn Fn(&Status) + Send + Sync>;
 
 impl Network {
@@ -129,7 +130,7 @@ impl Network {
         found
     }
 
-    /// The files that it names, for whoever looks whether they are there: what each is, and where.
+    /// The files that the settings name, for a check that they exist: the purpose and path of each.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
             path.clone()
@@ -142,10 +143,10 @@ impl Network {
             .collect()
     }
 
-    /// What fetches, into a cache.
+    /// Makes a fetcher that stores downloads in a cache.
     ///
     /// # Errors
-    /// When a login or a certificate cannot be read, or the proxy is none.
+    /// When a login or a certificate cannot be read, or the proxy's address is invalid.
     pub(crate) fn fetcher(&self, cache: Cache, watcher: Option<Watcher>) -> Result<Fetcher, Error> {
         let settings = Settings {
             authorities: self
@@ -165,7 +166,7 @@ impl Network {
         })
     }
 
-    /// Where images come from. Offline, where nobody is asked, no login is read.
+    /// Makes the settings of registries. Offline, when no registry is asked, no login is read.
     ///
     /// # Errors
     /// When a login cannot be read.
@@ -210,7 +211,7 @@ impl Network {
     }
 }
 
-/// The login of one host in a file; those of other hosts are nothing to us.
+/// Reads the login of one host from a file; logins of other hosts are ignored.
 fn login(file: &Path, host: &str) -> Result<halite_fetch::http::Secret, Error> {
     let bytes = fs::read(file).map_err(Error::file("read", file))?;
     let credentials = match bytes.trim_ascii_start().first() {
@@ -242,7 +243,7 @@ fn is_host(text: &str) -> bool {
         && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Whether a host (with a port or without) is this machine.
+/// Returns true if a host (with or without a port) is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! Reading a value while collecting everything that is wrong with it.
+//! The reader of a recipe's values, which collects all problems.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use super::download::Download;
 use crate::error::Error;
 
-/// Takes typed parts out of a value and remembers each that is not as it should be; a part that is
-/// wrong is replaced by an empty one, so that reading goes on.
+/// Takes typed parts out of a value and remembers each invalid one. An invalid part is replaced by
+/// an empty one, so that reading goes on.
 pub struct Reader<'a> {
     name: &'a str,
     dir: &'a Path,
-    /// Where the recipe keeps what it fetches.
+    /// The recipe's directory for downloads.
     pub(super) cache: PathBuf,
-    /// What is to be fetched from an address.
+    /// The files to download.
     pub(super) downloads: Vec<Download>,
     problems: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
             .push(format!("{}: {path}: {message}", self.name));
     }
 
-    /// All problems, if there are any.
+    /// Returns all problems, if there are any.
     pub fn finish(self) -> Result<(), Error> {
         if self.problems.is_empty() {
             Ok(())
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A map with none but the known keys.
+    /// Reads a map; an unknown key is a problem.
     pub fn map<'v>(
         &mut self,
         path: &str,
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         Some(map)
     }
 
-    /// A list; an absent one is a problem.
+    /// Reads a list; an absent one is a problem.
     pub fn list<'v>(&mut self, path: &str, value: Option<&'v Value>) -> &'v [Value] {
         match value.and_then(Value::as_array) {
             Some(list) => list,
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that is not empty.
+    /// Reads a text, which must not be empty.
     pub fn text(&mut self, path: &str, value: Option<&Value>) -> String {
         match value {
             Some(Value::String(text)) if !text.is_empty() => return text.clone(),
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         String::new()
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub fn texts(&mut self, path: &str, value: Option<&Value>) -> Vec<String> {
         let items = self.list(path, value).iter().enumerate();
         items
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// A path; a relative one starts at the recipe's folder.
+    /// Reads a path; a relative one starts at the recipe's folder.
     pub fn path(&mut self, path: &str, value: Option<&Value>) -> PathBuf {
         let text = self.text(path, value);
         self.dir.join(text)

@@ -1,4 +1,4 @@
-//! Package repositories that a recipe names, in place of this machine's own.
+//! Package repositories that a recipe names, in place of this machine's own sources.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ pub struct Repository {
     pub url: String,
     /// The suite, or a path that ends with `/` for a repository without components.
     pub suite: String,
-    /// `main` …; none for a suite that ends with `/`.
+    /// `main` …; empty for a suite that ends with `/`.
     pub components: Vec<String>,
-    /// The public key (OpenPGP, binary or armoured) whose signature counts.
+    /// The public key (OpenPGP, binary or armoured) that signs the repository.
     pub key: PathBuf,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Repository
         };
         let url = reader.text(&format!("{path}.url"), map.get("url"));
         if !url.is_empty() {
-            // What comes is signed, so it may come without TLS.
+            // The content is signed, so TLS is not required.
             reader.address(&format!("{path}.url"), &url, true, "");
         }
         let suite = reader.text(&format!("{path}.suite"), map.get("suite"));

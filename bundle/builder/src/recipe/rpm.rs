@@ -1,9 +1,9 @@
-//! What a recipe says of packages for RPM distributions.
+//! The recipe's packages for RPM distributions.
 //!
 //! ```yaml
 //! packages:
 //!   rpm:
-//!     base: rocky-9-minimal.txt           # what a minimal host has; the guide names the command that writes it
+//!     base: rocky-9-minimal.txt           # the packages of a minimal host; the guide has the command that writes it
 //!     repositories:
 //!       - {name: baseos, url: "https://mirror.example.org/rocky/9/BaseOS/x86_64/os", key: keys/rocky.asc}
 //!       - {name: appstream, url: "https://…", key: keys/rocky.asc, signed-index: false}
@@ -16,14 +16,14 @@ use serde_json::Value;
 
 use super::reader::Reader;
 
-/// Packages for RPM distributions. What the recipe makes is made for them as well.
+/// Packages for RPM distributions. The packages that the recipe makes are also made for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rpm {
     /// The packages of a minimal host ([`crate::rpm::Base`]).
     pub base: PathBuf,
-    /// Where packages come from; of a package that several have the first one's is taken.
+    /// The repositories; a package that several have is taken from the first one.
     pub repositories: Vec<YumRepository>,
-    /// What is taken from there, with all that a minimal host lacks for it: `NAME` or
+    /// The packages to take, with everything that a minimal host lacks for them: `NAME` or
     /// `NAME=VERSION`.
     pub names: Vec<String>,
 }
@@ -31,14 +31,13 @@ pub struct Rpm {
 /// A yum repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YumRepository {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// Its address, above `repodata`.
     pub url: String,
-    /// The public keys of OpenPGP that sign its packages and its index.
+    /// The OpenPGP public keys that sign its packages and its index.
     pub key: PathBuf,
-    /// Whether its index has to be signed; where it is not, the signatures of the packages are all
-    /// there is.
+    /// True if its index must be signed; otherwise only the signatures of the packages are checked.
     pub signed_index: bool,
 }
 
@@ -68,7 +67,7 @@ impl Rpm {
                 }
             };
             if !url.is_empty() {
-                // An index that is signed may come without TLS.
+                // A signed index may come without TLS.
                 let otherwise = "take a repository whose index is signed";
                 reader.address(&format!("{path}.url"), &url, signed_index, otherwise);
             }
@@ -103,7 +102,7 @@ impl Rpm {
         })
     }
 
-    /// The files that it names: what each is, and where.
+    /// The files that the recipe names here: the purpose and path of each.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let keys = self.repositories.iter().map(|repository| {
             (

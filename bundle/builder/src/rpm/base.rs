@@ -1,5 +1,5 @@
-//! What a minimal host has: the packages of rpm's database, as a list that `rpm` itself writes (the
-//! guide names the command).
+//! The packages of a minimal host: the content of rpm's database, as a list that `rpm` itself
+//! writes (the guide has the command).
 //!
 //! ```text
 //! P bash 0:5.1.8-9.el9 x86_64
@@ -20,20 +20,20 @@ use halite_fetch::yum::{Need, Version};
 use super::dependency;
 use crate::error::Error;
 
-/// How `rpm -qa --qf` writes the list.
+/// The format for `rpm -qa --qf` that writes the list.
 pub const FORMAT: &str = r"P %{NAME} %|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE} %{ARCH}\n[p %{PROVIDENEVRS}\n][r %{REQUIRENEVRS}\n][c %{CONFLICTNEVRS}\n][o %{OBSOLETENEVRS}\n][f %{FILENAMES}\n]";
 
-/// Keys that are in rpm's database as if they were packages.
+/// The name of keys that are packages in rpm's database.
 const KEYS: &str = "gpg-pubkey";
 
 /// The packages of a minimal host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Base {
-    /// In the order of the list.
+    /// The packages in the order of the list.
     pub packages: Vec<Installed>,
 }
 
-/// A package that is installed.
+/// An installed package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installed {
     /// Its name.
@@ -42,13 +42,13 @@ pub struct Installed {
     pub version: Version,
     /// Its architecture.
     pub architecture: String,
-    /// What it provides, its own name among them.
+    /// Its provides, including its own name.
     pub provides: Vec<Need>,
-    /// What it needs.
+    /// Its requirements.
     pub requires: Vec<Need>,
-    /// What it cannot be installed with.
+    /// Its conflicts.
     pub conflicts: Vec<Need>,
-    /// What it takes the place of.
+    /// The packages that it obsoletes.
     pub obsoletes: Vec<Need>,
     /// Its files.
     pub files: Vec<String>,
@@ -58,7 +58,7 @@ impl Base {
     /// Reads a list.
     ///
     /// # Errors
-    /// When it cannot be read; every line that is not understood.
+    /// When it cannot be read; every invalid line.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         Self::parse(&text).map_err(|problems| {
@@ -76,10 +76,10 @@ impl Base {
         })
     }
 
-    /// Understands a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// Every line that is not understood.
+    /// Every invalid line.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
         let (mut base, mut problems) = (Self::default(), Vec::new());
         let lines = text
@@ -140,8 +140,8 @@ impl Base {
         Ok(())
     }
 
-    /// The list again, with none but the files of `wanted`, sorted: the part of it that
-    /// dependencies hang on.
+    /// Writes the list with only the files in `wanted`, sorted: the part of it that dependencies
+    /// depend on.
     #[must_use]
     pub fn essence(&self, wanted: &BTreeSet<String>) -> String {
         let mut packages: Vec<_> = self

@@ -1,31 +1,31 @@
-//! Dependencies of rpm as they are written (rpm.org, "Dependencies" and "Boolean Dependencies").
+//! The syntax of rpm's dependencies (rpm.org, "Dependencies" and "Boolean Dependencies").
 
 use std::cmp::Ordering;
 
 use halite_fetch::yum::{Flag, Need, Version};
 
-/// What a package can require. (`unless` is for conflicts alone.)
+/// A requirement of a package. (`unless` is only for conflicts.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dependency {
-    /// A name, perhaps with a bound on its version.
+    /// A name, possibly with a bound on its version.
     One(Need),
     /// All of them: `(a and b)`.
     And(Vec<Dependency>),
     /// Any of them: `(a or b)`.
     Or(Vec<Dependency>),
-    /// The first where the second is; the third where it is not: `(a if b else c)`.
+    /// The first if the second holds, otherwise the third: `(a if b else c)`.
     If(Box<Dependency>, Box<Dependency>, Option<Box<Dependency>>),
-    /// All of them by one package: `(a with b)`.
+    /// All of them, satisfied by one package: `(a with b)`.
     With(Vec<Dependency>),
-    /// The first by a package that is not the second: `(a without b)`.
+    /// The first, satisfied by a package that does not satisfy the second: `(a without b)`.
     Without(Box<Dependency>, Box<Dependency>),
 }
 
 impl Dependency {
-    /// Understands an entry of an index, where a boolean dependency stands in place of the name.
+    /// Parses an entry of an index, in which a boolean dependency may replace the name.
     ///
     /// # Errors
-    /// What is not understood.
+    /// The part that is invalid.
     pub fn of(need: &Need) -> Result<Self, String> {
         if need.name.starts_with('(') {
             Self::parse(&need.name)
@@ -34,10 +34,10 @@ impl Dependency {
         }
     }
 
-    /// Understands `NAME`, `NAME OPERATOR VERSION`, or a boolean dependency.
+    /// Parses `NAME`, `NAME OPERATOR VERSION`, or a boolean dependency.
     ///
     /// # Errors
-    /// What is not understood.
+    /// The part that is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = Reader {
             text,
@@ -52,10 +52,10 @@ impl Dependency {
     }
 }
 
-/// Understands `NAME` or `NAME OPERATOR VERSION`.
+/// Parses `NAME` or `NAME OPERATOR VERSION`.
 ///
 /// # Errors
-/// What is not understood.
+/// The part that is invalid.
 pub fn need(text: &str) -> Result<Need, String> {
     match Dependency::parse(text)? {
         Dependency::One(need) => Ok(need),
@@ -66,7 +66,7 @@ pub fn need(text: &str) -> Result<Need, String> {
     }
 }
 
-/// `[EPOCH:]VERSION[-RELEASE]`.
+/// Parses `[EPOCH:]VERSION[-RELEASE]`.
 pub fn version(text: &str) -> Version {
     let (epoch, rest) = match text.split_once(':') {
         Some((epoch, rest)) => (epoch.parse().unwrap_or(0), rest),
@@ -80,8 +80,8 @@ pub fn version(text: &str) -> Version {
     }
 }
 
-/// Whether what is provided is what is needed: the same name, and bounds with a version in common.
-/// Where one of the two names no version, the other's does not matter.
+/// Returns true if a provided name satisfies a need: the same name, and bounds with a version in
+/// common. If one of the two names no version, the other's version does not matter.
 pub fn matches(provided: &Need, needed: &Need) -> bool {
     if provided.name != needed.name {
         return false;
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands between parentheses.
+    /// Parses the text between parentheses.
     fn inside(&mut self) -> Result<Dependency, String> {
         let first = self.operand()?;
         let word = self.word();
@@ -214,7 +214,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Up to a blank or to a parenthesis that was not opened in it: names have some of their own.
+    /// Reads up to a blank or to a parenthesis that was not opened in the token: names may contain
+    /// parentheses.
     fn token(&mut self) -> &'a str {
         let mut depth = 0;
         let end = self.rest.find(|c: char| {

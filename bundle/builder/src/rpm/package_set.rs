@@ -1,5 +1,5 @@
-//! Everything that could be on a host: what is installed, and what the repositories have, found by
-//! what it provides.
+//! All packages that could be on a host: the installed ones and those of the repositories, indexed
+//! by what they provide.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use halite_fetch::yum::{Need, Package, Version};
 use super::base::Base;
 use super::dependency::matches;
 
-/// A package by its place in [`PackageSet`].
+/// The index of a package in [`PackageSet`].
 pub type Id = usize;
 
-/// What dependencies hang on, of a package.
+/// The parts of a package that dependencies depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
     pub name: &'a str,
@@ -22,11 +22,12 @@ pub struct Node<'a> {
     pub conflicts: &'a [Need],
     pub obsoletes: &'a [Need],
     files: &'a [String],
-    /// Its package in a repository; `None` for what is installed.
+    /// Its package in a repository; `None` for an installed one.
     pub package: Option<&'a Package>,
 }
 
-/// What is installed and what a repository has are of different types with the same fields.
+/// Makes a node: installed packages and packages of a repository have different types with the same
+/// fields.
 macro_rules! node {
     ($of:expr, $package:expr) => {
         Node {
@@ -43,18 +44,18 @@ macro_rules! node {
     };
 }
 
-/// All packages.
+/// All packages, with indexes.
 pub struct PackageSet<'a> {
     nodes: Vec<Node<'a>>,
-    /// How many of them are installed: those come first.
+    /// The number of installed packages, which come first.
     installed: usize,
     provided: HashMap<&'a str, Vec<(Id, &'a Need)>>,
     files: HashMap<&'a str, Vec<Id>>,
-    /// Who obsoletes a name.
+    /// The packages that obsolete a name.
     obsoleting: HashMap<&'a str, Vec<(Id, &'a Need)>>,
 }
 
-/// Names that dnf lets stand beside older ones of themselves (its option `installonlypkgs`).
+/// Names of which dnf installs several versions side by side (its option `installonlypkgs`).
 const BESIDE_OLDER: &[&str] = &[
     "kernel",
     "kernel-PAE",
@@ -64,12 +65,12 @@ const BESIDE_OLDER: &[&str] = &[
     "multiversion(kernel)",
 ];
 
-/// What marks packages of module streams, which are there only for hosts that enable the stream.
+/// The mark of packages of module streams, which are only for hosts that enable the stream.
 const MODULE: &str = ".module";
 
 impl<'a> PackageSet<'a> {
-    /// Arranges packages. Of a package that several repositories have in the same version the first
-    /// one's counts.
+    /// Indexes packages. A package that several repositories have in the same version is taken from
+    /// the first one.
     pub fn new(base: &'a Base, packages: impl IntoIterator<Item = &'a Package>) -> Self {
         let mut nodes: Vec<_> = base
             .packages
@@ -106,22 +107,22 @@ impl<'a> PackageSet<'a> {
         all
     }
 
-    /// A package.
+    /// Returns a package.
     pub fn node(&self, id: Id) -> &Node<'a> {
         &self.nodes[id]
     }
 
-    /// All that are installed.
+    /// All installed packages.
     pub fn installed(&self) -> std::ops::Range<Id> {
         0..self.installed
     }
 
-    /// Whether a package is installed.
+    /// Returns true if a package is installed.
     pub fn is_installed(&self, id: Id) -> bool {
         id < self.installed
     }
 
-    /// Everything that provides what is needed, each once.
+    /// All packages that provide a need, each once.
     pub fn providers(&self, need: &Need) -> Vec<Id> {
         let provided = self.provided.get(need.name.as_str()).into_iter().flatten();
         let mut found: Vec<Id> = provided
@@ -136,7 +137,7 @@ impl<'a> PackageSet<'a> {
         found
     }
 
-    /// Every package of a name.
+    /// All packages with a name.
     pub fn named(&self, name: &str) -> Vec<Id> {
         let ids = self
             .provided
@@ -150,7 +151,7 @@ impl<'a> PackageSet<'a> {
         found
     }
 
-    /// Every package that takes the place of one.
+    /// All packages that obsolete a package.
     pub fn obsoleters(&self, id: Id) -> Vec<Id> {
         let obsoleting = self
             .obsoleting
@@ -165,8 +166,8 @@ impl<'a> PackageSet<'a> {
         found
     }
 
-    /// Whether a package obsoletes another: by its name and version, what that provides does not
-    /// matter.
+    /// Returns true if a package obsoletes another. Only the other's name and version count, not
+    /// its provides.
     pub fn obsoletes(&self, by: Id, id: Id) -> bool {
         by != id
             && self
@@ -176,7 +177,7 @@ impl<'a> PackageSet<'a> {
                 .any(|need| self.is_named(id, need))
     }
 
-    /// Whether a package has that name, and a version within the bound.
+    /// Returns true if a package has the name of a need, and a version within its bound.
     fn is_named(&self, id: Id, need: &Need) -> bool {
         let node = self.node(id);
         let own = Need {
@@ -186,7 +187,7 @@ impl<'a> PackageSet<'a> {
         matches(&own, need)
     }
 
-    /// Whether a package takes the place of another when it is installed.
+    /// Returns true if the installation of a package removes another.
     pub fn replaces(&self, by: Id, id: Id) -> bool {
         let same = self.node(by).name == self.node(id).name
             && self.node(by).architecture_fits(self.node(id))
@@ -203,7 +204,7 @@ impl<'a> PackageSet<'a> {
 }
 
 impl Node<'_> {
-    /// Whether one of both can be an update of the other.
+    /// Returns true if one of both can be an update of the other.
     fn architecture_fits(&self, other: &Self) -> bool {
         let either = |node: &Self| node.architecture == "noarch";
         self.architecture == other.architecture || either(self) || either(other)

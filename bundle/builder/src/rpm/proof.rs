@@ -1,5 +1,5 @@
-//! The proof that a repository is complete: the real dnf, given nothing but the repository and a
-//! host that has the base, must find a way to install everything.
+//! Proof that a repository is complete: the real dnf, given only the repository and a host that has
+//! the base, must find a way to install everything.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
-    // An address takes no blanks: a link without any stands for whatever path this is.
+    // An address takes no blanks, so a link without blanks replaces the path, which may have some.
     let repository = dir.join("repository");
     std::os::unix::fs::symlink(&root, &repository).map_err(Error::file("write", dir))?;
     let host = dir.join("host");
@@ -40,7 +40,7 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
         repository.display(),
     );
     files::write(&dir.join("dnf.conf"), 0o644, configuration.as_bytes())?;
-    // Debian's rpm keeps its database in the user's home.
+    // Debian's rpm has its database in the user's home.
     files::write(&dir.join(".rpmmacros"), 0o644, b"%_dbpath /var/lib/rpm\n")?;
     let mut dnf = Command::new("dnf");
     dnf.env("HOME", dir)

@@ -1,5 +1,5 @@
-//! The indexes of a yum repository, by createrepo_c, and the signatures of the repository and of
-//! its packages.
+//! The indexes of a yum repository, made by createrepo_c, and the signatures of the repository and
+//! of its packages.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,20 +14,20 @@ use super::program as rpm;
 use crate::apt::{Signer, program};
 use crate::error::Error;
 
-/// The packages, below the repository.
+/// The directory of packages in the repository.
 pub const PACKAGES: &str = "packages";
 
-/// Joliet cuts longer names of files.
+/// The maximum length of a file name; Joliet cuts longer ones.
 const LONGEST: usize = 64;
 
-/// What dnf reads first, and its signature.
+/// The file that dnf reads first; its signature is beside it.
 pub const REPOMD: &str = "repodata/repomd.xml";
 
-/// The public keys: that of the repository and of the packages that the build made, and those of
-/// the repositories that other packages came from.
+/// The file of public keys: the key that signs the repository and the made packages, and the keys
+/// of the repositories from which other packages come.
 pub const KEY: &str = "halite.asc";
 
-/// Writes the indexes of a repository whose packages lie in `packages/`, signs them, and puts the
+/// Writes the indexes of a repository whose packages are in `packages/`, signs them, and writes the
 /// public keys beside them: ours, and `keys`. Returns package name to version. The same packages,
 /// keys and date give the same bytes.
 pub fn write(
@@ -40,7 +40,7 @@ pub fn write(
     for file in files::walk(&root.join(PACKAGES))? {
         let path = root.join(PACKAGES).join(file);
         let (name, version) = label(&path)?;
-        // The index names the time of each file.
+        // The index contains the time of each file.
         let moment =
             SystemTime::UNIX_EPOCH + Duration::from_secs(date.as_second().max(0).unsigned_abs());
         let dated = File::options()
@@ -55,7 +55,7 @@ pub fn write(
     }
     let seconds = date.as_second().to_string();
     let mut index = Command::new("createrepo_c");
-    // Names with digests are longer than every view of an image can show.
+    // With digests, names of index files would be longer than every view of an image can show.
     index.args([
         "--quiet",
         "--no-database",
@@ -80,8 +80,8 @@ pub fn write(
     Ok(versions)
 }
 
-/// The name of a package's file in the repository: its own, or one by its digest where that is
-/// longer than every view of an image can show.
+/// The name of a package's file in the repository: its own, or one made from its digest if its own
+/// is longer than every view of an image can show.
 pub fn file_name(name: &str, digest: &str) -> String {
     if name.len() <= LONGEST {
         name.to_owned()
@@ -90,7 +90,7 @@ pub fn file_name(name: &str, digest: &str) -> String {
     }
 }
 
-/// Name and version, with the epoch where it has one, of a package.
+/// Reads the name and version of a package, with the epoch if it has one.
 pub fn label(file: &Path) -> Result<(String, String), Error> {
     let mut ask = rpm("rpm", Path::new("/"));
     ask.args(["-qp", "--nosignature", "--nodigest", "--qf"]);
@@ -106,7 +106,7 @@ pub fn label(file: &Path) -> Result<(String, String), Error> {
 /// Checks the signatures of packages against public keys.
 ///
 /// # Errors
-/// Every package that is not signed by one of them, or was changed.
+/// Every package that none of them signed, or that was changed.
 pub fn check(packages: &[PathBuf], keys: &[PathBuf]) -> Result<(), Error> {
     if packages.is_empty() {
         return Ok(());

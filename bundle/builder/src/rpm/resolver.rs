@@ -1,12 +1,12 @@
-//! What has to be installed with some packages on a host that has the base: the packages of the
-//! repositories that rpm's dependencies come to.
+//! The packages to install on a host with the base so that some packages work: the resolution of
+//! rpm's dependencies with the packages of the repositories.
 //!
-//! The rules are those of dnf without weak dependencies: what is installed is kept unless something
-//! needs it newer; of several versions the newest that will do; what another candidate obsoletes is
-//! no candidate. Where several packages provide what is needed, dnf's choice follows the inner
-//! numbers of its solver; here it is, in this order: what is chosen already, what is installed in
-//! another version, the shortest name, the first by the alphabet. A choice that comes to something
-//! missing or to a conflict is given up for the next one. That dnf agrees is proven with dnf.
+//! The rules are those of dnf without weak dependencies: an installed package is retained unless a
+//! package needs it newer; of several versions the newest suitable one is taken; a package that
+//! another candidate obsoletes is not a candidate. If several packages provide a need, dnf's choice
+//! follows the internal numbers of its solver. Here the order is: a chosen package, one installed
+//! in another version, the shortest name, the alphabet. If a choice leads to a missing dependency
+//! or to a conflict, the next one is tried. Tests compare the results with those of dnf.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,32 +18,32 @@ use super::Base;
 use super::dependency::{Dependency, matches};
 use super::package_set::{Id, PackageSet};
 
-/// How many packages are tried before it is given up: only dependencies that contradict each other
-/// come near it.
+/// The maximum number of packages that are tried; only dependencies that contradict each other come
+/// near it.
 const TRIES: usize = 200_000;
 
-/// What some packages come to.
+/// The resolution of some packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Closure<'a> {
-    /// The packages to install, in the order of their names, each with why.
+    /// The packages to install, in the order of their names, each with its reason.
     pub packages: Vec<(&'a Package, String)>,
-    /// Packages that only hosts with more than the base would ask for: `a` of `(a if b)` where the
+    /// Packages that only hosts with more than the base would request: `a` of `(a if b)` when the
     /// base has no `b`.
     pub besides: Vec<(&'a Package, String)>,
     /// Packages of the base that are updated or replaced.
     pub replaced: Vec<String>,
-    /// What keeps them from being installed; everything.
+    /// Everything that prevents the installation.
     pub lacks: BTreeSet<Unsatisfied>,
 }
 
-/// Why packages cannot be installed.
+/// A reason why packages cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unsatisfied {
-    /// The package that needs something.
+    /// The package with the need.
     pub user: String,
-    /// What it needs, as it stands in the package.
+    /// The need, as the package states it.
     pub need: String,
-    /// Why it does not get it.
+    /// Why it is not satisfied.
     pub why: String,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Unsatisfied {
 }
 
 impl Closure<'_> {
-    /// The files that are lacking: the index of packages does not tell who has most files.
+    /// The missing files. The index of packages does not list the owners of most files.
     #[must_use]
     pub fn files(&self) -> BTreeSet<String> {
         let words = self
@@ -68,21 +68,22 @@ impl Closure<'_> {
     }
 }
 
-/// What a host would have.
+/// The packages of a host after an installation.
 #[derive(Clone, Default)]
 struct Plan {
-    /// What is installed, with why.
+    /// The packages to install, each with its reason.
     chosen: BTreeMap<Id, String>,
-    /// What of the base is not there any more.
+    /// The packages of the base that are removed.
     gone: BTreeSet<Id>,
     lacks: BTreeSet<Unsatisfied>,
-    /// Conditions, which may become true late.
+    /// Conditional dependencies, whose condition may become true later.
     deferred: Vec<(Id, Need, Dependency)>,
-    /// What was chosen, and must not be because something needs an older version of it; with why.
+    /// Packages that were chosen but must not be, because another package needs an older version;
+    /// each with its reason.
     regretted: BTreeMap<Id, String>,
 }
 
-/// Which needs of which packages were seen to, and whether their condition held.
+/// The needs that were handled, by package, and true if their condition held.
 type Seen = BTreeSet<(Id, String, bool)>;
 
 struct Solver<'a, 'u> {
@@ -91,9 +92,9 @@ struct Solver<'a, 'u> {
     banned: BTreeMap<Id, String>,
 }
 
-/// What some names come to on a host that has the base, each `NAME` or
-/// `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages of some repositories; of a package that
-/// several have the first one's is taken.
+/// Resolves some names on a host that has the base, each `NAME` or
+/// `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages of some repositories; a package that several
+/// have is taken from the first one.
 pub fn closure<'a>(
     base: &'a Base,
     packages: impl IntoIterator<Item = &'a Package>,
@@ -141,7 +142,7 @@ pub fn closure<'a>(
 impl Solver<'_, '_> {
     fn plan(&mut self, names: &[String]) -> Plan {
         let mut plan = Plan::default();
-        // All that is asked for comes first, so that what it provides is there for the rest.
+        // All requested packages come first, so that the others can use what they provide.
         let mut roots = Vec::new();
         for name in names {
             match self.root(name) {
@@ -167,7 +168,7 @@ impl Solver<'_, '_> {
         plan
     }
 
-    /// The package that is meant by a name: the newest, or that which obsoletes it.
+    /// Finds the package that a name means: the newest, or the one that obsoletes it.
     fn root(&self, asked: &str) -> Option<Id> {
         let (name, version) = match asked.split_once('=') {
             Some((name, version)) => (name, Some(version)),
@@ -175,7 +176,7 @@ impl Solver<'_, '_> {
         };
         let mut named = self.universe.named(name);
         if named.is_empty() {
-            // dnf takes what merely provides the name, too.
+            // dnf also accepts a package that only provides the name.
             named = self.universe.providers(&Need {
                 name: name.to_owned(),
                 version: None,
@@ -183,7 +184,7 @@ impl Solver<'_, '_> {
         }
         named
             .retain(|id| version.is_none_or(|version| self.universe.node(*id).version.is(version)));
-        // What is installed will do, unless it is obsoleted by what a repository has.
+        // An installed package is enough, unless a package of a repository obsoletes it.
         if let Some(id) = named.iter().find(|id| self.universe.is_installed(**id)) {
             return Some(*id);
         }
@@ -208,7 +209,7 @@ impl Solver<'_, '_> {
         plan.chosen.contains_key(&id) || self.universe.is_installed(id) && !plan.gone.contains(&id)
     }
 
-    /// Everything that is present.
+    /// All packages that are present.
     fn all_present<'p>(&'p self, plan: &'p Plan) -> impl Iterator<Item = Id> + 'p {
         self.universe
             .installed()
@@ -216,7 +217,7 @@ impl Solver<'_, '_> {
             .chain(plan.chosen.keys().copied())
     }
 
-    /// Packages that satisfy a dependency alone.
+    /// Packages that alone satisfy a dependency.
     fn candidates(&self, dependency: &Dependency) -> Vec<Id> {
         match dependency {
             Dependency::One(need) => self.universe.providers(need),
@@ -263,7 +264,7 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Makes a package present, and what it replaces absent.
+    /// Makes a package present, and the packages that it replaces absent.
     fn place(&mut self, plan: &mut Plan, id: Id, why: String) {
         let replaced: Vec<Id> = self
             .all_present(plan)
@@ -277,7 +278,7 @@ impl Solver<'_, '_> {
         plan.chosen.insert(id, why);
     }
 
-    /// Makes a package present with all that it needs.
+    /// Makes a package present with everything that it needs.
     fn install(&mut self, plan: &mut Plan, id: Id, why: String) {
         if !self.present(plan, id) {
             self.place(plan, id, why);
@@ -285,11 +286,11 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Sees to the conflicts and needs of a package that was made present.
+    /// Handles the conflicts and needs of a package that was made present.
     fn admit(&mut self, plan: &mut Plan, id: Id) {
         self.tries += 1;
         while let Some(other) = self.rival(plan, id) {
-            // What is installed may stand in the way only until it is newer.
+            // An installed package may conflict only until it is updated.
             let newer = self
                 .universe
                 .is_installed(other)
@@ -314,7 +315,7 @@ impl Solver<'_, '_> {
 
     fn requirements(&mut self, plan: &mut Plan, id: Id) {
         for need in self.universe.node(id).requires {
-            // What rpm itself has to understand.
+            // rpm itself provides these features.
             if need.name.starts_with("rpmlib(") {
                 continue;
             }
@@ -332,7 +333,7 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Makes a dependency of a package true, or says why it cannot be.
+    /// Satisfies a dependency of a package, or records why that is impossible.
     fn satisfy(&mut self, plan: &mut Plan, user: Id, dependency: &Dependency, need: &Need) {
         match dependency {
             Dependency::If(..) => {
@@ -345,7 +346,7 @@ impl Solver<'_, '_> {
             }
             _ if self.satisfied(plan, dependency) => return,
             Dependency::Or(parts) => {
-                // Each part that is more than one package is tried as a whole.
+                // Each part that needs more than one package is tried as a whole.
                 let whole: Vec<&Dependency> = parts
                     .iter()
                     .filter(|part| self.candidates(part).is_empty())
@@ -368,7 +369,7 @@ impl Solver<'_, '_> {
         if let Some(chosen) = candidates.iter().find_map(rival)
             && candidates.iter().all(|id| rival(id).is_some())
         {
-            // Tried again without the version that is in the way.
+            // Retry without the version that conflicts.
             let why = format!("{} needs {need}", self.universe.node(user).label());
             plan.regretted.insert(chosen, why);
         }
@@ -377,7 +378,7 @@ impl Solver<'_, '_> {
             let user = self.universe.node(user).label();
             let why = given_up.map_or_else(
                 || "neither the base nor any repository has it".to_owned(),
-                |why| format!("what has it was given up, because {why}"),
+                |why| format!("its providers were rejected, because {why}"),
             );
             plan.lacks.insert(Unsatisfied {
                 user,
@@ -392,8 +393,8 @@ impl Solver<'_, '_> {
         });
     }
 
-    /// Tries one after the other, and keeps the first that comes to nothing missing; else the one
-    /// that comes to least.
+    /// Tries one choice after the other, and takes the first with nothing missing, otherwise the
+    /// one with the fewest missing.
     fn first_that_works<T>(
         &mut self,
         plan: &mut Plan,
@@ -423,7 +424,7 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Another version of a package that was chosen.
+    /// A chosen package of the same name in another version.
     fn other_version(&self, plan: &Plan, id: Id) -> Option<Id> {
         let replaced =
             |chosen: &Id| self.universe.node(*chosen).name == self.universe.node(id).name;
@@ -433,8 +434,7 @@ impl Solver<'_, '_> {
             .find(|chosen| *chosen != id && replaced(chosen))
     }
 
-    /// Those of a list that may be chosen, in the order of preference: of each name the newest
-    /// first.
+    /// Filters and sorts candidates by preference: of each name the newest first.
     fn preferred(&self, mut ids: Vec<Id>) -> Vec<Id> {
         ids.retain(|id| !self.universe.is_installed(*id) && !self.banned.contains_key(id));
         let all = ids.clone();
@@ -455,7 +455,7 @@ impl Solver<'_, '_> {
         ids
     }
 
-    /// What is present and conflicts with a package.
+    /// A present package that conflicts with a package.
     fn rival(&self, plan: &Plan, id: Id) -> Option<Id> {
         let stays = |other: &Id| *other != id && !self.universe.replaces(id, *other);
         self.all_present(plan)
@@ -463,7 +463,7 @@ impl Solver<'_, '_> {
             .find(|other| self.conflict(*other, id).is_some())
     }
 
-    /// The conflict between two packages, whoever says it.
+    /// The conflict between two packages, whichever of them declares it.
     fn conflict(&self, a: Id, b: Id) -> Option<Unsatisfied> {
         let against = |by: Id, other: Id| {
             let need = self
@@ -481,7 +481,7 @@ impl Solver<'_, '_> {
         against(a, b).or_else(|| against(b, a))
     }
 
-    /// Whether a package is what a conflict names.
+    /// Returns true if a package matches the name and bound of a conflict.
     fn is(&self, id: Id, need: &Need) -> bool {
         self.universe
             .node(id)
@@ -491,7 +491,8 @@ impl Solver<'_, '_> {
             || need.name.starts_with('/') && self.universe.providers(need).contains(&id)
     }
 
-    /// The newest version of what is installed, if there is a newer one, or what obsoletes it.
+    /// The newest version of an installed package, if there is a newer one, or the package that
+    /// obsoletes it.
     fn newer(&self, id: Id) -> Option<Id> {
         let old = self.universe.node(id);
         let mut found = self.universe.named(old.name);
@@ -500,15 +501,15 @@ impl Solver<'_, '_> {
         self.preferred(found).into_iter().next()
     }
 
-    /// Goes on until nothing that is present lacks anything: conditions that became true, and
-    /// packages whose needs went with what was replaced.
+    /// Repeats until no present package lacks anything: conditions may have become true, and needs
+    /// may have been provided by packages that were replaced.
     fn settle(&mut self, plan: &mut Plan) {
-        // What was seen to once and is not satisfied is among the lacks.
+        // A need that was handled once and is not satisfied is in `lacks`.
         let mut seen = Seen::new();
         while let Some((user, need, dependency, holds)) = self.open(plan, &seen) {
             seen.insert((user, need.to_string(), holds));
             if self.tries > TRIES {
-                let why = format!("{TRIES} choices did not come to an end");
+                let why = format!("no solution was found in {TRIES} choices");
                 let user = self.universe.node(user).label();
                 plan.lacks.insert(Unsatisfied {
                     user,
@@ -529,7 +530,7 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Something that is present, and a need of it that is not satisfied.
+    /// A present package, and a need of it that is not satisfied.
     fn open(&self, plan: &Plan, seen: &Seen) -> Option<(Id, Need, Dependency, bool)> {
         let fresh = |id: Id, need: &Need| !seen.contains(&(id, need.to_string(), true));
         for (user, need, condition) in plan
@@ -553,7 +554,7 @@ impl Solver<'_, '_> {
                 return Some((*user, need.clone(), (**part).clone(), holds));
             }
         }
-        // What the base lacked before is not to be mended here.
+        // Dependencies that the base lacked before are not repaired here.
         let before = Plan::default();
         for id in self
             .all_present(plan)
@@ -579,7 +580,7 @@ impl Solver<'_, '_> {
         None
     }
 
-    /// What only a host with more than the base would need besides.
+    /// Packages that only a host with more than the base would need in addition.
     fn besides(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
         let mut found = BTreeMap::new();
         for (user, need, condition) in &plan.deferred {

@@ -1,5 +1,4 @@
-//! Packages that are nothing but what they say of themselves: with them dnf sees a host that has
-//! the base.
+//! Packages with metadata but no files: with them dnf sees a host that has the base.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,15 +12,16 @@ use super::{Base, Installed};
 use crate::apt::program as run;
 use crate::error::Error;
 
-/// Makes a package without content for each one, in a directory. Files become provided names: a
-/// dependency sees no difference.
+/// Makes a package without content for each installed package, in a directory. Files become
+/// provided names, which satisfy the same dependencies.
 ///
 /// # Errors
-/// When rpmbuild refuses what a package says of itself, or a file cannot be written.
+/// When rpmbuild refuses the metadata of a package, or a file cannot be written.
 pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> {
     let work =
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
-    // One specification holds a name once, and packages of one architecture beside `noarch`.
+    // A specification can define each name only once, and only packages of one architecture and
+    // `noarch`.
     let mut specifications: BTreeMap<(&str, usize), Vec<&Installed>> = BTreeMap::new();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for package in packages {
@@ -53,15 +53,13 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
             .args(define("_topdir", &work.path().join("build")))
             .args(define("_rpmdir", out))
             .arg(&file);
-        // All lie in one directory, under one name for every version.
+        // All packages are in one directory; the pattern of their names does not depend on the
+        // version of rpm.
         build.args([
             "--define",
             "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
         ]);
-        run::run(
-            &mut build,
-            "making packages that stand for those of the base",
-        )?;
+        run::run(&mut build, "making stubs of the packages of the base")?;
     }
     let names: BTreeSet<String> = files::walk(out)?
         .into_iter()
@@ -70,10 +68,10 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
     Ok(names.into_iter().map(|name| out.join(name)).collect())
 }
 
-/// Where rpm's database is on every distribution that dnf is used on, at one of its names at least.
+/// The path of rpm's database on every distribution with dnf, at least as a link.
 const DATABASE: &str = "/var/lib/rpm";
 
-/// Makes a root in a directory whose database of rpm says that the base is installed.
+/// Makes a root directory whose rpm database lists the base as installed.
 ///
 /// # Errors
 /// As [`stubs`], and when rpm fails.
@@ -105,11 +103,11 @@ pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
     .map(drop)
 }
 
-/// A program of rpm that looks at no configuration of a user, with its database where hosts have
-/// it.
+/// A program of rpm that ignores the user's configuration, with its database at the path that hosts
+/// use.
 pub(crate) fn program(name: &str, home: &Path) -> Command {
     let mut command = Command::new(name);
-    // Debian's rpm keeps its database in the user's home.
+    // Debian's rpm has its database in the user's home.
     command
         .args(["--define", &format!("_dbpath {DATABASE}")])
         .env("HOME", home);

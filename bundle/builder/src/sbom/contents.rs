@@ -1,6 +1,6 @@
-//! What is inside an archive of files: a layer of an image, or a package. Looked for are the
-//! records of package managers, what packages say about their licences, and programs that say what
-//! they were built from.
+//! The contents of an archive of files: a layer of an image, or a package. The search finds the
+//! records of package managers, statements of packages about their licences, and programs that
+//! contain the list of their modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,29 +14,29 @@ use serde::{Deserialize, Serialize};
 use super::golang;
 use super::golang::Go;
 
-/// Where Debian's packages say what their licences are: `DOC/NAME/copyright`.
+/// The folder of the licences of Debian's packages: `DOC/NAME/copyright`.
 const DOC: &str = "usr/share/doc/";
 
-/// A record or copyright file is not larger.
+/// The maximum size of a record or copyright file.
 const TEXT: u64 = 64 << 20;
 
-/// A program is not larger.
+/// The maximum size of a program.
 const PROGRAM: u64 = 4 << 30;
 
-/// What an archive holds, or several that lie over each other.
+/// The contents of an archive, or of several layers on top of each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
-    /// Programs that need nothing else, by their path: Go's, and static ones of which nothing more
-    /// is known.
+    /// Programs that need no other file, by their path: Go programs, and static programs of unknown
+    /// origin.
     pub programs: BTreeMap<String, Program>,
     /// Packages by the path of the record that names them.
     pub records: BTreeMap<String, Vec<Installed>>,
-    /// What Debian's packages say about their licences, by the name of the package.
+    /// The copyright files of Debian's packages, by the name of the package.
     pub copyrights: BTreeMap<String, String>,
-    /// Packages that refer to another package for that.
+    /// Packages that refer to another package for their copyright file.
     pub same: BTreeMap<String, String>,
-    /// What an upper layer takes out of lower ones: paths, and folders with a `/` at their end
-    /// whose content goes.
+    /// The removals by an upper layer from lower ones: paths, and folders with a final `/` whose
+    /// content is removed.
     pub removed: BTreeSet<String>,
 }
 
@@ -45,11 +45,11 @@ pub struct Contents {
 pub struct Program {
     /// SHA-256 of its file.
     pub sha256: String,
-    /// What it says of itself, if it is Go's.
+    /// Its build information, if it is a Go program.
     pub go: Option<Go>,
 }
 
-/// A package that a record says is installed.
+/// A package that a record lists as installed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Installed {
     /// `deb` or `apk`.
@@ -60,12 +60,12 @@ pub struct Installed {
     pub version: String,
     /// Its architecture.
     pub architecture: String,
-    /// Its licence, where the record says so.
+    /// Its licence, if the record states it.
     pub licence: String,
 }
 
 impl Contents {
-    /// Reads an archive of `tar`, which may be compressed.
+    /// Reads a tar archive, which may be compressed.
     pub fn read(archive: impl Read) -> io::Result<Self> {
         let mut found = Self::default();
         let mut archive = tar::Archive::new(unpacked(BufReader::with_capacity(1 << 16, archive))?);
@@ -87,7 +87,7 @@ impl Contents {
                 found.file(&path, executable, &mut entry)?;
             }
         }
-        // Reading to the end also checks what the compression says at its end.
+        // Reading to the end also verifies the checksum at the end of the compressed data.
         io::copy(&mut archive.into_inner(), &mut io::sink())?;
         Ok(found)
     }
@@ -137,8 +137,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Of two packages that share their documentation, one has a link: `DOC/NAME`, or
-    /// `DOC/NAME/copyright`.
+    /// Notes a link: of two packages that share their documentation, one has a link in place of
+    /// `DOC/NAME` or `DOC/NAME/copyright`.
     fn link(&mut self, path: &str, target: &str) {
         let Some(name) = path.strip_prefix(DOC) else {
             return;
@@ -151,7 +151,7 @@ impl Contents {
         }
     }
 
-    /// Lays what is in an upper layer over this.
+    /// Adds the contents of an upper layer on top.
     pub fn cover(&mut self, upper: Self) {
         let kept = |path: &String| {
             !upper
@@ -170,7 +170,7 @@ impl Contents {
         self.same.extend(upper.same);
     }
 
-    /// What a package says about its licence.
+    /// The copyright file that applies to a package.
     #[must_use]
     pub fn copyright(&self, package: &str) -> Option<&str> {
         let named = |name: &str| self.copyrights.get(name).map(String::as_str);
@@ -183,8 +183,8 @@ impl Contents {
     }
 }
 
-/// What a whiteout of the OCI image specification takes away: directory and name, or the
-/// directory's whole content.
+/// The removal by a whiteout of the OCI image specification: directory and name, or the directory's
+/// whole content.
 fn removed(path: &str) -> Option<(&str, &str)> {
     let (dir, name) = path
         .rfind('/')
@@ -195,13 +195,13 @@ fn removed(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The same stream without its compression, which its first bytes tell.
+/// Decompresses a stream; its first bytes show the compression.
 fn unpacked<'a>(mut stream: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let compression = Compression::begins(stream.fill_buf()?);
     Ok(unpack::decoded(stream, compression))
 }
 
-/// The packages of a record of dpkg; the single records of images without dpkg name no status.
+/// Parses a record of dpkg; the single records of images without dpkg contain no status.
 fn debian(text: &str) -> Vec<Installed> {
     let stanzas = text
         .split("\n\n")
@@ -223,7 +223,7 @@ fn debian(text: &str) -> Vec<Installed> {
         .collect()
 }
 
-/// The packages of a record of apk, Alpine's package manager.
+/// Parses a record of apk, Alpine's package manager.
 fn alpine(text: &str) -> Vec<Installed> {
     let stanzas = text
         .split("\n\n")
@@ -307,7 +307,7 @@ mod tests {
             Contents::read(&packed[..packed.len() - 9]).is_err(),
             "cut off"
         );
-        // A layer of several frames, with one between them that says something about it.
+        // A layer of several frames, with a skippable frame between them that contains metadata.
         let (first, second) = bytes.split_at(700);
         let frame = |part| halite_testkit::packed("zstd", &[part]);
         let skipped: &[u8] = &[0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2];

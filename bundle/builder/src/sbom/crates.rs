@@ -1,6 +1,6 @@
-//! The recipe's `sbom-inputs`: what Halite's own programs were built from. A program of Rust does
-//! not say that itself, so whoever builds it writes it down, together with the program's digest:
-//! for another program it counts for nothing.
+//! The recipe's `sbom-inputs`: the inputs from which Halite's own programs were built. A Rust
+//! program does not contain them, so its builder records them together with the program's digest:
+//! they apply to no other program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// What programs were built from.
+/// The inputs from which programs were built.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
-    /// 1.
+    /// The format of the file: 1.
     pub format: u32,
     /// The programs by their names in the recipe's `binaries`.
     pub programs: BTreeMap<String, Program>,
-    /// Every crate that went into any of them, by name and version: `serde 1.0.229`.
+    /// Every crate that any of them was built from, by name and version: `serde 1.0.229`.
     pub crates: BTreeMap<String, Crate>,
 }
 
@@ -35,7 +35,7 @@ pub struct Program {
     pub licence: String,
     /// The compiler: `rustc 1.95.0`.
     pub compiler: String,
-    /// The crates that went in, directly or through others.
+    /// The crates that it was built from, direct and indirect.
     pub crates: Vec<String>,
 }
 
@@ -43,9 +43,9 @@ pub struct Program {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crate {
-    /// Its licence as its manifest says it; empty where that says nothing.
+    /// Its licence according to its manifest; empty if the manifest states none.
     pub licence: String,
-    /// SHA-256 of its archive; empty for one that comes from the same source tree as the program.
+    /// SHA-256 of its archive; empty for a crate from the same source tree as the program.
     #[serde(default)]
     pub sha256: String,
 }
@@ -54,8 +54,8 @@ impl Inputs {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read or understood, or is not about the programs in `programs`: all that
-    /// is wrong.
+    /// When it cannot be read or parsed, or does not match the programs in `programs`: all
+    /// problems.
     pub fn read(path: &Path, programs: &BTreeMap<String, String>) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let inputs: Self = serde_json::from_slice(&bytes)
@@ -71,7 +71,7 @@ impl Inputs {
             match inputs.programs.get(name) {
                 None => problems.push(format!("it does not say what {name} was built from")),
                 Some(program) if program.sha256 != *sha256 => problems.push(format!(
-                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it anew after building",
+                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it again after building",
                     program.sha256
                 )),
                 Some(program) => {
@@ -95,14 +95,14 @@ impl Inputs {
     }
 }
 
-/// Name and version of a crate.
+/// Splits the id of a crate into name and version.
 #[must_use]
 pub fn split(id: &str) -> Option<(&str, &str)> {
     id.split_once(' ')
         .filter(|(name, version)| !name.is_empty() && !version.is_empty() && !version.contains(' '))
 }
 
-/// The digests of the programs below `bin/` of a bundle, by name.
+/// Computes the digests of the programs below `bin/` of a bundle, by name.
 pub fn digests(dir: &Path) -> Result<BTreeMap<String, String>, Error> {
     let bin = dir.join("bin");
     files::walk(&bin)?

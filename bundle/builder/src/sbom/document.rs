@@ -1,4 +1,4 @@
-//! Putting the document together.
+//! The composition of the SPDX document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,26 +28,25 @@ const ALPINE: &str = "Alpine package";
 const GO: &str = "Go module";
 const RUST: &str = "Rust crate";
 
-/// Go's own library, among the modules.
+/// The module name of Go's standard library.
 const STANDARD_LIBRARY: &str = "stdlib";
 
-/// Who maintains the packages that the build makes, in their control files.
+/// The domain of the maintainer of made packages, in their control files.
 const OWN: &str = "@halite.invalid";
 
-/// Everything that the document is written from.
+/// All inputs of the document.
 pub struct Material<'a> {
     /// The bundle's directory.
     pub dir: &'a Path,
-    /// What is in it so far.
+    /// The bundle's manifest so far.
     pub manifest: &'a Manifest,
     /// Its images.
     pub images: Vec<Image>,
     /// The packages of its apt repository.
     pub debs: Vec<Deb>,
-    /// What our own programs were built from.
+    /// The inputs from which our own programs were built.
     pub inputs: Inputs,
-    /// Texts of licences that were gathered beforehand, by `go/MODULE@VERSION` and
-    /// `cargo/NAME@VERSION`.
+    /// Texts of licences from the recipe's folder, by `go/MODULE@VERSION` and `cargo/NAME@VERSION`.
     pub texts: BTreeMap<String, Vec<(String, Vec<u8>)>>,
 }
 
@@ -57,9 +56,9 @@ pub struct Image {
     pub reference: ImageRef,
     /// The digest of its manifest.
     pub digest: String,
-    /// What is in its layers.
+    /// The contents of its layers.
     pub contents: Contents,
-    /// Why some layer could not be looked into.
+    /// Why some layers could not be read.
     pub unread: Vec<String>,
 }
 
@@ -69,13 +68,13 @@ pub struct Deb {
     pub path: String,
     /// Its SHA-256.
     pub sha256: String,
-    /// What it says of itself.
+    /// Its control fields.
     pub control: Control,
-    /// What is in it.
+    /// The contents of its archive.
     pub contents: Contents,
 }
 
-/// The document and the texts of licences; `licences` holds what is there already.
+/// Returns the document and the texts of licences; `licences` are the texts so far.
 pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Licences), Error> {
     let manifest = material.manifest;
     let name = format!("halite-{}", manifest.version);
@@ -102,7 +101,7 @@ pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Li
             .map(|(id, other)| (id, other.name, other.text)),
     );
     document.packages.sort_by(|a, b| a.id.cmp(&b.id));
-    // The files come when the texts of licences are known, too: they are files.
+    // The files are added last, because the texts of licences are files too.
     Ok((
         finish(document, material.dir, manifest, &licences)?,
         licences,
@@ -115,7 +114,7 @@ struct Writer<'a> {
     bundle: String,
     others: Others,
     licences: Licences,
-    /// The ids of packages that are there.
+    /// The ids of the packages in the document.
     there: BTreeSet<String>,
 }
 
@@ -147,7 +146,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Adds a package that is not there yet.
+    /// Adds a package, if the document does not have it yet.
     fn add(&mut self, package: Package) -> String {
         let id = package.id.clone();
         if self.there.insert(id.clone()) {
@@ -156,7 +155,7 @@ impl Writer<'_> {
         id
     }
 
-    /// One of our own programs, with its crates.
+    /// Adds one of our own programs, with its crates.
     fn own(&mut self, name: &str, sha256: &str) {
         let material = self.material;
         let Some(program) = material.inputs.programs.get(name) else {
@@ -223,7 +222,7 @@ impl Writer<'_> {
         self.programs(&id, &deb.contents);
     }
 
-    /// Its licence, as its copyright file says.
+    /// Sets the licence of a package from its copyright file.
     fn licensed(&mut self, package: &mut Package, kind: &'static str, copyright: Option<&str>) {
         let subject = Subject {
             kind,
@@ -282,7 +281,7 @@ impl Writer<'_> {
         self.programs(&id, &image.contents);
     }
 
-    /// A package that was installed into an image.
+    /// Adds a package that is installed in an image.
     fn installed(&mut self, found: &Installed, contents: &Contents) -> String {
         let Installed {
             kind,
@@ -300,13 +299,13 @@ impl Writer<'_> {
             .purl(purl::installed(kind, vendor, name, version, architecture));
         self.licensed(&mut package, subject, contents.copyright(name));
         if !licence.is_empty() {
-            // Not every such word is one of SPDX.
+            // Some of these words are not licence names of SPDX.
             package.comment = format!("Its record says that its licence is {licence}.");
         }
         self.add(package)
     }
 
-    /// The programs in an image or package.
+    /// Adds the programs in an image or package.
     fn programs(&mut self, holder: &str, contents: &Contents) {
         for (path, program) in &contents.programs {
             let id = self.program(path, program);
@@ -370,7 +369,8 @@ impl Writer<'_> {
         self.add(package)
     }
 
-    /// What the text of its licence is, since modules do not name it, and where the text is.
+    /// Identifies a module's licence by its text, since modules do not name it; returns it with the
+    /// place of the text.
     fn module_licence(&mut self, module: &Module) -> (String, String) {
         let key = format!("go/{}@{}", module.path, module.version);
         let subject = self.subject(GO, &module.path, &module.version, &key);
@@ -385,7 +385,7 @@ impl Writer<'_> {
         (declared, self.licences.places(&subject))
     }
 
-    /// Notes something whose texts were gathered under a key.
+    /// Registers a component with the texts that were gathered under a key.
     fn subject(&mut self, kind: &'static str, name: &str, version: &str, key: &str) -> Subject {
         let subject = Subject {
             kind,
@@ -400,7 +400,7 @@ impl Writer<'_> {
     }
 }
 
-/// The module that the package of a program is in.
+/// The module that contains the package of a program.
 fn owner(go: &Go) -> Option<&Module> {
     let inside = |module: &&Module| {
         go.package
@@ -418,7 +418,7 @@ fn deb_key(name: &str, version: &str, architecture: &str) -> String {
     format!("{name}_{version}_{architecture}")
 }
 
-/// Adds the files that no package is, and gives the document a name that follows from all of it.
+/// Adds the files that are not packages, and names the document after the digest of its content.
 fn finish(
     mut document: Document,
     dir: &Path,
@@ -445,7 +445,8 @@ fn finish(
     }
     for (path, (sha1, sha256)) in digests {
         let file = File::new(&path, &sha1, &sha256);
-        // A package whose files are not analysed may contain none.
+        // SPDX allows no contained files in a package whose files are not analysed, so the document
+        // describes the file itself.
         document.relate(DOCUMENT, DESCRIBES, &file.id.clone());
         document.files.push(file);
     }

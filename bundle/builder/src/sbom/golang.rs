@@ -1,34 +1,34 @@
-//! What a Go program says of itself: the modules that it was built from
+//! The build information in a Go program: the modules from which it was built
 //! (`runtime/debug.BuildInfo`).
 //!
-//! Since Go 1.18 the text stands in the ELF section `.go.buildinfo`, behind a header of 32 bytes
-//! (<https://cs.opensource.google/go/go/+/master:src/debug/buildinfo/buildinfo.go>). Older programs
-//! point elsewhere; of those only that they are Go's is known.
+//! Since Go 1.18 the text is in the ELF section `.go.buildinfo`, after a header of 32 bytes
+//! (<https://cs.opensource.google/go/go/+/master:src/debug/buildinfo/buildinfo.go>). In older
+//! programs the header points elsewhere; they are only recognised as Go programs.
 
 use serde::{Deserialize, Serialize};
 
-/// How the header begins.
+/// The start of the header.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 
-/// Size of the header.
+/// The size of the header.
 const HEADER: usize = 32;
 
-/// The flag that says that the two texts follow the header.
+/// The flag for headers that the two texts follow directly.
 const INLINE: u8 = 2;
 
-/// The sections' table holds entries of this size in 64-bit ELF.
+/// The size of an entry in the section table of 64-bit ELF.
 const SECTION: usize = 64;
 
-/// What a Go program was built from.
+/// The build information of a Go program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Go {
-    /// The version of Go, without its `go`.
+    /// The version of Go, without the prefix `go`.
     pub version: String,
     /// The package of the program: `k8s.io/kubernetes/cmd/kubelet`.
     pub package: String,
-    /// The module that was built; its version is `(devel)` where it was built from a folder.
+    /// The main module; its version is `(devel)` if it was built from a folder.
     pub main: Option<Module>,
-    /// The modules that went in.
+    /// The modules that it was built from.
     pub modules: Vec<Module>,
 }
 
@@ -39,11 +39,11 @@ pub struct Module {
     pub path: String,
     /// Its version with the `v`.
     pub version: String,
-    /// Its `h1:` sum; empty where it was not checked.
+    /// Its `h1:` sum; empty if it was not checked.
     pub sum: String,
 }
 
-/// Reads what a program says; `None` for everything that is no ELF program of Go's.
+/// Reads the build information of a program; `None` if it is not a Go program in ELF format.
 #[must_use]
 pub fn read(program: &[u8]) -> Option<Go> {
     let section = section(program, ".go.buildinfo")?;
@@ -56,19 +56,19 @@ pub fn read(program: &[u8]) -> Option<Go> {
     }
     let (version, rest) = text(&section[HEADER..])?;
     let (info, _) = text(rest)?;
-    // The linker puts 16 bytes of marks around it.
+    // The linker adds a marker of 16 bytes before and after the text.
     let info = info
         .get(16..info.len().saturating_sub(16))
         .unwrap_or_default();
     let mut go = parse(&String::from_utf8_lossy(info));
-    // Experiments and the like follow a blank.
+    // A blank separates the version from experiments and other notes.
     let version = String::from_utf8_lossy(version);
     let version = version.split(' ').next().unwrap_or_default();
     go.version = version.strip_prefix("go").unwrap_or(version).to_owned();
     Some(go)
 }
 
-/// A text behind its length, which is a varint; and what follows.
+/// Splits off a text with its length as a varint before it; returns the text and the rest.
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0_usize;
     for (index, byte) in bytes.iter().take(9).enumerate() {
@@ -102,7 +102,7 @@ fn parse(info: &str) -> Go {
                 version: next(),
                 sum: next(),
             }),
-            // It stands in the place of the one before it.
+            // A replacement: it takes the place of the module before it.
             "=>" => {
                 if let Some(replaced) = go.modules.last_mut() {
                     *replaced = Module {
@@ -119,7 +119,7 @@ fn parse(info: &str) -> Go {
     go
 }
 
-/// The content of a section of a 64-bit little-endian ELF file.
+/// Returns the content of a section of a 64-bit little-endian ELF file.
 fn section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     if !elf.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -147,10 +147,10 @@ fn section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Whether an ELF program asks for no loader: it has all of its libraries in it.
+/// Returns true if an ELF program needs no loader, because it contains all of its libraries.
 #[must_use]
 pub fn is_static(elf: &[u8]) -> bool {
-    /// A program header that names the loader, and the size of each.
+    /// The type of the program header that names the loader, and the size of a program header.
     const INTERPRETER: usize = 3;
     const HEADER: usize = 56;
     let loads = || {
@@ -181,8 +181,8 @@ mod tests {
 
     use super::*;
 
-    /// A module with one that it requires and one that is replaced, built by the real Go from
-    /// folders alone.
+    /// A module that requires another one and replaces one, built by the real Go from folders
+    /// alone.
     fn built(dir: &std::path::Path) -> Vec<u8> {
         let put = |name: &str, text: &str| {
             halite_durable::files::write(&dir.join(name), 0o644, text.as_bytes()).unwrap()
@@ -252,7 +252,7 @@ mod tests {
         );
         assert_eq!(go.modules.len(), 1);
         assert_eq!(go.modules[0].path, "./a", "the replacement counts: {said}");
-        // Whatever is cut off or changed is nothing, not a panic.
+        // A truncated or changed program gives `None`, not a panic.
         for cut in (0..program.len()).step_by(program.len() / 97) {
             let _ = read(&program[..cut]);
         }

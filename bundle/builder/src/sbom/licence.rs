@@ -1,25 +1,25 @@
-//! What licence something is under: from Debian's machine-readable copyright files (DEP-5,
-//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>), from the text of a
-//! licence, and in the names of SPDX.
+//! Licences and their SPDX names: from Debian's machine-readable copyright files (DEP-5,
+//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>), and from the texts of
+//! licences.
 
 use std::collections::BTreeMap;
 
 use halite_bundle::sbom::spdx::UNKNOWN;
 
-/// A licence that SPDX has no name for, in one document.
+/// A licence of one document that has no SPDX name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
-    /// As whoever uses it calls it.
+    /// Its name in the source.
     pub name: String,
-    /// Its text, as far as it is known.
+    /// Its text, if it is known.
     pub text: String,
 }
 
-/// The licences that SPDX has no name for, by their id in the document.
+/// The licences without an SPDX name, by their id in the document.
 pub type Others = BTreeMap<String, Other>;
 
-/// Names in copyright files, in lower case, and in SPDX. Versions of the GPL and its kin are not
-/// here.
+/// Names in copyright files, in lower case, with their SPDX names. The versions of the GPL and its
+/// relatives are in [`FAMILIES`].
 const NAMES: &[(&str, &str)] = &[
     ("apache-2", "Apache-2.0"),
     ("apache-2.0", "Apache-2.0"),
@@ -44,8 +44,7 @@ const NAMES: &[(&str, &str)] = &[
     ("zpl-2.1", "ZPL-2.1"),
 ];
 
-/// The families of licences whose names end in a version and perhaps a `+`, and the versions that
-/// SPDX knows.
+/// Families of licences whose names end in a version and possibly a `+`, with the versions in SPDX.
 const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("gpl-", "GPL", &["1.0", "2.0", "3.0"]),
     ("lgpl-", "LGPL", &["2.0", "2.1", "3.0"]),
@@ -53,8 +52,8 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("gfdl-", "GFDL", &["1.1", "1.2", "1.3"]),
 ];
 
-/// The licences of a Debian package as an SPDX expression: all that its copyright file names,
-/// joined by `AND`. `None` for a file that only people can read.
+/// Returns the licences of a Debian package as an SPDX expression: all that its copyright file
+/// names, joined by `AND`. `None` for a file that is not machine-readable.
 #[must_use]
 pub fn of_debian(copyright: &str, others: &mut Others) -> Option<String> {
     let stanzas: Vec<BTreeMap<String, String>> = stanzas(copyright);
@@ -94,7 +93,8 @@ pub fn of_debian(copyright: &str, others: &mut Others) -> Option<String> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The stanzas of a control file: field in lower case to value, continuation lines after line ends.
+/// Parses the stanzas of a control file: field in lower case to value, with line ends before
+/// continuation lines.
 fn stanzas(text: &str) -> Vec<BTreeMap<String, String>> {
     let mut found: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
     let mut last = String::new();
@@ -118,7 +118,7 @@ fn stanzas(text: &str) -> Vec<BTreeMap<String, String>> {
     found
 }
 
-/// `GPL-2+ or Artistic, and MIT` in SPDX' words: a comma binds less than `and` and `or`.
+/// Converts `GPL-2+ or Artistic, and MIT` to SPDX: a comma binds less than `and` and `or`.
 fn expression(synopsis: &str, texts: &BTreeMap<String, String>, others: &mut Others) -> String {
     let mut groups = Vec::new();
     for group in synopsis
@@ -169,7 +169,7 @@ fn term(name: &str, texts: &BTreeMap<String, String>, others: &mut Others) -> St
     })
 }
 
-/// SPDX' name for a licence that is called so in a copyright file.
+/// Returns the SPDX name for a name in a copyright file.
 fn known(name: &str) -> Option<String> {
     let lower = name.to_lowercase();
     if let Some((_, id)) = NAMES.iter().find(|(known, _)| *known == lower) {
@@ -195,7 +195,7 @@ fn known(name: &str) -> Option<String> {
     })
 }
 
-/// The id of a licence that SPDX has no name for.
+/// Returns the id of a licence without an SPDX name.
 pub fn other(name: &str, text: &str, others: &mut Others) -> String {
     let plain: String = name
         .chars()
@@ -207,7 +207,7 @@ pub fn other(name: &str, text: &str, others: &mut Others) -> String {
             }
         })
         .collect();
-    // Two packages may call different texts by the same name.
+    // Two packages may use the same name for different texts.
     let id = format!(
         "LicenseRef-{}-{}",
         plain.trim_matches('-'),
@@ -220,7 +220,7 @@ pub fn other(name: &str, text: &str, others: &mut Others) -> String {
     id
 }
 
-/// What a text of a licence is, by phrases that only it has.
+/// Identifies the text of a licence by phrases that are unique to it.
 #[must_use]
 pub fn of_text(text: &str) -> Option<&'static str> {
     let text = text
@@ -255,7 +255,7 @@ pub fn of_text(text: &str) -> Option<&'static str> {
     permissive.then_some("MIT")
 }
 
-/// An SPDX expression as crates write it: older ones part their choices with `/`.
+/// Converts a crate's licence to an SPDX expression: older crates separate alternatives with `/`.
 #[must_use]
 pub fn of_crate(expression: &str) -> String {
     if expression.trim().is_empty() {
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn what_spdx_has_no_name_for_comes_with_its_text() {
         let (all, others) = debian(
-            "Files: *\nLicense: GPL-2+ with OpenSSL exception\n\nFiles: x\nLicense: public-domain\n Nobody owns it.\n .\n No.\n",
+            "Files: *\nLicense: GPL-2+ with OpenSSL exception\n\nFiles: x\nLicense: public-domain\n No one owns it.\n .\n No.\n",
         );
         let ids: Vec<&String> = others.keys().collect();
         assert_eq!(ids.len(), 2);
@@ -306,7 +306,7 @@ mod tests {
             .find(|other| other.name == "public-domain")
             .unwrap()
             .text;
-        assert_eq!(text, "Nobody owns it.\n\nNo.");
+        assert_eq!(text, "No one owns it.\n\nNo.");
         assert!(
             others
                 .values()

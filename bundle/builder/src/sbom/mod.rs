@@ -1,5 +1,5 @@
-//! What a bundle is made of, as an SPDX document (`sbom.spdx.json`): every image, package, program
-//! and library in it that can be known, how they belong together, and all other files.
+//! The software bill of materials of a bundle, as an SPDX document (`sbom.spdx.json`): every known
+//! image, package, program and library in it, their relationships, and all other files.
 
 mod contents;
 pub mod crates;

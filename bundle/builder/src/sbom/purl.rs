@@ -1,11 +1,11 @@
-//! Package URLs (<https://github.com/package-url/purl-spec>): what something is called in its own
-//! world.
+//! Package URLs (<https://github.com/package-url/purl-spec>): the identifier of a package in its
+//! own ecosystem.
 
 use halite_fetch::ImageRef;
 
 use super::golang::Module;
 
-/// An image by its digest.
+/// The URL of an image, by its digest.
 pub fn image(reference: &ImageRef, digest: &str) -> String {
     let name = reference.repository.rsplit('/').next().unwrap_or_default();
     format!(
@@ -18,7 +18,7 @@ pub fn image(reference: &ImageRef, digest: &str) -> String {
     )
 }
 
-/// A package of a system's package manager; `kind` is `deb` or `apk`.
+/// The URL of a package of a system's package manager; `kind` is `deb` or `apk`.
 pub fn installed(
     kind: &str,
     vendor: &str,
@@ -34,7 +34,7 @@ pub fn installed(
     )
 }
 
-/// A Go module, and perhaps a package in it.
+/// The URL of a Go module, possibly with a package in it.
 pub fn module(module: &Module, package: &str) -> String {
     let path = module
         .path
@@ -58,17 +58,17 @@ pub fn module(module: &Module, package: &str) -> String {
     }
 }
 
-/// A crate.
+/// The URL of a crate.
 pub fn cargo(name: &str, version: &str) -> String {
     format!("pkg:cargo/{}@{}", percent(name), percent(version))
 }
 
-/// A program that no world but ours knows.
+/// The URL of a program without an ecosystem.
 pub fn generic(name: &str, version: &str) -> String {
     format!("pkg:generic/{}@{}", percent(name), percent(version))
 }
 
-/// One part of it.
+/// Percent-encodes one part of a URL.
 fn percent(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' => {

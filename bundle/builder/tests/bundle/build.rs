@@ -1,4 +1,4 @@
-//! What a build makes, and what it refuses.
+//! Builds: the results, and the refusals.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -79,7 +79,8 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
     let mut site = Site::new();
     site.recipe["cache"] = json!("cache-1");
     site.build("one").unwrap();
-    // Signatures hold their moment in seconds: the next one has to be at another.
+    // The time in signatures has a resolution of one second, so the next build must be in another
+    // second.
     let second = || {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -100,7 +101,7 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
             "{file} differs"
         );
     }
-    // So does what is taken from the cache.
+    // The same holds for parts from the cache.
     site.build("three").unwrap();
     assert_eq!(
         fs::read(two.join("manifest.json")).unwrap(),
@@ -112,7 +113,7 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
 fn a_cache_in_which_somebody_changed_a_file_is_not_believed() {
     let site = Site::new();
     site.build("bundle").unwrap();
-    // The bundle's file and the cache's may be one.
+    // The bundle's file and the cache's may be the same inode.
     fs::write(
         site.path("bundle/apt/pool/kubectl_1.2.3-1_amd64.deb"),
         "damaged",
@@ -156,7 +157,7 @@ fn what_no_build_has_used_for_a_month_is_removed_from_the_cache() {
         file.set_modified(SystemTime::now() - month).unwrap();
     };
     before.iter().for_each(|name| age(name));
-    // One that was never finished, an old one, one in use, and what is none.
+    // An unfinished part, an old part, a part in use, and a directory that is not a part.
     fs::create_dir(cache.join("rpm-0123456789abcdef")).unwrap();
     fs::create_dir(cache.join("apt-0123456789abcdef")).unwrap();
     fs::write(cache.join("apt-0123456789abcdef.json"), "{}").unwrap();
@@ -338,7 +339,7 @@ fn a_bundle_that_lacks_what_a_cluster_could_ask_for_is_not_written() {
         assert!(text.contains(wanted), "{text}");
     }
     assert!(!text.contains("etcd"), "{text}");
-    // Neither a bundle nor a record of one that never was.
+    // A failed build leaves neither a bundle nor a lock.
     for name in ["bundle", ".bundle.new", "recipe.lock.yaml"] {
         assert!(!site.path(name).exists(), "{name}");
     }

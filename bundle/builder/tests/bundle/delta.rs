@@ -1,4 +1,4 @@
-//! What a site that has one bundle lacks of another.
+//! Deltas: the files of a bundle that a site with another bundle lacks.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -22,7 +22,8 @@ fn key(site: &Site) -> SecretKey {
 
 fn export(site: &Site, old: &str, new: &str, out: &str) -> Result<Delta, String> {
     let [old, new, out] = [old, new, out].map(|name| site.path(name));
-    // Of what is damaged or no whole bundle, whatever it says of itself.
+    // For a directory, the digest of its manifest without a check: some of the directories are
+    // damaged or incomplete on purpose.
     let sha256 = if new.is_dir() {
         hex(&fs::read(new.join(manifest::FILE)).unwrap())
     } else {
@@ -74,8 +75,8 @@ fn a_site_makes_the_new_bundle_of_the_old_one_and_the_delta() {
         halite_bundle::inspect(&file).unwrap(),
         halite_bundle::inspect(&two.site.path("0.2.0.iso")).unwrap()
     );
-    // Only what the old one has not: nothing that an image of both holds, and no program that is
-    // the same.
+    // Only files that the old bundle lacks: no layer of an image that both have, and no unchanged
+    // program.
     let inside = paths(&file);
     assert!(
         inside.contains(&"files/states/host/init.sls".to_owned()),
@@ -112,13 +113,13 @@ fn a_site_makes_the_new_bundle_of_the_old_one_and_the_delta() {
     assert_eq!(
         inode("0.1.0"),
         inode("0.2.0"),
-        "what both have is there once"
+        "a common file is stored once"
     );
     assert_eq!(two.add("delta.iso"), Ok(Added::There));
     two.bundles.remove("0.1.0").unwrap();
     assert!(
         verify(&made, &mut |_| ()).unwrap().is_sound(),
-        "it needs the old one no more"
+        "it does not need the old bundle"
     );
     two.is_tidy();
 }
@@ -163,7 +164,7 @@ fn an_old_bundle_that_is_missing_another_or_damaged_is_named() {
     two.add("0.1.0.iso").unwrap();
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
 
-    // Another bundle of the same version is not the one that the delta was made from.
+    // Another bundle of the same version is not the base of the delta.
     let Two { mut site, bundles } = two;
     bundles.remove("0.1.0").unwrap();
     bundles.remove("0.2.0").unwrap();
@@ -208,7 +209,7 @@ fn what_is_no_new_bundle_is_not_exported() {
     );
     assert!(
         fs::read(two.site.path("delta.iso")).unwrap() == before,
-        "what was there stays"
+        "the existing file stays"
     );
     let left: Vec<PathBuf> = fs::read_dir(two.site.dir.path())
         .unwrap()
@@ -225,8 +226,8 @@ fn what_is_no_new_bundle_is_not_exported() {
 #[test]
 fn what_changes_its_place_or_its_mode_is_made_right() {
     let two = two();
-    // The new bundle has a program of the old one as a plain file elsewhere too, and a state of it
-    // as a program.
+    // In the new bundle, a program of the old one is also a plain file elsewhere, and a state of
+    // the old one is a program.
     let Two { mut site, bundles } = two;
     let program = fs::read(site.path("bin/ctl")).unwrap();
     put(&site.path("states/host/ctl"), &program);
@@ -240,7 +241,7 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
         "the old one has it"
     );
     let two = Two { site, bundles };
-    // A directory of somebody else's is never linked into.
+    // A file is copied, not hard-linked, from a directory that is only linked.
     two.link("0.1.0").unwrap();
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
     let mode = |name: &str| {
@@ -255,7 +256,7 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
     let links = |path: PathBuf| fs::metadata(path).unwrap().nlink();
     assert_eq!(links(two.path("0.3.0").join("bin/ctl")), 1);
 
-    // One that was only cut off is begun anew.
+    // An addition that was only interrupted starts again.
     two.bundles.remove("0.3.0").unwrap();
     put(&two.bundles.root().join(".0.3.0.new/bin/ctl"), b"half");
     assert_eq!(two.add("delta.iso"), Ok(Added::New));

@@ -1,5 +1,4 @@
-//! What is checked is what is used: an image or a directory that is another one when it is read
-//! again.
+//! Images and directories that are exchanged between the check and the use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +15,7 @@ use serde_json::Value;
 
 use crate::several::{Two, checked, two};
 
-/// Changes one byte of a file in an image, as a failing stick does, or somebody with the stick in
-/// his hand.
+/// Changes one byte of a file in an image, as a failing disk or an attacker would.
 fn change(iso: &Path, path: &str) {
     let offset = Image::open(iso).unwrap().entry(path).unwrap().offset;
     let file = fs::File::options()
@@ -30,7 +28,7 @@ fn change(iso: &Path, path: &str) {
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
 }
 
-/// Adds what was checked before something was done to it; why that is refused.
+/// Adds a bundle that was changed after its check; returns the reason of the refusal.
 fn refused(two: &Two, name: &str, sha256: &str) -> String {
     let before = two.versions();
     let error = two
@@ -63,7 +61,7 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
         );
         fs::write(&iso, &good).unwrap();
     }
-    // Another bundle, whole and signed by the same key, is not the one that was checked either.
+    // Another complete bundle, signed by the same key, is not the checked one either.
     fs::copy(two.site.path("0.2.0.iso"), &iso).unwrap();
     let error = refused(&two, "0.1.0.iso", &sha256);
     assert!(error.contains("manifest.json has the sha256"), "{error}");
@@ -72,7 +70,7 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
     two.add("0.1.0.iso").unwrap();
 }
 
-/// An image of a directory and more, or less, with the manifest that was checked.
+/// Makes an image of a directory with altered files and the manifest that was checked.
 fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, Source>)) {
     let dir = site.path("0.1.0");
     let source = |name: String| {
@@ -122,7 +120,7 @@ fn a_look_at_a_part_is_a_look_at_what_was_checked() {
     };
     look("good").unwrap();
     assert!(files(&two.site.path("good")).contains(&"bin/ctl".to_owned()));
-    // What is not looked at may be anything: it is compared when it is taken out.
+    // Only the requested files are compared, when they are extracted; other files may differ.
     change(&iso, "states/top.sls");
     look("other").unwrap();
     change(&iso, "bin/halite-minion");
@@ -155,7 +153,7 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
         assert!(error.contains(named), "{path}: {error}");
         fs::write(&iso, &good).unwrap();
     }
-    // Its checksum is made of the manifest, whatever stands there.
+    // The checksum file is made from the manifest; its content in the image does not matter.
     change(&iso, "new/manifest.json.sha256");
     two.bundles.add_image(&iso, &sha256, &mut |_| ()).unwrap();
     manifest::load(&two.path("0.2.0")).unwrap();
@@ -223,7 +221,7 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     let two = two();
     let dir = two.site.path("0.1.0");
     let vouched = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
-    // Consistent in itself, and another one.
+    // Consistent, but another manifest than the checked one.
     for name in [manifest::FILE, manifest::CHECKSUM] {
         put(
             &dir.join(name),

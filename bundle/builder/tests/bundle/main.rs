@@ -1,5 +1,5 @@
-//! Bundles: built, damaged, verified and served. The modules are marked as tests for the lints that
-//! tests are free of.
+//! Tests of bundles: built, damaged, verified and served. The modules are marked as tests, so that
+//! the lints that do not apply to tests ignore them.
 
 #[cfg(test)]
 mod build;

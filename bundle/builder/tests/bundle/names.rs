@@ -1,4 +1,4 @@
-//! Names: what a bundle may have, and that every program takes them out of the image as they are.
+//! File names: those that a bundle may contain, and their extraction by every program.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn a_name_that_an_image_would_change_is_refused_by_the_build() {
     assert!(!site.path("bundle").exists() && !site.path("recipe.lock.yaml").exists());
 }
 
-/// Names at the limit, and a package whose own name is beyond it.
+/// Names of the maximum length, and a package whose own name is longer.
 #[test]
 fn every_program_takes_the_same_names_out() {
     let mut site = Site::new();
@@ -121,7 +121,7 @@ fn every_program_takes_the_same_names_out() {
     assert_eq!(files(&site.path("own")), expected);
 }
 
-/// A seal would vouch for whatever is there.
+/// A seal on changed content would make it look verified.
 #[test]
 fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! A bundle as one sealed file, and back.
+//! Bundles as sealed ISOs, and extracted from them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use halite_manifest::{Change, Diff, Manifest, manifest};
 use halite_seal::keys::{SecretKey, Trust, generate};
 use halite_testkit::{Site, files, hex, put};
 
-/// A site with its bundle as `site.iso`, and the key that signed it.
+/// A site whose bundle is `site.iso`, and the key that signed it.
 fn packed() -> (Site, SecretKey) {
     let site = Site::new();
     site.build("bundle").unwrap();
@@ -32,7 +32,7 @@ fn what_a_killed_build_of_an_image_has_left_is_no_hindrance() {
     let whole = site
         .build_image("X.iso")
         .unwrap_or_else(|error| panic!("{error}"));
-    // Killed while it removed the directory that it had made the image of.
+    // The leftover of a build that was killed while it removed the image's source directory.
     put(&site.path(".X.iso.bundle/images/index.json"), b"{}");
     let again = site
         .build_image("X.iso")
@@ -67,8 +67,8 @@ fn what_comes_out_is_what_went_in() {
     expected.sort_unstable();
     assert_eq!(files(&out), expected);
 
-    // What was extracted is believed for the manifest's own signature, and only as long as that
-    // fits.
+    // An extracted bundle is trusted because of the manifest's own signature, and only while that
+    // matches.
     assert_eq!(
         halite_bundle::signed_manifest::verified(&out, &trust)
             .unwrap()
@@ -79,7 +79,7 @@ fn what_comes_out_is_what_went_in() {
     let error = halite_bundle::signed_manifest::verified(&out, &other)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no trusted key vouches for it"), "{error}");
+    assert!(error.contains("no trusted key signed it"), "{error}");
     let error = halite_bundle::signed_manifest::verified(&site.path("bundle"), &trust)
         .unwrap_err()
         .to_string();
@@ -91,13 +91,13 @@ fn what_comes_out_is_what_went_in() {
         .to_string();
     assert!(error.contains("does not fit"), "{error}");
     put(&out.join(manifest::FILE), &good);
-    // Again is nothing new; another bundle of the same name is not overwritten.
+    // Adding the bundle again changes nothing; another bundle with its name is not overwritten.
     assert_eq!(add().unwrap(), Added::There);
     put(&out.join(manifest::CHECKSUM), b"another\n");
     assert_eq!(
         add().unwrap(),
         Added::Replaced,
-        "what is damaged is not another one"
+        "a damaged bundle is replaced"
     );
     assert!(verify(&out, &mut |_| ()).unwrap().is_sound());
     let text = [good.as_slice(), b" "].concat();

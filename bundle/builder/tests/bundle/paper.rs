@@ -1,5 +1,4 @@
-//! What a bundle says of itself: the list of what it is made of, the texts of licences, the
-//! documentation.
+//! The documents of a bundle: the list of its components, the texts of licences, the documentation.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +10,10 @@ use halite_manifest::{Manifest, manifest};
 use halite_testkit::{Site, hex, layout_of, put};
 use serde_json::{Value, json};
 
-/// SPDX' own schema (<https://github.com/spdx/spdx-spec/blob/v2.3/schemas/spdx-schema.json>).
+/// SPDX's own schema (<https://github.com/spdx/spdx-spec/blob/v2.3/schemas/spdx-schema.json>).
 const SCHEMA: &str = include_str!("fixtures/spdx-2.3.schema.json");
 
-/// What of a schema (draft 7) the one of SPDX uses.
+/// Validates against a schema (draft 7), as far as SPDX's schema uses it.
 fn against(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
     let right = match schema["type"].as_str() {
         Some("object") => value.is_object(),
@@ -64,7 +63,7 @@ fn against(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// A static program of Go that says what it was built from.
+/// A static Go program with build information.
 fn go_program(dir: &std::path::Path) -> Vec<u8> {
     put(&dir.join("go.mod"), b"module example.org/tool\n\ngo 1.21\n");
     put(&dir.join("main.go"), b"package main\n\nfunc main() {}\n");
@@ -92,8 +91,8 @@ fn go_program(dir: &std::path::Path) -> Vec<u8> {
     fs::read(dir.join("tool")).unwrap()
 }
 
-/// A site with a Go program in an image and in a package, a record of Alpine's, crates, licences
-/// and documentation.
+/// A site with a Go program in an image and in a package, an Alpine package record, crates,
+/// licences and documentation.
 fn site() -> (Site, String) {
     let mut site = Site::new();
     let work = tempfile::tempdir().unwrap();
@@ -153,7 +152,7 @@ fn named<'a>(document: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("{name} is not there"))
 }
 
-/// The names of what something has a relationship of that kind to.
+/// The names of the elements to which an element has a relationship of that kind.
 fn related(document: &Value, one: &Value, kind: &str) -> BTreeSet<String> {
     let all = document["relationships"].as_array().unwrap().iter();
     let ids = all
@@ -187,8 +186,8 @@ fn the_list_of_a_bundle_is_spdx_and_says_what_is_in_what() {
         &mut wrong,
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What the schema does not say: ids are there once, and every relationship is between things
-    // that are there.
+    // Rules that are not in the schema: ids are unique, and every relationship is between existing
+    // elements.
     let ids: Vec<&str> = packages(&document)
         .iter()
         .chain(document["files"].as_array().unwrap())
@@ -214,7 +213,7 @@ fn the_list_of_a_bundle_is_spdx_and_says_what_is_in_what() {
         assert!(inside.contains(wanted), "{wanted}: {inside:?}");
     }
     let etcd = named(&document, "etcd");
-    // The program in it is the same as the package's, which came first.
+    // The program in the image is the same as the package's, which was added first.
     assert_eq!(
         related(&document, etcd, "CONTAINS"),
         ["kubelet".to_owned(), "musl".to_owned()].into()
@@ -226,7 +225,7 @@ fn the_list_of_a_bundle_is_spdx_and_says_what_is_in_what() {
         purl.starts_with("pkg:oci/etcd@sha256%3A") && purl.ends_with("&tag=3.6.8-0"),
         "{purl}"
     );
-    // The same program in an image and in a package is one thing, and its library another.
+    // The same program in an image and in a package is one element, and its library another.
     let tool: Vec<&Value> = packages(&document)
         .iter()
         .filter(|package| package["checksums"][0]["checksumValue"] == program)
@@ -298,7 +297,7 @@ fn a_list_that_leaves_something_out_is_found() {
         change(&mut changed);
         let bytes = serde_json::to_vec(&changed).unwrap();
         put(&bundle.join("sbom.spdx.json"), &bytes);
-        // The manifest agrees: nothing but the list is wrong.
+        // The manifest matches the changed list; only the list is wrong.
         let mut made: Manifest =
             serde_json::from_slice(&fs::read(bundle.join(manifest::FILE)).unwrap()).unwrap();
         let entry = made.files.get_mut("sbom.spdx.json").unwrap();

@@ -1,4 +1,4 @@
-//! A recipe with problems: all of them at once.
+//! A recipe with several problems: all are reported at once.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The yum repository of a bundle, judged by rpm itself.
+//! The yum repository of a bundle, checked by rpm itself.
 
 use std::fs;
 use std::path::Path;

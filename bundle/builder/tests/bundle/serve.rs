@@ -1,5 +1,5 @@
-//! Bundles that stand side by side, pulled from a real nginx with the configuration that the state
-//! tree makes.
+//! Bundles side by side, pulled from a real nginx with the configuration that the state tree
+//! renders.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 /// An nginx that serves bundles.
 struct Server(Nginx);
 
-/// What the state tree writes for a bootstrap host with these bundles, of which the first is in
-/// use.
+/// The configuration that the state tree renders for a bootstrap host with these bundles, of which
+/// the first is in use.
 fn configuration(bundles: &[(&str, PathBuf)]) -> String {
     let states = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states");
     let fixture = fs::read_to_string(states.join("tests/tree/bootstrap.json")).unwrap();
@@ -46,7 +46,7 @@ fn configuration(bundles: &[(&str, PathBuf)]) -> String {
 
 impl Server {
     fn start(site: &Site, bundles: &[(&str, PathBuf)]) -> Self {
-        // Here it speaks without TLS, on a port of ours, and tells nobody.
+        // In this test it serves without TLS, on a free port, and without an error log.
         let ours = |port| {
             configuration(bundles)
                 .replace(
@@ -151,7 +151,7 @@ fn pull(server: &Server, root: &str, repository: &str, tag: &str, suffix: &str) 
     layer
 }
 
-/// Two bundles: the second has another etcd, and its DNS server changed without a new tag.
+/// Two bundles: the second has another etcd, and its CoreDNS image changed under the same tag.
 fn two(site: &mut Site) -> [(&'static str, PathBuf); 2] {
     site.build("bundle").unwrap();
     site.recipe["version"] = json!("0.2.0");
@@ -306,7 +306,7 @@ fn names_and_tags_are_listed_in_pages() {
         names.is_sorted() && names.contains(&"ghcr.io/flannel-io/flannel"),
         "{names:?}"
     );
-    // What is listed can be pulled by that name.
+    // Each listed image can be pulled by its name.
     assert_eq!(
         pull(&server, "/v2", "ghcr.io/flannel-io/flannel", "v0.28.4", ""),
         b"flannel"
@@ -416,7 +416,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
             "{method}"
         );
     }
-    // What is internal cannot be asked for.
+    // Internal locations cannot be requested.
     assert_eq!(
         server
             .get(&format!("/.halite/manifest/oci/{}", hex(b"etcd")))
@@ -425,7 +425,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
     );
 }
 
-/// As when the medium that a bundle is on is pulled out while nginx runs.
+/// As when the disk with a bundle is removed while nginx runs.
 #[test]
 fn a_bundle_that_went_away_is_no_error_of_the_others() {
     let mut site = Site::new();

@@ -1,4 +1,4 @@
-//! Several bundles on one site.
+//! Several bundles at one site.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -47,7 +47,7 @@ pub fn iso(site: &Site, directory: &str) {
     .unwrap();
 }
 
-/// What a check of an image says of its manifest.
+/// Checks an image and returns the digest of its manifest.
 pub fn checked(iso: &Path) -> String {
     let report = halite_seal::check(iso, &Trust::unsigned(), &mut |_| ()).unwrap();
     assert!(report.is_sound(), "{report:?}");
@@ -84,7 +84,7 @@ impl Two {
         self.bundles.path(version).unwrap()
     }
 
-    /// Nothing is under way, and nothing was left.
+    /// Asserts that no addition is in progress and that none left files behind.
     pub fn is_tidy(&self) {
         let names = fs::read_dir(self.bundles.root()).unwrap();
         let hidden: Vec<_> = names
@@ -100,14 +100,14 @@ fn bundles_stand_side_by_side() {
     let two = two();
     assert!(
         two.bundles.list().unwrap().is_empty(),
-        "a site without any has none"
+        "a new site has no bundles"
     );
     assert_eq!(two.add("0.1.0.iso"), Ok(Added::New));
     assert_eq!(two.add("0.2.0.iso"), Ok(Added::New));
     assert_eq!(
         two.add("0.2.0.iso"),
         Ok(Added::There),
-        "again is nothing new"
+        "a second addition changes nothing"
     );
     assert_eq!(two.versions(), ["0.1.0", "0.2.0"]);
     for held in two.bundles.list().unwrap() {
@@ -118,7 +118,7 @@ fn bundles_stand_side_by_side() {
         assert_eq!(held.manifest.unwrap().version, held.version);
         assert!(verify(&held.path, &mut |_| ()).unwrap().is_sound());
     }
-    // A file of either is found by its digest, and nothing else is.
+    // A file of either bundle is found by its digest; a file of neither is not found.
     let old = manifest::load(&two.path("0.1.0")).unwrap();
     let digest = old.sha256("states/host/init.sls").unwrap();
     assert_eq!(
@@ -177,10 +177,10 @@ fn a_directory_is_linked_and_never_copied() {
         verify(&two.site.path("0.1.0"), &mut |_| ())
             .unwrap()
             .is_sound(),
-        "only the link goes"
+        "only the link is removed"
     );
 
-    // What is not whole is seen without reading it.
+    // Missing, truncated and additional files are found without reading contents.
     fs::remove_file(two.site.path("0.2.0/states/top.sls")).unwrap();
     put(&two.site.path("0.2.0/bin/ctl"), b"short");
     put(&two.site.path("0.2.0/more"), b"");
@@ -203,8 +203,8 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     let dir = two.site.path("0.1.0");
     let kept = ["manifest.json", "manifest.json.sha256", "bin/ctl"]
         .map(|name| (name, fs::read(dir.join(name)).unwrap()));
-    // Another program, a manifest that says so, and a checksum of that: all of it fits, and nobody
-    // vouched for it.
+    // Another program, a manifest with its digest, and a checksum of that manifest: all of them
+    // match, but no key signed them.
     let program = b"#!/bin/sh\necho evil\n";
     let mut manifest: serde_json::Value = serde_json::from_slice(&kept[0].1).unwrap();
     manifest["files"]["bin/ctl"] =
@@ -228,7 +228,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     }
     assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
 
-    // Another bundle of its version does not take its place while it is away or damaged.
+    // Another bundle of its version does not replace it while it is missing or damaged.
     for (name, content) in [("away", None), ("damaged", Some(&b"damaged"[..]))] {
         let aside = two.site.path("aside");
         match content {
@@ -255,7 +255,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         }
         put(&dir.join("manifest.json"), &kept[0].1);
     }
-    // A record that nobody can read is no reason to believe what is there.
+    // An unreadable record is no reason to trust the files.
     let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
     let text = fs::read(&record).unwrap();
     fs::write(&record, [0xff, 0xfe]).unwrap();
@@ -263,7 +263,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     fs::write(&record, text).unwrap();
     assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
 
-    // From a place where it is as it was, it is linked anew.
+    // From a directory with the unchanged bundle, it is linked again.
     put(&dir.join("manifest.json"), b"damaged");
     let again = two.site.path("again");
     Image::open(&two.site.path("0.1.0.iso"))
@@ -279,7 +279,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     two.bundles.remove("0.1.0").unwrap();
     two.link("0.1.0").unwrap();
 
-    // The record goes with the link, and one that is missing comes with the next addition.
+    // The record is removed with the link, and a missing record is written by the next addition.
     let names = || {
         let mut names: Vec<_> = fs::read_dir(two.bundles.root())
             .unwrap()
@@ -317,7 +317,7 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     ] {
         assert!(trouble.contains(wanted), "{wanted}: {trouble}");
     }
-    // Another medium at the same place is not this one.
+    // Another bundle at the same path is not this one.
     fs::rename(two.site.path("0.2.0"), two.site.path("0.1.0")).unwrap();
     let trouble = two.bundles.get("0.1.0").unwrap().trouble().unwrap();
     assert!(trouble.contains("the bundle 0.2.0 is at"), "{trouble}");
@@ -330,7 +330,7 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     assert_eq!(
         two.link("0.1.0"),
         Ok(Added::There),
-        "a copy of its own is better than a link"
+        "a link does not replace a copy"
     );
     assert!(two.bundles.get("0.1.0").unwrap().link_target.is_none());
     two.is_tidy();
@@ -354,13 +354,13 @@ fn what_was_left_by_who_was_cut_off_is_removed() {
     put(&root.join(".0.2.0.new/bin/ctl"), b"half");
     put(&root.join(".0.0.9.removed/bin/ctl"), b"half");
     symlink("/nowhere", root.join(".0.3.0.link")).unwrap();
-    assert_eq!(two.versions(), ["0.1.0"], "nobody sees it");
+    assert_eq!(two.versions(), ["0.1.0"], "leftovers are not listed");
     assert_eq!(two.add("0.2.0.iso"), Ok(Added::New));
     two.is_tidy();
     assert_eq!(
         files(&two.path("0.2.0")).len(),
         files(&two.site.path("0.2.0")).len() + 1,
-        "and the signature"
+        "the signature is added"
     );
     put(&root.join(".0.0.9.removed/bin/ctl"), b"half");
     two.bundles.remove("0.2.0").unwrap();
@@ -372,7 +372,7 @@ fn only_one_at_a_time_changes_them() {
     let two = two();
     two.add("0.1.0.iso").unwrap();
     let other = fs::File::open(two.bundles.root()).unwrap();
-    // A child that another test starts just now holds the lock of the addition for a moment more.
+    // A child process of another test may hold the lock of the addition for a moment longer.
     other.lock().unwrap();
     let error = two.add("0.2.0.iso").unwrap_err();
     assert!(error.contains("just now"), "{error}");

@@ -1,4 +1,4 @@
-//! Damage of every kind is found and named.
+//! Damage of every kind is found and reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -74,8 +74,7 @@ fn a_missing_a_cut_and_an_extra_file_are_named_together() {
     );
 }
 
-/// Takes a file out of a bundle and out of its manifest: every remaining file is as the manifest
-/// says.
+/// Removes a file from a bundle and from its manifest: every remaining file matches the manifest.
 fn take_out(site: &Site, file: &str) {
     let bundle = site.path("bundle");
     fs::remove_file(bundle.join(file)).unwrap();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::images::World;
 
-/// Where the program is.
+/// The environment variable with the path of Helm.
 const PROGRAM: &str = "HALITE_HELM";
 
 fn helm() -> PathBuf {
@@ -26,7 +26,7 @@ fn helm() -> PathBuf {
     })
 }
 
-/// A chart with a definition, hooks, a test, and an image that its values name.
+/// A chart with a CRD, hooks, a test, and an image that its values name.
 fn chart(site: &Site) {
     for (name, text) in [
         (
@@ -63,7 +63,8 @@ fn with_chart(site: &mut Site, source: &str) {
         json!([{"name": "web", "source": source, "version": "1.2.3", "namespace": "web"}]);
 }
 
-/// Looks for what the charts name: the shipped state tree applies them like any other objects.
+/// Builds with the images of the charts as requirements: the shipped state tree applies charts like
+/// any other objects.
 fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
     let render = |dir: &Path, manifest: &Manifest| {
         let mut gathering = Collector::default();
@@ -165,7 +166,7 @@ fn what_a_chart_rendered_to_is_recorded() {
         ("1.2.3", "charts/web", Some("MIT"))
     );
     let first = build(&site, &Options::default()).unwrap();
-    // Another folder than was recorded is refused; other values are another request.
+    // A folder that differs from the recorded one is refused; other values are another request.
     let values = site.path("charts/web/values.yaml");
     put(&values, b"image: quay.io/team/web:1\nreplicas: 3\n");
     let error = build(&site, &Options::default()).unwrap_err().to_string();
@@ -190,8 +191,8 @@ fn what_a_chart_rendered_to_is_recorded() {
             .contains("quay.io/team/web:2")
     );
 
-    // What renders to something else each time is built once, and cannot be repeated without the
-    // cache.
+    // A chart that renders differently each time is built once, and cannot be built again without
+    // the cache.
     put(
         &site.path("charts/web/templates/random.yaml"),
         b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {p: {{ randAlphaNum 20 }}}\n",
@@ -206,7 +207,7 @@ fn what_a_chart_rendered_to_is_recorded() {
         "{error}"
     );
 
-    // Of another version than the recipe says, or broken.
+    // A chart with another version than the recipe states, or a broken one.
     site.recipe["charts"][0]["version"] = json!("2.0.0");
     let error = site.lock().unwrap_err().to_string();
     assert!(
@@ -239,7 +240,7 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
     );
     site.recipe["charts"][0]["values"] = json!({"password": "hunter2"});
     let error = site.lock().unwrap_err().to_string();
-    let said = "chart web: the Secret login has contents (password), and whoever reaches the bundle can read it";
+    let said = "chart web: the Secret login has contents (password), and every client that reaches the bundle can read it";
     for wanted in [
         said,
         "`secrets:` of the cluster document",
@@ -252,8 +253,8 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
         !error.contains("hunter2") && !site.path("recipe.lock.yaml").exists(),
         "{error}"
     );
-    // Of what a recipe says of one nothing follows for others, and a lock that has it already is no
-    // way in.
+    // An exception for one Secret does not apply to others, and a rendering that a lock already
+    // records is checked too.
     site.recipe["charts"][0]["public-secrets"] = json!(["greeting", "login"]);
     site.lock().unwrap();
     build(&site, &Options::default()).unwrap();
@@ -279,7 +280,7 @@ fn charts_come_from_web_servers_and_registries() {
         helm().to_str().unwrap(),
         &["package", "charts/web", "-d", "www"],
     );
-    // The same chart in other bytes.
+    // The same chart in an archive with other bytes.
     let pack = "gzip -dc www/web-1.2.3.tgz | gzip -9n > other.tgz";
     run("gzip", world.site.dir.path(), "sh", &["-c", pack]);
     let archive = fs::read(world.site.path("other.tgz")).unwrap();
@@ -334,7 +335,7 @@ fn charts_come_from_web_servers_and_registries() {
     let made = build(&world.site, &Options::default()).unwrap();
     assert_eq!(made.charts.len(), 2);
 
-    // An archive that rots in the cache is fetched anew.
+    // A damaged archive in the cache is fetched again.
     let kept = |digest: &Value| {
         world
             .site
@@ -348,7 +349,7 @@ fn charts_come_from_web_servers_and_registries() {
     assert_eq!(build(&world.site, &Options::default()).unwrap(), made);
     assert!(fs::read(kept(&layer["digest"])).unwrap() == archive);
 
-    // From the cache: once rendered not even Helm is needed, and else the archives are.
+    // From the cache: a rendered chart does not even need Helm, any other chart needs its archive.
     drop(server);
     world.site.recipe["helm"] = json!("/bin/false");
     let World { site, registry, .. } = world;

@@ -1,5 +1,5 @@
-//! The closure of packages, compared with what the real dnf installs on the same host from the same
-//! repositories.
+//! The closure of packages, compared with the packages that the real dnf installs on the same host
+//! from the same repositories.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -37,10 +37,10 @@ impl Fixture {
     }
 }
 
-/// A host with a base, and repositories that rpmbuild and createrepo_c made; all written as the
-/// list of a base.
+/// A host with a base, and repositories made by rpmbuild and createrepo_c; all are written in the
+/// form of a base's list.
 struct Site {
-    /// Before the directory that it works in, so that it ends before that.
+    /// Before `fixture`, so that it ends before its directory is removed.
     signer: Signer,
     fixture: Fixture,
     base: Base,
@@ -69,7 +69,7 @@ impl Site {
         site
     }
 
-    /// What the host has, as the guide says to write it down.
+    /// The packages of the host, listed with the command from the guide.
     fn installed(&self) -> Base {
         let root = self.fixture.path("root");
         let database = "_dbpath /var/lib/rpm";
@@ -113,7 +113,7 @@ impl Site {
         rpm::closure(&self.base, packages, &names)
     }
 
-    /// What dnf would install, or what it says.
+    /// The packages that dnf would install, or its error.
     fn dnf(&self, names: &[&str]) -> Result<BTreeSet<String>, String> {
         let path = |name: &str| self.fixture.path(name).display().to_string();
         let mut text = format!(
@@ -149,7 +149,7 @@ impl Site {
             "--downloadonly",
             &format!("--downloaddir={}", out.display()),
         ]);
-        // A version is bound with `-` there.
+        // dnf separates the version with `-`.
         dnf.args(names.iter().map(|name| name.replace('=', "-")));
         let output = dnf
             .output()
@@ -171,7 +171,7 @@ impl Site {
             .collect())
     }
 
-    /// Both come to the same.
+    /// Asserts that our closure and dnf's are `expected`.
     fn both(&self, names: &[&str], expected: &[&str]) {
         let ours = self.closure(names);
         assert!(ours.lacks.is_empty(), "{names:?}: {:?}", ours.lacks);
@@ -199,7 +199,7 @@ impl Site {
         assert_eq!(named, expected.iter().copied().collect(), "{names:?}");
     }
 
-    /// Both find that it cannot be.
+    /// Asserts that both find the installation impossible.
     fn neither(&self, names: &[&str], expected: &str) {
         let lacks = self.closure(names).lacks;
         let lacks: Vec<_> = lacks
@@ -212,8 +212,8 @@ impl Site {
     }
 }
 
-/// A package in the short form of the tests: `name version`, then `r …`, `p …`, `c …`, `o …`,
-/// parted by `;`.
+/// Converts packages from the short form of the tests: `name version`, then `r …`, `p …`, `c …`, `o
+/// …`, separated by `;`.
 fn list(packages: &[&str]) -> String {
     let mut text = String::new();
     for package in packages {
@@ -231,7 +231,7 @@ const BASE: &[&str] = &[
     "openssl-libs 1:3.0;p libssl.so.3()(64bit)",
     "openssl 1:3.0;r openssl-libs = 1:3.0-1.el9",
     "systemd 0:252;c old-init < 3;p init",
-    "halfway 0:1;r what-nobody-has",
+    "halfway 0:1;r what-is-missing",
 ];
 
 #[test]
@@ -329,7 +329,7 @@ fn what_dnf_installs_is_what_the_closure_has() {
     ] {
         site.neither(names, &expected);
     }
-    // For a host that has what the base has not.
+    // Packages for a host with more than the base.
     let closure = site.closure(&["unmet"]);
     let besides: Vec<_> = closure
         .besides

@@ -1,5 +1,5 @@
-//! The real dnf, on a root that has what a minimal host has: it installs from a bundle that nginx
-//! serves over TLS, and refuses everything that is not as the builder signed it.
+//! The real dnf, on a root with the packages of a minimal host: it installs from a bundle that
+//! nginx serves over TLS, and refuses everything that differs from what the builder signed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use serde_json::json;
 const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-linux 0:2.37-1 x86_64\n\
                     p util-linux = 2.37-1\nP runc 0:1.1-1 x86_64\np runc = 1.1-1\n";
 
-/// A site with a bundle, the server of a copy of it, and the authority that the hosts know.
+/// A site with a bundle, the server of a copy of it, and the authority that the hosts trust.
 struct World {
-    /// Before the site, so that it ends before its configuration is gone.
+    /// Before `site`, so that it ends before its configuration is removed.
     server: Nginx,
     site: Site,
 }
@@ -32,8 +32,8 @@ impl World {
         Self { server, site }
     }
 
-    /// Serves the bundle's repository as it is, but for a change, and lets dnf install kubectl from
-    /// it on a fresh host: what it says, and whether the program is there.
+    /// Serves a changed copy of the bundle's repository, and lets dnf install kubectl from it on a
+    /// fresh host. Returns dnf's output, and true if the program is installed.
     fn install(&self, ca: &Path, change: impl FnOnce(&Path)) -> (String, bool) {
         let repository = self.site.path("served/bundles/0.1.0/rpm");
         let _ = fs::remove_dir_all(self.site.path("served"));
@@ -54,7 +54,7 @@ impl World {
             &self.site.path("dnf/.rpmmacros"),
             b"%_dbpath /var/lib/rpm\n",
         );
-        // The lines of the repository are those that `pkgrepo.managed` writes.
+        // The repository's configuration is the one that `pkgrepo.managed` writes.
         let text = format!(
             "[main]\nplugins=0\nskip_if_unavailable=0\ncachedir={0}/cache\nlogdir={0}/log\npersistdir={0}/state\n\
              reposdir={0}/none\nvarsdir={0}/none\n\
@@ -93,7 +93,7 @@ impl World {
         assert!(!there && said.contains(why), "{why}: {said}");
     }
 
-    /// Indexes a repository anew; with the builder's signature if somebody has the key.
+    /// Indexes a repository again, with the builder's signature if `signed`.
     fn index(&self, repository: &Path, signed: bool) {
         let dir = repository.to_str().unwrap();
         let args = ["--quiet", "--no-database", "--simple-md-filenames", dir];
@@ -142,12 +142,12 @@ fn dnf_installs_what_the_builder_signed_and_nothing_else() {
     world.refused("checksum", |repository| {
         flip(&repository.join(KUBECTL), |size| size - 9)
     });
-    // Whoever may write on the server, and has no key.
+    // An attacker who can write on the server, but has no key.
     world.refused("GPG", |repository| {
         flip(&repository.join(KUBECTL), |size| size - 9);
         world.index(repository, false);
     });
-    // A package that nobody signed, in a repository that the builder did sign.
+    // An unsigned package in a repository that the builder signed.
     world.refused("not signed", |repository| {
         let package = repository.join(KUBECTL);
         run(
@@ -158,7 +158,7 @@ fn dnf_installs_what_the_builder_signed_and_nothing_else() {
         );
         world.index(repository, true);
     });
-    // Another server.
+    // A server with another certificate authority.
     fs::create_dir(world.site.path("other")).unwrap();
     Authority::new(&world.site.path("other"));
     let (said, there) = world.install(&world.site.path("other/authority.pem"), |_| ());

@@ -1,4 +1,4 @@
-//! Images from a registry, by way of the lock.
+//! Images from a registry, recorded in the lock.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// A site whose images all come from one registry: the components through it as a mirror, an own
-/// one from itself.
+/// A site whose images all come from one registry: the components through it as a mirror, the
+/// site's own image directly.
 pub struct World {
     pub site: Site,
     pub registry: Registry,
     pub own: String,
 }
 
-/// An image for two platforms that says what its licence is.
+/// An image for two platforms that states its licence.
 fn image(name: &str, tag: &str, text: &str) -> Content {
     let mut all = Content::default();
     let mut of = |architecture: &str| {
@@ -98,7 +98,7 @@ fn offline() -> Options {
 #[test]
 fn what_the_lock_names_is_pulled_and_nothing_else() {
     let world = World::new();
-    // Nothing that was not looked at before is built.
+    // A build takes no item that the lock does not record.
     let error = world.site.build("bundle").unwrap_err();
     let Error::Unrecorded { names, .. } = &error else {
         panic!("{error}")
@@ -110,7 +110,7 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
     assert!(
         error
             .to_string()
-            .ends_with("run `ctl bundle lock` to record what these come to"),
+            .ends_with("run `ctl bundle lock` to record what these resolve to"),
         "{error}"
     );
 
@@ -141,7 +141,7 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
         before
     );
 
-    // The world changes; the bundle does not, until that is recorded.
+    // The registry's content changes; the bundle does not, until the change is recorded.
     world
         .registry
         .push("team/app", &image("team/app", "1", "newer"));
@@ -173,7 +173,7 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
     );
     let second = world.site.build("bundle").unwrap();
     assert!(second.sha256(&layer).is_none());
-    // The registry's login is in none of the files.
+    // No file contains the registry's login.
     for file in ["recipe.lock.yaml", "bundle/manifest.json"] {
         assert!(
             !fs::read_to_string(world.site.path(file))
@@ -196,7 +196,7 @@ fn without_network_everything_comes_from_the_cache_or_is_named() {
     drop(registry);
     fs::remove_dir_all(site.path("bundle")).unwrap();
     assert_eq!(site.build_with("bundle", &offline()).unwrap(), first);
-    // The image part of the cache has it all; without that part the blobs are needed again.
+    // The image part of the cache has all blobs; without that part they are fetched again.
     let fetched = site.path("cache/fetched/sha256");
     let gone = [
         Digest::of(b"own for amd64"),

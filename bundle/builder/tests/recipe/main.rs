@@ -1,6 +1,6 @@
-//! From a recipe to a bundle, with everything from servers on this machine: a real registry with
-//! TLS and logins, a web server, an apt repository, charts. The modules are marked as tests for the
-//! lints that tests are free of.
+//! Builds from recipes, with everything from servers on this machine: a real registry with TLS and
+//! logins, a web server, an apt repository, charts. The modules are marked as tests, so that the
+//! lints that do not apply to tests ignore them.
 
 #[cfg(test)]
 mod charts;

@@ -1,4 +1,4 @@
-//! Packages from an apt repository that Debian's own tools make.
+//! Packages from an apt repository made by Debian's own tools.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use halite_bundle::verify;
 use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
 
-/// A site with a repository of its own. The signer ends before the directory that it works in.
+/// A site with its own repository. The signer ends before its directory is removed.
 struct World {
     server: Server,
     signer: Signer,
@@ -118,8 +118,8 @@ fn the_newest_come_with_what_a_bare_host_lacks_for_them() {
             .is_sound()
     );
 
-    // A newer one is there: it comes when it is recorded. An older archive may be gone from the
-    // server by then.
+    // A newer version is used only after it is recorded. By then the server may no longer have the
+    // older archive.
     deb(site.dir.path(), "libnft", "1:1.2-1", "Depends: libnl3");
     world.publish();
     assert!(site.lock().unwrap().changes.is_empty());

@@ -1,4 +1,4 @@
-//! Programs from a web server, alone and in archives.
+//! Programs from a web server, as single files and in archives.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use halite_bundle::verify;
 use halite_testkit::{Answer, Authority, Server, Site, files, hex, put, run};
 use serde_json::json;
 
-/// A site whose kubelet, containerd and ctl come from a server, which breaks off now and then.
+/// A site whose kubelet, containerd and ctl come from a server that sometimes breaks off.
 fn world() -> (Site, Server) {
     let mut site = Site::new();
     let authority = Authority::new(site.dir.path());
@@ -77,7 +77,7 @@ fn programs_come_from_where_the_lock_says() {
     );
     let asked = server.seen().len();
     let first = site.build("bundle").unwrap();
-    // The lock brought them into the cache already.
+    // The lock already fetched them into the cache.
     assert_eq!(server.seen().len(), asked);
     let install = std::process::Command::new(site.path("bundle/install"))
         .output()
@@ -98,7 +98,7 @@ fn programs_come_from_where_the_lock_says() {
         fs::read_to_string(site.path("out/usr/bin/ctr")).unwrap(),
         "#!/bin/sh\necho ctr\n"
     );
-    // A server that has something else now changes nothing, until that is recorded.
+    // A changed file on the server changes nothing until it is recorded.
     put(&site.path("www/kubelet"), b"#!/bin/sh\necho newer\n");
     assert!(site.lock().unwrap().changes.is_empty());
     assert_eq!(site.build("bundle").unwrap(), first);
@@ -145,19 +145,19 @@ fn damage_in_the_cache_does_not_get_into_a_bundle() {
             .collect();
         fs::write(&path, bytes).unwrap();
     };
-    // Alone, or in an archive.
+    // Single files and archives.
     lock.files
         .values()
         .for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));
     assert_eq!(site.build("bundle").unwrap(), first);
     assert_eq!(server.seen().len(), asked + 3);
-    // What was made of it is as good as new, and a file of its own.
+    // Extracted programs are restored, as files with one link.
     for entry in fs::read_dir(site.path("cache/programs")).unwrap() {
         damage(entry.unwrap().path());
     }
     assert_eq!(site.build("bundle").unwrap(), first);
     assert_eq!(server.seen().len(), asked + 3);
-    // Where nothing can be fetched it is named.
+    // Offline, the missing item is named.
     lock.files
         .values()
         .for_each(|item| damage(site.path("cache/fetched/sha256").join(&item.sha256)));

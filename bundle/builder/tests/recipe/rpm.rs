@@ -1,4 +1,4 @@
-//! Packages for RPM distributions from yum repositories, by way of the lock.
+//! Packages for RPM distributions from yum repositories, recorded in the lock.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-l
 
 /// A site with one signed repository; its packages are signed too.
 struct World {
-    /// Before the site that it works in, so that it ends before that.
+    /// Before `site`, so that it ends before its directory is removed.
     signer: Signer,
     site: Site,
     server: Server,
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// A package with a file that only the index of all files names.
+/// A package with a file that only the index of all files lists.
 fn mailcap() -> Package {
     Package {
         name: "mailcap".into(),
@@ -84,7 +84,7 @@ fn mailcap() -> Package {
         summary: "types of files".into(),
         description: Vec::new(),
         homepage: "https://halite.invalid".into(),
-        holder: "nobody".into(),
+        holder: "test".into(),
         licence: "MIT".into(),
         licence_text: "MIT".into(),
         needs: Relations::default(),
@@ -129,7 +129,7 @@ fn packages_and_all_that_they_need_come_from_the_repositories() {
             .unwrap()
             .is_sound()
     );
-    // What is recorded is what counts, without a look at the repository.
+    // The lock decides; the repository is not asked.
     drop(world.server);
     let offline = Options {
         offline: true,
@@ -162,8 +162,8 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     let mut world = World::new();
     let rpm = &mut world.site.recipe["packages"]["rpm"];
     rpm["names"] = json!(["runc"]);
-    // An index that nobody signed is taken where the recipe says so; packages are looked at
-    // nevertheless.
+    // An unsigned index is used only if the recipe allows it; the signatures of packages are
+    // checked nevertheless.
     fs::remove_file(world.site.path("distribution/os/repodata/repomd.xml.asc")).unwrap();
     let error = world.site.lock().unwrap_err().to_string();
     assert!(error.contains("it is not signed"), "{error}");

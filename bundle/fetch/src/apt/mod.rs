@@ -1,8 +1,8 @@
-//! A client for apt repositories (<https://wiki.debian.org/DebianRepository/Format>): needs no apt
-//! on this machine, and reads other distributions' and other architectures' repositories.
+//! A client for apt repositories (<https://wiki.debian.org/DebianRepository/Format>). It needs no
+//! apt on this machine, and reads repositories of other distributions and architectures.
 //!
-//! The signature covers `Release`, `Release` the indexes, an index its packages; each link is
-//! checked.
+//! The signature covers `Release`, `Release` the indexes, and an index its packages; each step is
+//! verified.
 
 mod package;
 mod release;
@@ -23,28 +23,28 @@ use crate::unpack::Compression;
 pub use package::Package;
 pub use version::compare;
 
-/// No `Release` is larger.
+/// The largest `Release`, in bytes.
 const RELEASE: u64 = 32 << 20;
 
-/// No index is larger, unpacked; Debian's main has 50 MB.
+/// The largest index when unpacked, in bytes; that of Debian's main has 50 MB.
 const INDEX: u64 = 2 << 30;
 
 /// A repository, as a line in `sources.list` names it.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its address, above `dists`.
+    /// Its URL, above `dists`.
     pub url: String,
     /// The suite, or a path that ends with `/` for a repository without components.
     pub suite: String,
-    /// `main` …; none for a suite that ends with `/`.
+    /// `main` …; empty for a suite that ends with `/`.
     pub components: Vec<String>,
     /// `amd64` …
     pub architectures: Vec<String>,
-    /// Whose signature counts.
+    /// The keys whose signatures are accepted.
     pub keyring: Keyring,
 }
 
-/// What a repository holds.
+/// The packages of a repository.
 #[derive(Debug, Clone)]
 pub struct Repository {
     name: String,
@@ -52,12 +52,12 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Reads a repository. `now` decides whether it is outdated: an old state of it may be served
-    /// by somebody who would like old faults to be installed.
+    /// Reads a repository. `now` decides whether it is outdated: an attacker may serve an old state
+    /// so that known vulnerabilities are installed.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not good, it is outdated, or it lacks what the
-    /// source names.
+    /// When it cannot be reached, its signature is not valid, it is outdated, or it lacks an item
+    /// that the source names.
     pub fn open(fetcher: &Fetcher, source: &Source, now: Timestamp) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let flat = source.suite.ends_with('/');
@@ -80,7 +80,7 @@ impl Repository {
         for index in wanted(source, flat) {
             match release.find(&index) {
                 Some(found) => indexes.push((found.artifact(&dir, release.by_hash()), found)),
-                // Everything may be for all architectures, or nothing.
+                // All packages may be in `binary-all`, or none.
                 None if index.contains("binary-all/") => {}
                 None => problems.push(wrong(format!(
                     "it lists no {index} that is compressed with xz, zstd or gzip"
@@ -108,17 +108,16 @@ impl Repository {
         })
     }
 
-    /// Everything in it.
+    /// All packages.
     #[must_use]
     pub fn packages(&self) -> &[Package] {
         &self.packages
     }
 
-    /// A package by name, of an architecture (or of `all`); of several versions the newest, unless
-    /// one is named.
+    /// The package with this name and architecture (or `all`). Without a version, the newest.
     ///
     /// # Errors
-    /// When it is not there, with what is there instead.
+    /// When it is not there; the error names the available versions.
     pub fn find(
         &self,
         name: &str,
@@ -141,7 +140,7 @@ impl Repository {
     }
 }
 
-/// The signed text: of `InRelease`, or of `Release` with `Release.gpg` where there is no such file.
+/// The signed text of `InRelease`, or of `Release` with `Release.gpg` if there is no such file.
 fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error> {
     let inline = format!("{dir}InRelease");
     let client = fetcher.online(&format!(
@@ -169,7 +168,7 @@ fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error
     String::from_utf8(bytes).map_err(|error| Error::content(inline, error))
 }
 
-/// The indexes to read, without the ends that say how they are compressed.
+/// The indexes to read, without the suffixes for their compression.
 fn wanted(source: &Source, flat: bool) -> Vec<String> {
     if flat {
         return vec!["Packages".into()];
@@ -215,7 +214,7 @@ fn read(
 }
 
 impl Package {
-    /// Its file, to be fetched.
+    /// The package's file as an artifact to fetch.
     #[must_use]
     pub fn artifact(&self) -> Artifact {
         Artifact {

@@ -14,7 +14,7 @@ pub struct Package {
     pub version: String,
     /// `amd64` …, or `all`.
     pub architecture: String,
-    /// Where its file is.
+    /// The URL of its file.
     pub url: String,
     /// The digest of its file.
     pub digest: Digest,
@@ -24,7 +24,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Understands a stanza; `base` is the repository's address.
+    /// Parses a stanza; `base` is the repository's URL.
     pub(super) fn parse(stanza: &str, base: &str) -> Result<Self, String> {
         let stanza = Control::parse(stanza);
         let name = stanza.field("Package").to_owned();
@@ -33,7 +33,7 @@ impl Package {
             value => Ok(value.to_owned()),
         };
         let file = field("Filename")?;
-        // A signed repository can be wrong as well; its packages come from it alone.
+        // A signed repository can be wrong too; its packages must be in the repository itself.
         if file.starts_with('/') || file.contains("://") || file.split('/').any(|part| part == "..")
         {
             return Err(format!(
@@ -50,7 +50,8 @@ impl Package {
         Ok(Self {
             version,
             architecture,
-            // Names may hold what an address cannot: `a 1%b.deb`; a plus sign and a tilde it can.
+            // Names may contain characters that a URL must escape (`a 1%b.deb`); plus sign and
+            // tilde need no escape.
             url: format!(
                 "{base}{}",
                 file.trim_start_matches("./")
@@ -72,7 +73,7 @@ impl Package {
         &self.stanza
     }
 
-    /// The first line of a field of its stanza (`Depends` …); empty when it is not there.
+    /// The first line of a field of its stanza (`Depends` …); empty if there is no such field.
     #[must_use]
     pub fn field(&self, name: &str) -> &str {
         self.stanza.field(name)

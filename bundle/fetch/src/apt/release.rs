@@ -1,4 +1,4 @@
-//! `Release`: which indexes a suite has, and until when it counts.
+//! `Release`: the list of a suite's indexes, with its period of validity.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::fetcher::Artifact;
 use crate::unpack::Compression;
 
-/// Ours and the server's clock may differ by so much.
+/// The largest difference between this machine's clock and the server's.
 const SKEW: SignedDuration = SignedDuration::from_hours(1);
 
-/// What a `Release` says.
+/// The fields of a `Release`.
 #[derive(Debug)]
 pub struct Release {
     fields: BTreeMap<String, String>,
@@ -26,7 +26,7 @@ pub struct Index {
     digest: Digest,
     size: u64,
     pub compression: Compression,
-    /// Its size in bytes when it is unpacked, if the release says it.
+    /// Its size in bytes when unpacked, if the release lists it.
     pub unpacked: Option<u64>,
 }
 
@@ -56,13 +56,13 @@ impl Release {
             .filter(|value| !value.is_empty())
     }
 
-    /// Whether indexes can be had under their digests, so that they fit the release also while it
-    /// is being replaced.
+    /// Returns whether indexes can be fetched by digest, so that they match the release even while
+    /// it is being replaced.
     pub fn by_hash(&self) -> bool {
         self.field("acquire-by-hash") == Some("yes")
     }
 
-    /// Not after its `Valid-Until`, not before its `Date`.
+    /// Checks that the time is not after `Valid-Until` and not before `Date`.
     pub fn check_dates(&self, now: Timestamp) -> Result<(), String> {
         let date = |name: &str| match self.field(name) {
             Some(text) => parse_date(text)
@@ -84,13 +84,13 @@ impl Release {
         }
     }
 
-    /// The suite that was asked for, not another one by the same owner.
+    /// Checks that it is for the requested suite, and not for another one of the same owner.
     pub fn check_suite(&self, suite: &str) -> Result<(), String> {
         let names: Vec<_> = ["suite", "codename"]
             .into_iter()
             .filter_map(|name| self.field(name))
             .collect();
-        // `bookworm/updates` is what some call their `bookworm-updates`.
+        // Some repositories call their `bookworm-updates` `bookworm/updates`.
         let same =
             |name: &&str| *name == suite || name.replace('/', "-") == suite.replace('/', "-");
         if names.is_empty() || names.iter().any(same) {
@@ -102,7 +102,7 @@ impl Release {
         ))
     }
 
-    /// An index in the smallest form that can be read.
+    /// Finds an index in its smallest supported compression.
     pub fn find(&self, name: &str) -> Option<Index> {
         let unpacked = self.files.get(name).map(|(_, size)| *size);
         [".xz", ".zst", ".gz", ""].into_iter().find_map(|end| {
@@ -121,7 +121,7 @@ impl Release {
 }
 
 impl Index {
-    /// Its file, to be fetched.
+    /// The index's file as an artifact to fetch.
     pub fn artifact(&self, dir: &str, by_hash: bool) -> Artifact {
         let parent = self
             .name
@@ -142,7 +142,7 @@ impl Index {
     }
 }
 
-/// `Sat, 21 Nov 2026 03:08:26 UTC`; the zone is written in several ways.
+/// Parses `Sat, 21 Nov 2026 03:08:26 UTC`; the zone is written in several ways.
 fn parse_date(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     let zone = ["UTC", "GMT", "Z"]

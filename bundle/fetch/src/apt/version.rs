@@ -23,8 +23,8 @@ fn part(mut a: &str, mut b: &str) -> Ordering {
     while !(a.is_empty() && b.is_empty()) {
         let (text_a, rest_a) = cut(a, |c| !c.is_ascii_digit());
         let (text_b, rest_b) = cut(b, |c| !c.is_ascii_digit());
-        // The end of a text comes before letters, letters before other signs, and a tilde before
-        // all, the end too.
+        // The end of a text sorts before letters, letters before other characters, and a tilde
+        // before everything, including the end.
         let weights = |text: &str| {
             text.bytes()
                 .map(weight)

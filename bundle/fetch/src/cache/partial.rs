@@ -1,4 +1,4 @@
-//! Contents that are not whole yet.
+//! Contents that are not complete yet.
 
 use std::fs;
 use std::fs::{File, TryLockError};
@@ -13,17 +13,18 @@ use sha2::{Digest as _, Sha256};
 use super::{Cache, Entry};
 use crate::error::Error;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// From where a beginning came: what a server needs to tell whether the rest still belongs to it.
+/// The source of a partial content: the server needs it to tell whether the rest still belongs to
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// The address.
+    /// The URL.
     pub url: String,
     /// Its strong `ETag`, or its `Last-Modified`.
     pub validator: Option<String>,
-    /// The size of the whole in bytes, where it was said.
+    /// The size of the whole in bytes, if the server sent it.
     #[serde(default)]
     pub total: Option<u64>,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Opens or makes one and waits for its lock.
+    /// Opens or makes a partial file and waits for its lock.
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let file = lock(&path)?;
         let mut partial = Self {
@@ -66,17 +67,17 @@ impl Partial {
         }
     }
 
-    /// How many bytes there are.
+    /// Number of bytes that are there.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// From where they are.
+    /// The source of these bytes.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Remembers from where what comes next is.
+    /// Records the source of the bytes that follow.
     pub fn set_origin(&mut self, origin: Origin) -> Result<(), Error> {
         if self.origin != origin {
             let path = self.record();
@@ -88,11 +89,11 @@ impl Partial {
         Ok(())
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if let Err(error) = self.file.write_all(bytes) {
-            // A full disk may have taken some of them. What was there before is worth keeping for
-            // the next time.
+            // A full disk may have accepted some of them. The bytes from before are kept for the
+            // next attempt.
             let _ = self.file.set_len(self.len);
             let _ = self.file.seek(std::io::SeekFrom::Start(self.len));
             return Err(Error::file("write", &self.path)(error));
@@ -102,7 +103,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Forgets what is there.
+    /// Discards the bytes that are there.
     pub fn restart(&mut self) -> Result<(), Error> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
         emptied.map_err(Error::file("write", &self.path))?;
@@ -113,12 +114,12 @@ impl Partial {
         Ok(())
     }
 
-    /// The digest of what is there.
+    /// The digest of the bytes that are there.
     pub fn digest(&self) -> Digest {
         Digest::finish(self.hash.clone())
     }
 
-    /// It is whole: makes it durable and puts it in its place, in one step.
+    /// Makes the complete content durable and renames it to its final path.
     pub fn keep(self, cache: &Cache) -> Result<Entry, Error> {
         let digest = self.digest();
         let to = cache.path(&digest);
@@ -139,9 +140,9 @@ impl Partial {
         })
     }
 
-    /// Removes what is there.
+    /// Removes the partial file.
     pub fn abandon(self) {
-        // The next one starts anew if they stay, so a failure changes nothing.
+        // If it stays, the next transfer starts over, so a failure does no harm.
         let _ = fs::remove_file(self.record());
         let _ = fs::remove_file(&self.path);
     }
@@ -151,8 +152,8 @@ impl Partial {
     }
 }
 
-/// Opens and locks the file that has that name. Whoever held the lock before may have renamed or
-/// removed the file that was opened here, so the name is looked at again once the lock is held.
+/// Opens and locks the file with this name. The previous holder of the lock may have renamed or
+/// removed the opened file, so the name is checked again under the lock.
 fn lock(path: &Path) -> Result<File, Error> {
     loop {
         let file = File::options()

@@ -1,4 +1,4 @@
-//! Requests: one attempt with its redirects and its login, and small answers as a whole.
+//! HTTP requests: one attempt with its redirects and its login, and small responses in memory.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use ureq::http::{HeaderMap, Response, StatusCode, header};
 use ureq::{Agent, Body, http};
 use url::Url;
 
+use super::headers::length;
 use super::proxy::Proxies;
 use super::retry::{Again, Failure};
-use super::transfer::length;
 use super::{Settings, retry, tls};
 use crate::error::Error;
 
-/// How much of what a server says with an error is looked at.
+/// Bytes of an error response that are read.
 const SAID: u64 = 4096;
 
 const WANTS_LOGIN: &str = "the proxy wants a login";
@@ -35,33 +35,34 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What is asked for.
+/// A request.
 pub(crate) struct Request<'a> {
-    /// Where it is.
+    /// The URL.
     pub url: Url,
     /// `Accept`, `Range` and the like.
     pub headers: Vec<(header::HeaderName, String)>,
-    /// Who is asking.
+    /// The login to use.
     pub login: &'a dyn Login,
 }
 
-/// A small answer.
+/// A small response.
 pub(crate) struct Reply {
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-/// Who is asking.
+/// A login of a client.
 pub(crate) trait Login: Sync {
-    /// The value of `Authorization` for an address. It is asked again for each redirect, so that a
-    /// login goes nowhere but to the server that it is for.
+    /// The value of `Authorization` for a URL. It is requested again for each redirect, so that a
+    /// login is sent only to its own server.
     fn header(&self, url: &Url) -> Option<String>;
 
-    /// A server wants another one. Whether there is one now, so that asking again makes sense.
+    /// Handles a server's request for another login. Returns whether there is a new one, so that a
+    /// repetition can succeed.
     fn refused(&self, client: &Client, url: &Url, headers: &HeaderMap) -> Result<bool, Error>;
 }
 
-/// The logins of the settings, over TLS alone.
+/// The logins of the settings, which are sent over TLS only.
 impl Login for Settings {
     fn header(&self, url: &Url) -> Option<String> {
         let secret = self
@@ -76,10 +77,10 @@ impl Login for Settings {
 }
 
 impl Client {
-    /// A client with these settings; proxies that they do not name are the environment's.
+    /// A client with these settings; proxies that they do not set are the environment's.
     ///
     /// # Errors
-    /// When a setting cannot be meant so, or a certificate not be read.
+    /// When a setting is not valid, or a certificate cannot be read.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let proxies = Proxies::new(&settings, |name| std::env::var(name).ok())?;
         let config = Agent::config_builder()
@@ -109,10 +110,10 @@ impl Client {
         &self.settings
     }
 
-    /// Fetches something small into memory.
+    /// Fetches a small file into memory.
     ///
     /// # Errors
-    /// When it cannot be had, or is larger than `limit` bytes.
+    /// When it cannot be fetched, or is larger than `limit` bytes.
     pub fn bytes(&self, url: &str, limit: u64) -> Result<Vec<u8>, Error> {
         let request = Request {
             url: address(url)?,
@@ -122,7 +123,7 @@ impl Client {
         Ok(self.reply(&request, limit)?.body)
     }
 
-    /// Fetches something small with its headers.
+    /// Fetches a small file with its headers.
     pub(crate) fn reply(&self, request: &Request, limit: u64) -> Result<Reply, Error> {
         retry::until(&self.settings, || {
             self.reply_once(request, limit)
@@ -164,8 +165,8 @@ impl Client {
         })
     }
 
-    /// One attempt: follows redirects, and logs in once where a server wants that. Every status but
-    /// a redirect comes back.
+    /// Makes one attempt: follows redirects, and logs in once if a server requires it. Every status
+    /// except a redirect is returned.
     pub(crate) fn send(&self, request: &Request) -> Result<Response<Body>, Failure> {
         let mut url = request.url.clone();
         let mut passed = Vec::new();
@@ -217,7 +218,7 @@ impl Client {
             .map_err(|error| self.unreached(url, error))
     }
 
-    /// An answer that is an error.
+    /// Makes the error of an error response.
     pub(crate) fn status(&self, url: &Url, mut response: Response<Body>) -> Failure {
         let status = response.status();
         let after = response
@@ -231,7 +232,7 @@ impl Client {
             _ => Again::No,
         };
         let mut said = Vec::new();
-        // What it says only helps to understand; that it breaks off is no error of its own.
+        // The body is only for the message; a truncated one is no further error.
         let _ = response
             .body_mut()
             .as_reader()
@@ -264,7 +265,7 @@ impl Client {
         }
     }
 
-    /// A connection that broke or stalled within an answer.
+    /// Makes the error of a connection that broke or stalled within a response.
     pub(crate) fn broken(&self, url: &str, error: &std::io::Error) -> Failure {
         let inner = error
             .get_ref()
@@ -284,7 +285,7 @@ impl Client {
         )
     }
 
-    /// A request that got no answer.
+    /// Makes the error of a request without a response.
     fn unreached(&self, url: &Url, error: ureq::Error) -> Failure {
         let hopeless = match &error {
             ureq::Error::ConnectProxyFailed(said) => matches!(refusal(said), Some(403 | 407)),
@@ -327,10 +328,10 @@ impl Client {
     }
 }
 
-/// Takes an address apart. A login in it would end up in logs and locks, so it is refused.
+/// Parses a URL. One that contains a login is refused, because it would end up in logs and locks.
 ///
 /// # Errors
-/// The address is none, or holds a login.
+/// When the text is not a URL, or contains a login.
 pub fn address(text: &str) -> Result<Url, Error> {
     let wrong = |why: &str| {
         let bare = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
@@ -350,26 +351,26 @@ pub fn address(text: &str) -> Result<Url, Error> {
     }
 }
 
-/// An address as it is shown: without login and without query, which may hold a signature that
-/// opens doors.
+/// A URL for display: without login and without query, which may contain a signature that grants
+/// access.
 #[must_use]
 pub fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Only addresses that have no host refuse this, and they have no login either.
+    // This fails only for URLs without a host, which have no login either.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()
 }
 
-/// The status with which a proxy refused a tunnel, which comes as a text alone: `proxy server
+/// The status with which a proxy refused a tunnel, parsed from the library's message: `proxy server
 /// responded 502/502`.
 fn refusal(said: &str) -> Option<u16> {
     said.rsplit_once(' ')?.1.split_once('/')?.0.parse().ok()
 }
 
-/// `HOST`, or `HOST:PORT` where that is not the usual one.
+/// `HOST`, or `HOST:PORT` if the port is not the default one.
 pub(crate) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port()

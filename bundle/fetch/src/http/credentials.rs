@@ -1,4 +1,4 @@
-//! Logins: a file in the form of `.netrc`, and docker's `config.json`.
+//! Logins from a `.netrc` file and from docker's `config.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 
-/// A name and a password. Neither is ever shown.
+/// A name and a password. Neither is ever displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The name.
@@ -43,7 +43,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a
-    /// word may stand on a line of its own; `#` begins a comment).
+    /// word may be on a line of its own; `#` begins a comment).
     ///
     /// # Errors
     /// When the file cannot be read, is open to other users, or is not of that form.
@@ -53,8 +53,8 @@ impl Credentials {
         Self::parse_netrc(&text).map_err(|message| Error::content(path.to_string_lossy(), message))
     }
 
-    /// Reads the `auths` of docker's `config.json`. Credential helpers are programs of their own
-    /// and are not asked.
+    /// Reads the `auths` of docker's `config.json`. Credential helpers, which are separate
+    /// programs, are not run.
     ///
     /// # Errors
     /// When the file cannot be read, is open to other users, or is not of that form.
@@ -72,14 +72,14 @@ impl Credentials {
         self
     }
 
-    /// Adds what another one has; what is in both is taken from the other one.
+    /// Adds the logins of another set, which take precedence.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.hosts.extend(other.hosts);
         self
     }
 
-    /// The login for a host: the one with the port before the one without.
+    /// The login for a host: one with the port before one without.
     #[must_use]
     pub fn find(&self, host: &str, port: Option<u16>) -> Option<&Secret> {
         let host = host.to_ascii_lowercase();
@@ -108,7 +108,7 @@ impl Credentials {
                     None => {}
                 }
             }
-            // The words are not shown: one of them may be a password that is out of place.
+            // The words are not displayed: one of them may be a misplaced password.
             let mut value = |key: &str| {
                 words
                     .next()
@@ -147,7 +147,7 @@ impl Credentials {
             username: Option<String>,
             password: Option<String>,
         }
-        // The text of a parser's error may quote what it stands at.
+        // The message of a parser's error may quote the text at its position.
         let config: Config = serde_json::from_slice(bytes)
             .map_err(|error| format!("it is no docker configuration (line {})", error.line()))?;
         let mut found = Self::default();
@@ -174,7 +174,7 @@ impl Credentials {
                     password: Some(password),
                     ..
                 } => Secret { user, password },
-                // A helper has it.
+                // A credential helper has the login.
                 _ => continue,
             };
             let host = server
@@ -194,7 +194,7 @@ impl Credentials {
     }
 }
 
-/// A file with passwords is its owner's alone.
+/// Checks that only its owner can read a file with passwords.
 fn private(path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = fs::metadata(path)

@@ -1,11 +1,12 @@
 //! Files over HTTPS.
 //!
-//! One [`Client`] serves everything that is fetched: it follows a bounded number of redirects,
-//! takes up a transfer where it was cut, waits as long as a server asks (within bounds), and goes
-//! through the proxies of the environment.
+//! One [`Client`] serves all fetches: it follows a bounded number of redirects, resumes an
+//! interrupted transfer, waits as long as a server requests (within bounds), and uses the proxies
+//! of the environment.
 
 mod client;
 mod credentials;
+mod headers;
 mod proxy;
 mod retry;
 mod settings;

@@ -1,9 +1,9 @@
-//! Which proxy a request goes through: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as
-//! curl understands them (<https://curl.se/docs/manpage.html#ENVIRONMENT>), or the settings in
-//! their place.
+//! The choice of a proxy: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as curl
+//! interprets them (<https://curl.se/docs/manpage.html#ENVIRONMENT>), or the settings in their
+//! place.
 //!
-//! A proxy is asked for a tunnel (`CONNECT`), for `http` too; one that allows tunnels to port 443
-//! alone does for `https`.
+//! The client requests a tunnel (`CONNECT`) from a proxy, also for `http`. For `https`, a proxy
+//! that allows tunnels to port 443 only is enough.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use url::Url;
 use super::Settings;
 use crate::error::Error;
 
-/// The proxies that there are.
+/// The configured proxies.
 #[derive(Debug)]
 pub struct Proxies {
     https: Option<ureq::Proxy>,
@@ -21,17 +21,17 @@ pub struct Proxies {
     none: Vec<Direct>,
 }
 
-/// What goes without a proxy.
+/// A rule for requests without a proxy.
 #[derive(Debug, PartialEq)]
 enum Direct {
     All,
     Net(IpNet),
-    /// A domain and everything below it, perhaps on one port only.
+    /// A domain and its subdomains, optionally on one port only.
     Host(String, Option<u16>),
 }
 
 impl Proxies {
-    /// Reads the settings and the environment, which is given as a function.
+    /// Reads the settings and the environment, which is passed as a function.
     pub fn new(
         settings: &Settings,
         environment: impl Fn(&str) -> Option<String>,
@@ -123,7 +123,7 @@ fn direct(text: &str) -> Direct {
 }
 
 fn parse(text: &str, from: &str) -> Result<ureq::Proxy, Error> {
-    // The value is not shown: it may hold a password.
+    // The value is not displayed: it may contain a password.
     let wrong = |why: &str| Error::Setting(format!("{from} {why}; write http://HOST:PORT"));
     let proxy = ureq::Proxy::new(text).map_err(|_| wrong("is no address of a proxy"))?;
     match proxy.protocol() {

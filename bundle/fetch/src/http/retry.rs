@@ -1,4 +1,4 @@
-//! Whether and when something that failed is tried again.
+//! Repetition of failed requests.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use jiff::fmt::rfc2822;
 use super::Settings;
 use crate::error::Error;
 
-/// What a failure says about another attempt.
+/// The chance of another attempt after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// It would fail in the same way.
     No,
-    /// It may help.
+    /// It may succeed.
     Yes,
-    /// At once: what stood in the way is gone.
+    /// It may succeed at once: the obstacle is gone.
     Now,
-    /// It may help after this long.
+    /// It may succeed after this time.
     After(Duration),
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Debug)]
 pub struct Failure {
     pub error: Error,
@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-/// What this machine cannot do is not tried again.
+/// Errors of this machine are not retried.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
@@ -47,8 +47,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Does something until it succeeds, fails for good, or was tried often enough. `attempt` is told
-/// nothing; it returns with a failure whether it came further, which makes the count start again.
+/// Repeats `attempt` until it succeeds, fails for good, or the retries are used up. With a failure,
+/// `attempt` returns whether it made progress, which resets the count.
 pub fn until<T>(
     settings: &Settings,
     mut attempt: impl FnMut() -> Result<T, (Failure, bool)>,
@@ -83,7 +83,7 @@ pub fn until<T>(
     }
 }
 
-/// A server wants more time than is given.
+/// Makes the error for a server that requests a longer wait than allowed.
 fn later(error: Error, asked: Duration, bound: Duration) -> Error {
     let (url, said) = match error {
         Error::Status { url, status, .. } => (url, format!("the server answers {status}")),
@@ -97,7 +97,7 @@ fn later(error: Error, asked: Duration, bound: Duration) -> Error {
     Error::Server { url, message }
 }
 
-/// Says how often something was tried.
+/// Adds the number of attempts to an error.
 fn tried(error: Error, times: u32) -> Error {
     let add = |message: String| format!("{message} (tried {times} times)");
     match error {
@@ -118,7 +118,7 @@ fn tried(error: Error, times: u32) -> Error {
     }
 }
 
-/// How long `Retry-After` says to wait: seconds, or a date.
+/// The wait that a `Retry-After` header requests: seconds, or a date.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));

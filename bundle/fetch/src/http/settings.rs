@@ -1,4 +1,4 @@
-//! How to reach servers.
+//! Settings of connections to servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,39 +6,39 @@ use std::time::Duration;
 
 use super::Credentials;
 
-/// How a pause is made; tests make none.
+/// The function that makes a pause; tests replace it.
 pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// How to reach servers.
+/// Settings of connections to servers.
 #[derive(Clone)]
 pub struct Settings {
-    /// Files with certificates (PEM) of authorities to trust, besides the system's.
+    /// PEM files of certificate authorities to trust, in addition to the system's.
     pub authorities: Vec<PathBuf>,
-    /// Whether the system's authorities are trusted; without them only `authorities` are.
+    /// Set if the system's authorities are trusted; otherwise only `authorities` are.
     pub system_authorities: bool,
-    /// `http://HOST:PORT` of a proxy for everything, in place of what the environment says; empty
-    /// for none at all.
+    /// `http://HOST:PORT` of a proxy for all requests, in place of the environment's; empty for no
+    /// proxy.
     pub proxy: Option<String>,
-    /// What not to use a proxy for, as in `NO_PROXY`, in place of what the environment says.
+    /// The exceptions from the proxy, as in `NO_PROXY`, in place of the environment's.
     pub no_proxy: Option<String>,
     /// Logins by host.
     pub credentials: Credentials,
-    /// How long a connection may take to come about.
+    /// The longest time to establish a connection.
     pub connect: Duration,
-    /// How long nothing may come before a transfer counts as stalled.
+    /// The longest time without data before a transfer counts as stalled.
     pub stall: Duration,
-    /// How often something is tried again without any progress in between.
+    /// The largest number of retries without progress in between.
     pub retries: u32,
-    /// The pause before the first time again; it doubles from then on.
+    /// The pause before the first retry; it doubles each time.
     pub pause: Duration,
-    /// No pause is longer, also if a server asks for it.
+    /// The longest pause, even if a server requests a longer one.
     pub longest_pause: Duration,
-    /// How many bytes something may have whose size is not known beforehand; what goes on beyond is
+    /// The largest size in bytes of a file whose size is not known beforehand; a larger one is
     /// abandoned.
     pub largest: Option<u64>,
-    /// How many redirects are followed.
+    /// The largest number of redirects to follow.
     pub redirects: u32,
-    /// How many transfers run at once.
+    /// The number of simultaneous transfers.
     pub threads: usize,
     /// Makes a pause.
     pub sleep: Pause,

@@ -1,4 +1,4 @@
-//! Whom to trust: the system's authorities and further ones.
+//! Certificate authorities to trust: the system's and further ones.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Transfers: a large answer into the cache, taken up where it was cut.
+//! Transfers: a large response into the cache, resumed after an interruption.
 
 use std::io::Read as _;
 
@@ -8,37 +8,37 @@ use ureq::http::{HeaderMap, Response, StatusCode, header};
 use url::Url;
 
 use super::client::shown;
+use super::headers::{length, text};
 use super::retry::{Again, Failure};
 use super::{Client, Login, Request, retry};
 use crate::cache::{Begun, Cache, Entry, Origin, Partial};
 use crate::error::Error;
 use crate::progress::Meter;
 
-/// How much is read at a time.
+/// Size of one read in bytes.
 const CHUNK: usize = 128 << 10;
 
-/// An attempt that brought this much was worth it: those before it no longer count.
+/// Bytes that count as progress: an attempt that fetched this much resets the count of retries.
 const PROGRESS: u64 = 64 << 10;
 
-/// What is to be fetched.
+/// A file to fetch.
 pub(crate) struct Target<'a> {
-    /// Where it is.
+    /// Its URL.
     pub url: Url,
-    /// What it is called in progress.
+    /// Its name in progress reports.
     pub name: &'a str,
     /// Its digest, if it is known beforehand.
     pub digest: Option<&'a Digest>,
     /// Its size in bytes, if it is known beforehand.
     pub size: Option<u64>,
-    /// Where the size is not known: what is larger, in bytes, is given up and what came of it
-    /// removed.
+    /// The largest size in bytes, if the size is not known: a larger file is cancelled and removed.
     pub limit: Option<u64>,
-    /// Who is asking.
+    /// The login to use.
     pub login: &'a dyn Login,
 }
 
 impl Client {
-    /// Fetches something into the cache unless it is there.
+    /// Fetches a file into the cache unless it is there.
     pub(crate) fn fetch(
         &self,
         target: &Target,
@@ -57,8 +57,7 @@ impl Client {
             },
             None => cache.begin_unknown(target.url.as_str())?,
         };
-        // What is left of an earlier run may belong to something else; what began in this run does
-        // not.
+        // Leftovers of an earlier run may belong to another content; bytes from this run do not.
         let mut inherited = partial.len() > 0;
         let transfer = Transfer {
             client: self,
@@ -95,7 +94,7 @@ struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// One attempt; whatever came stays in the partial file.
+    /// Makes one attempt; received bytes stay in the partial file.
     fn attempt(&self, partial: &mut Partial, inherited: &mut bool) -> Result<(), Failure> {
         if self
             .target
@@ -116,8 +115,8 @@ impl Transfer<'_> {
         let found = partial.digest();
         match self.target.digest.filter(|expected| **expected != found) {
             None => Ok(()),
-            // The beginning was another's.
-            Some(_) if *inherited => self.anew(
+            // The beginning belonged to another content.
+            Some(_) if *inherited => self.restart(
                 partial,
                 inherited,
                 "the rest did not belong to what was there",
@@ -131,8 +130,13 @@ impl Transfer<'_> {
         }
     }
 
-    /// Throws away what is there, and lets the next attempt begin at once.
-    fn anew(&self, partial: &mut Partial, inherited: &mut bool, why: &str) -> Result<(), Failure> {
+    /// Discards the bytes that are there, and lets the next attempt begin at once.
+    fn restart(
+        &self,
+        partial: &mut Partial,
+        inherited: &mut bool,
+        why: &str,
+    ) -> Result<(), Failure> {
         *inherited = false;
         partial.restart()?;
         Err(Failure {
@@ -168,13 +172,13 @@ impl Transfer<'_> {
         match response.status() {
             StatusCode::PARTIAL_CONTENT if partial.len() > 0 => {
                 if range_start(response.headers()) != Some(partial.len()) {
-                    return self.anew(
+                    return self.restart(
                         partial,
                         inherited,
                         "it sent another range than the one asked for",
                     );
                 }
-                // Not every server looks at `If-Range`.
+                // Not every server honours `If-Range`.
                 let known = partial.origin().total;
                 let changed = known
                     .zip(range_total(response.headers()))
@@ -184,7 +188,7 @@ impl Transfer<'_> {
                         .as_deref()
                         .is_some_and(|validator| !agrees(validator, response.headers()))
                 {
-                    return self.anew(
+                    return self.restart(
                         partial,
                         inherited,
                         "what it has now is not what it began to send",
@@ -197,7 +201,7 @@ impl Transfer<'_> {
                 validator = None;
             }
             StatusCode::RANGE_NOT_SATISFIABLE if partial.len() > 0 => {
-                return self.anew(
+                return self.restart(
                     partial,
                     inherited,
                     "what was there is longer than what it has",
@@ -214,7 +218,7 @@ impl Transfer<'_> {
             && expected != found
         {
             return match *inherited {
-                true => self.anew(partial, inherited, "what it has is of another size"),
+                true => self.restart(partial, inherited, "what it has is of another size"),
                 false => Err(Error::Size {
                     url: shown(url),
                     expected,
@@ -267,7 +271,7 @@ impl Transfer<'_> {
             self.tell(partial, total, count as u64);
         }
         match total {
-            // An answer without a length ends when its connection does, for whatever reason.
+            // A response without a length ends with its connection, for whatever reason.
             Some(total) if partial.len() < total => {
                 let message = format!(
                     "the connection broke off after {} of {total} bytes",
@@ -279,8 +283,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// A server that never ends would fill the disk, and what it says that it will send need not
-    /// come to be too much. A size that is known bounds what comes by itself.
+    /// Limits the size of a response. A server that never ends would fill the disk, so both the
+    /// announced and the received size are checked. If the size is known, it is the limit.
     fn bounded(&self, size: u64) -> Result<(), Error> {
         let limits = [self.target.limit, self.client.settings().largest];
         let limit = limits.into_iter().flatten().min();
@@ -300,13 +304,6 @@ impl Transfer<'_> {
     }
 }
 
-/// How many bytes the answer will bring.
-pub(super) fn length(response: &Response<Body>) -> Option<u64> {
-    text(response.headers(), header::CONTENT_LENGTH)?
-        .parse()
-        .ok()
-}
-
 /// The first byte that a partial answer brings: `bytes 500-999/1000`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
@@ -318,7 +315,7 @@ fn range_start(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// The size of the whole that a part belongs to; nothing where the server does not know it (`*`).
+/// The size of the whole in a partial response; `None` if the server does not know it (`*`).
 fn range_total(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
         .rsplit_once('/')?
@@ -328,8 +325,8 @@ fn range_total(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// Whether a part belongs to what a validator was given with. One that had a tag has it (RFC 9110,
-/// 15.3.7); a date may be left out.
+/// Returns whether a partial response belongs to the same version as a validator. A response with a
+/// tag repeats it (RFC 9110, 15.3.7); a date may be omitted.
 fn agrees(validator: &str, headers: &HeaderMap) -> bool {
     match validator.starts_with('"') {
         true => text(headers, header::ETAG) == Some(validator),
@@ -337,13 +334,9 @@ fn agrees(validator: &str, headers: &HeaderMap) -> bool {
     }
 }
 
-/// What `If-Range` can ask for (RFC 9110, 13.1.5): no weak tags.
+/// The validator for `If-Range` (RFC 9110, 13.1.5), which excludes weak tags.
 fn strong_validator(headers: &HeaderMap) -> Option<String> {
     let tag = text(headers, header::ETAG).filter(|tag| tag.starts_with('"'));
     tag.or_else(|| text(headers, header::LAST_MODIFIED))
         .map(str::to_owned)
-}
-
-fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
 }

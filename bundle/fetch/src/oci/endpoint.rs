@@ -1,4 +1,4 @@
-//! Asking the servers of a registry one after the other.
+//! Requests to the servers of a registry, one after the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,10 +14,10 @@ use crate::http::{Client, Reply, Request, Target, host};
 use crate::image_ref::ImageRef;
 use crate::progress::Meter;
 
-/// No manifest is larger; registries allow 4 MiB.
+/// The largest manifest in bytes; registries allow 4 MiB.
 const LIMIT: u64 = 4 << 20;
 
-/// Where one repository can be had.
+/// The servers of one repository.
 #[derive(Debug)]
 pub struct Repository {
     servers: Vec<Server>,
@@ -27,7 +27,7 @@ pub struct Repository {
 struct Server {
     base: Url,
     session: Session,
-    /// It could not be reached; it is not asked again for each layer.
+    /// It could not be reached, and is not asked again for each layer.
     down: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl Repository {
                 base.host_str().unwrap_or_default(),
                 base.port_or_known_default(),
             );
-            // The login for docker.io stands under that name, whatever its server is called.
+            // The login for docker.io is under that name, although its server has another.
             if position == last && secret.is_none() {
                 secret = credentials.find(&reference.registry, None);
             }
@@ -107,12 +107,12 @@ impl Repository {
         })
     }
 
-    /// The first answer of any server; if there is none, what each said.
+    /// The first successful response of any server, or the errors of all.
     fn each<T>(&self, ask: impl Fn(&Server) -> Result<T, Error>) -> Result<T, Error> {
         let mut errors = Vec::new();
         let last = self.servers.len() - 1;
         for (position, server) in self.servers.iter().enumerate() {
-            // The registry itself is asked in any case: it is the one whose answer counts.
+            // The registry itself is always asked: its answer is authoritative.
             if position != last && server.down.load(Ordering::Relaxed) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Pulling: from a name to blobs in the cache.
+//! Pulling: from an image reference to blobs in the cache.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::image_ref::ImageRef;
 use crate::oci_layout::Descriptor;
 use crate::parallel;
 
-/// An image whose manifest is known.
+/// An image with a known manifest.
 pub struct Image {
     wanted: Wanted,
     repository: Repository,
-    /// What the name came to.
+    /// The digest that the tag resolved to.
     pub tag: Digest,
     manifest: Descriptor,
     parts: Vec<Descriptor>,
@@ -29,7 +29,7 @@ pub struct Image {
 pub struct Pulled {
     /// Its full name.
     pub reference: ImageRef,
-    /// Where it runs.
+    /// Its platform.
     pub platform: Platform,
     /// Its manifest.
     pub manifest: Descriptor,
@@ -38,7 +38,7 @@ pub struct Pulled {
 }
 
 impl Image {
-    /// Finds the manifest for the platform, in the cache if its digest is known, else in the
+    /// Finds the manifest for the platform: in the cache if its digest is known, otherwise in the
     /// registry.
     pub fn find(
         fetcher: &Fetcher,
@@ -88,7 +88,7 @@ impl Image {
         digest(&self.wanted.reference, &self.manifest)
     }
 
-    /// What the manifest says of the licence, or else the configuration, which is fetched for it.
+    /// The licence from the manifest, or else from the configuration, which is fetched for it.
     pub fn licence(&self, fetcher: &Fetcher) -> Result<Option<String>, Error> {
         let manifest = fetcher.cache().read(&self.manifest_digest()?)?;
         if let Some(licence) = manifest.and_then(|bytes| licence_of(&bytes)) {
@@ -113,7 +113,7 @@ impl Image {
     }
 }
 
-/// Bytes of a manifest, which is kept in the cache, with its digest and what its server called it.
+/// Fetches a manifest into the cache; returns its bytes, its digest and the server's content type.
 fn get(
     fetcher: &Fetcher,
     repository: &Repository,
@@ -138,7 +138,7 @@ fn get(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
-    // A tag has no digest to compare with but the one that the registry announces.
+    // The only digest to compare a tag's manifest with is the one that the registry announces.
     let announced = header("docker-content-digest").and_then(|text| text.parse::<Digest>().ok());
     if let Some(expected) = digest
         .cloned()
@@ -156,7 +156,7 @@ fn get(
     Ok((found, reply.body, kind))
 }
 
-/// The annotation or label in which a manifest or a configuration says what its licence is
+/// The annotation or label of the licence in a manifest or a configuration
 /// (<https://github.com/opencontainers/image-spec/blob/main/annotations.md>).
 const LICENCES: &str = "org.opencontainers.image.licenses";
 
@@ -197,7 +197,7 @@ pub fn pull(
             Err(error) => errors.push(error),
         }
     }
-    // What images share is fetched once.
+    // Shared blobs are fetched once.
     let mut blobs = BTreeMap::new();
     for image in &images {
         for part in &image.parts {
@@ -220,7 +220,7 @@ pub fn pull(
             .map(|(name, _, _, size)| (name.as_str(), Some(*size))),
     );
     let fetched = parallel::each(&blobs, fetcher.threads(), |(name, digest, image, size)| {
-        // Whoever gathers layers compares each: they are not read twice.
+        // The gathering of layers compares each with its digest, so they are not read here too.
         if fetcher.cache().find(digest, Some(*size)).is_some() {
             if let Some(meter) = fetcher.meter() {
                 meter.at(name, *size, Some(*size), 0);
@@ -255,13 +255,13 @@ pub fn pull(
     Ok(images.into_iter().map(Image::done).collect())
 }
 
-/// An image that says of itself that it runs elsewhere, whatever an index says.
+/// Refuses an image whose configuration names another platform than the index.
 fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
     let reference = &image.wanted.reference;
     let Some(config) = image.parts.first() else {
         return Ok(());
     };
-    // One that did not come has its error already.
+    // A missing one has been reported already.
     let Some(bytes) = fetcher.cache().read(&digest(reference, config)?)? else {
         return Ok(());
     };

@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::oci_layout::{Descriptor, REF_NAME};
 
 impl Pulled {
-    /// Writes the image as an OCI layout with it alone, in one step; what was in that place before
-    /// is replaced. Blobs are links into the cache where the file system allows that.
+    /// Writes an OCI layout with this image alone, and replaces an existing one in one step. Blobs
+    /// are hard links into the cache where the file system allows that.
     ///
     /// # Errors
-    /// When it cannot be written, or something is no longer in the cache.
+    /// When it cannot be written, or a blob is no longer in the cache.
     pub fn write(&self, cache: &Cache, dir: &Path) -> Result<(), Error> {
         let new = files::sibling(dir, "new");
         let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);
@@ -28,7 +28,7 @@ impl Pulled {
                 .parse()
                 .map_err(|error| Error::content(dir.to_string_lossy(), error))?;
             let to = new.join("blobs/sha256").join(digest.hex());
-            // An image may name the same layer twice.
+            // An image may list the same layer twice.
             if !to.exists() {
                 let entry = cache.sound(&digest, Some(part.size))?;
                 let missing = || {
@@ -64,8 +64,8 @@ impl Pulled {
                 .and_then(|file| file.sync_all())
                 .map_err(Error::file("write", path))?;
         }
-        // Two directories cannot be exchanged in one step everywhere; the old one is whole until
-        // the new one is.
+        // Not every file system can exchange two directories in one step; the old one stays
+        // complete until the new one is.
         let old = files::sibling(dir, "old");
         files::remove_dir(&old).map_err(failed)?;
         if dir.exists() {
@@ -116,7 +116,7 @@ mod tests {
             parts,
         };
         let layout = dir.path().join("layout");
-        // The second one takes the place of the first one.
+        // The second layout replaces the first one.
         for _ in 0..2 {
             pulled.write(&cache, &layout).unwrap();
             let image = crate::oci_layout::find(&layout, "registry.k8s.io/pause:3.10").unwrap();
@@ -125,7 +125,7 @@ mod tests {
                 (&pulled.manifest.digest, &pulled.parts)
             );
         }
-        // One that cannot be written leaves what is there.
+        // A failed write keeps the existing layout.
         let lost = Digest::of(b"lost").oci();
         pulled.parts[1].digest.clone_from(&lost);
         let error = pulled.write(&cache, &layout).unwrap_err().to_string();

@@ -10,20 +10,20 @@ use url::Url;
 use crate::error::Error;
 use crate::http::{Client, Login, Request, Secret, host, shown};
 
-/// No answer with a token is larger.
+/// The largest response with a token, in bytes.
 const LIMIT: u64 = 1 << 20;
 
-/// Being logged in at one server for one repository.
+/// The login state at one server for one repository.
 #[derive(Debug)]
 pub struct Session {
     base: Url,
     scope: String,
     secret: Option<Secret>,
-    /// What `Authorization` says, once a server asked for it.
+    /// The value of `Authorization`, once a server has required it.
     header: Mutex<Option<String>>,
 }
 
-/// What a server wants: `Bearer realm="https://…",service="…"`.
+/// A server's challenge: `Bearer realm="https://…",service="…"`.
 #[derive(Debug, PartialEq, Eq)]
 struct Challenge {
     scheme: String,
@@ -89,7 +89,7 @@ impl Session {
             LIMIT,
         );
         let reply = reply.map_err(|error| wrong(format!("no token for {who}: {error}")))?;
-        // The answer is not shown, whatever it is: it may hold a token.
+        // The response is never displayed: it may contain a token.
         let token: Option<Token> = serde_json::from_slice(&reply.body).ok();
         let token = token
             .and_then(|token| token.token.or(token.access_token))
@@ -102,8 +102,8 @@ impl Session {
 
 impl Login for Session {
     fn header(&self, url: &Url) -> Option<String> {
-        // Blobs are often redirected to storage elsewhere, which wants no login and must not see
-        // ours.
+        // Blobs are often redirected to other storage servers, which need no login and must not see
+        // this one.
         let ours = url.origin() == self.base.origin();
         self.header
             .lock()
@@ -157,8 +157,8 @@ impl Login for Once {
     }
 }
 
-/// Understands one challenge (RFC 9110, 11.6.1): a scheme, and parameters whose values may be
-/// quoted and hold commas.
+/// Parses one challenge (RFC 9110, 11.6.1): a scheme, and parameters whose values may be quoted and
+/// contain commas.
 fn parse(text: &str) -> Option<Challenge> {
     let (scheme, mut rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let mut parameters = Vec::new();

@@ -1,4 +1,4 @@
-//! Manifests and indexes, of OCI and of Docker.
+//! Manifests and indexes of OCI and of Docker.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use serde::Deserialize;
 
 use crate::oci_layout::Descriptor;
 
-/// What a registry is asked for.
+/// The media types that are requested from a registry.
 pub const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
                           application/vnd.docker.distribution.manifest.list.v2+json, \
                           application/vnd.oci.image.manifest.v1+json, \
                           application/vnd.docker.distribution.manifest.v2+json";
 
-/// Where an image runs: `linux/amd64`, `linux/arm/v7`.
+/// The platform of an image: `linux/amd64`, `linux/arm/v7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Platform {
     /// `linux` …
     pub os: String,
     /// `amd64` …
     pub architecture: String,
-    /// `v7` …, where the architecture has such.
+    /// `v7` …, if the architecture has variants.
     pub variant: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Platform {
     }
 }
 
-/// What an image says of itself, in an index or in its configuration.
+/// The platform that an image declares, in an index or in its configuration.
 #[derive(Debug, Deserialize)]
 pub struct Said {
     #[serde(default)]
@@ -79,8 +79,8 @@ pub struct Said {
 }
 
 impl Platform {
-    /// Whether something runs there. A variant that only one of the two names does not matter:
-    /// `arm64` is `arm64/v8`.
+    /// Returns whether an image with the declared platform runs on this one. A variant that only
+    /// one of the two has is ignored: `arm64` is `arm64/v8`.
     fn takes(&self, said: &Said) -> bool {
         let variant = self.variant.as_ref().zip(said.variant.as_ref());
         self.os == said.os
@@ -88,11 +88,11 @@ impl Platform {
             && variant.is_none_or(|(a, b)| a == b)
     }
 
-    /// What is wrong with an image whose configuration says this.
+    /// Checks the platform in an image's configuration.
     pub fn check(&self, configuration: &[u8]) -> Result<(), String> {
         let said: Said = serde_json::from_slice(configuration)
             .map_err(|error| format!("its configuration is not understood: {error}"))?;
-        // What is packed as an image without being one (a chart, a policy) says nothing.
+        // Artifacts packed as images (a chart, a policy) declare no platform.
         if said.os.is_empty() && said.architecture.is_empty() || self.takes(&said) {
             return Ok(());
         }
@@ -134,7 +134,7 @@ pub struct Listed {
     platform: Option<Said>,
 }
 
-/// What of an entry is needed.
+/// The required fields of an entry.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pointer {
@@ -142,13 +142,13 @@ pub struct Pointer {
     pub size: u64,
 }
 
-/// What a manifest turns out to be.
+/// A parsed manifest.
 pub enum Manifest {
     /// A list by platform.
     Index(Vec<Listed>),
     /// One image.
     Image {
-        /// Its kind.
+        /// Its media type.
         media_type: String,
         /// Configuration and layers, in this order.
         parts: Vec<Descriptor>,
@@ -156,7 +156,7 @@ pub enum Manifest {
 }
 
 impl Manifest {
-    /// Understands a manifest; `content_type` is what its server called it.
+    /// Parses a manifest; `content_type` is the server's header.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
         let raw: Raw =
             serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
@@ -178,7 +178,7 @@ impl Manifest {
                 media_type,
                 ..
             } => {
-                // Absent in OCI's first version; then only the server says it.
+                // The field is absent in OCI's first version; then only the server's header has it.
                 let media_type = media_type
                     .or_else(|| said.map(str::to_owned))
                     .filter(|kind| !kind.is_empty());
@@ -196,14 +196,14 @@ impl Manifest {
     }
 }
 
-/// The entry for a platform; without one, what there is instead.
+/// Finds the entry for a platform; the error lists the available platforms.
 pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, String> {
     let said = || {
         listed
             .iter()
             .filter_map(|entry| Some((entry, entry.platform.as_ref()?)))
     };
-    // One with the very variant before one without.
+    // An entry with the exact variant has precedence over one without.
     let exact = said().find(|(_, said)| platform.takes(said) && said.variant == platform.variant);
     if let Some((entry, _)) = exact.or_else(|| said().find(|(_, said)| platform.takes(said))) {
         return Ok(&entry.descriptor);

@@ -1,7 +1,7 @@
 //! Container images from registries, by the distribution protocol
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>), as OCI layouts.
 //!
-//! Layers stay as they are, gzip or Zstandard: their digests are what the image is.
+//! Layers are not recompressed, whether gzip or Zstandard: their digests identify the image.
 
 mod endpoint;
 mod image;
@@ -23,28 +23,28 @@ pub use image::licence_of;
 pub use manifest::Platform;
 pub use registries::{Endpoint, Registries};
 
-/// An image that is wanted.
+/// A requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Its full name.
     pub reference: ImageRef,
-    /// Where it is to run.
+    /// Its platform.
     pub platform: Platform,
-    /// The digest of its manifest (or of an index in which that is), if it is known: then the tag
-    /// is not asked for.
+    /// The digest of its manifest (or of an index that contains it), if it is known. Then the tag
+    /// is not resolved.
     pub digest: Option<Digest>,
 }
 
-/// What a name came to.
+/// The result of resolving an image reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// What the tag points to: an index, or the manifest itself.
+    /// The digest that the tag points to: that of an index, or of the manifest itself.
     pub tag: Digest,
-    /// The manifest of the platform; this is what a lock records.
+    /// The digest of the platform's manifest, which a lock records.
     pub manifest: Digest,
     /// The size in bytes of the manifest and all blobs.
     pub size: u64,
-    /// What the image says of its licence (`org.opencontainers.image.licenses`).
+    /// The licence that the image declares (`org.opencontainers.image.licenses`).
     pub licence: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct Puller<'a> {
 }
 
 impl<'a> Puller<'a> {
-    /// One that puts everything into the cache of a fetcher.
+    /// A puller that uses the cache of a fetcher.
     #[must_use]
     pub fn new(fetcher: &'a Fetcher, registries: &'a Registries) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl<'a> Puller<'a> {
         }
     }
 
-    /// What a name comes to now.
+    /// Resolves a reference in the registry.
     ///
     /// # Errors
     /// When the registry does not have it, or not for that platform.
@@ -83,8 +83,7 @@ impl<'a> Puller<'a> {
     /// Pulls images into the cache, several blobs at once, and each blob once.
     ///
     /// # Errors
-    /// Everything that is wrong with any of them. What could be fetched is in the cache
-    /// nevertheless.
+    /// All errors of all images. Blobs that were fetched are in the cache nevertheless.
     pub fn pull(&self, wanted: &[Wanted]) -> Result<Vec<Pulled>, Error> {
         image::pull(self.fetcher, self.registries, wanted)
     }
@@ -92,7 +91,7 @@ impl<'a> Puller<'a> {
     /// Pulls one image and writes it as an OCI layout, whose index names it by its reference.
     ///
     /// # Errors
-    /// When it cannot be pulled or written; a layout that was there before stays then.
+    /// When it cannot be pulled or written; an existing layout stays then.
     pub fn layout(&self, wanted: &Wanted, dir: &Path) -> Result<Pulled, Error> {
         let mut pulled = self.pull(std::slice::from_ref(wanted))?;
         let pulled = pulled.remove(0);

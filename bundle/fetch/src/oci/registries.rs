@@ -1,4 +1,4 @@
-//! Where images of a registry come from.
+//! The servers that provide the images of a registry.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use crate::http::Credentials;
 /// One server with images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// `HOST`, `HOST:PORT`, or either with a path that stands before the names of images.
+    /// `HOST`, `HOST:PORT`, or either with a path that is prepended to the names of images.
     pub address: String,
-    /// Whether it speaks HTTP without TLS. Logins are sent to it all the same.
+    /// Set if it speaks HTTP without TLS. Logins are sent to it nevertheless.
     pub plain: bool,
 }
 
-/// What is configured for registries; what is not is asked itself, over TLS.
+/// The configuration of registries. Requests for a registry without one go to it directly, over
+/// TLS.
 #[derive(Debug, Clone, Default)]
 pub struct Registries {
     mirrors: BTreeMap<String, Vec<Endpoint>>,
@@ -34,8 +35,8 @@ impl Registries {
         }
     }
 
-    /// Asks a mirror before a registry itself. Several are asked in the order in which they were
-    /// added.
+    /// Adds a mirror that is asked before the registry itself. Several are asked in the order in
+    /// which they were added.
     #[must_use]
     pub fn mirror(mut self, registry: &str, mirror: Endpoint) -> Self {
         self.mirrors
@@ -45,7 +46,7 @@ impl Registries {
         self
     }
 
-    /// A registry that speaks HTTP without TLS.
+    /// Marks a registry that speaks HTTP without TLS.
     #[must_use]
     pub fn plain(mut self, registry: &str) -> Self {
         self.plain.push(registry.to_owned());
@@ -56,10 +57,10 @@ impl Registries {
         &self.credentials
     }
 
-    /// The servers to ask for images of a registry, in order.
+    /// The servers for images of a registry, in the order of the requests.
     pub(super) fn endpoints(&self, registry: &str) -> Vec<Endpoint> {
         let mut endpoints = self.mirrors.get(registry).cloned().unwrap_or_default();
-        // The one registry whose name is not the name of its server.
+        // docker.io is the only registry whose name differs from that of its server.
         let address = if registry == "docker.io" {
             "registry-1.docker.io"
         } else {
@@ -75,7 +76,7 @@ impl Registries {
 }
 
 impl Endpoint {
-    /// `https://HOST/v2/PATH/`.
+    /// The base URL, `https://HOST/v2/PATH/`.
     pub(super) fn base(&self) -> Result<Url, Error> {
         let (host, path) = self.address.split_once('/').unwrap_or((&self.address, ""));
         let scheme = if self.plain { "http" } else { "https" };

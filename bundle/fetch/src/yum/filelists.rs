@@ -1,5 +1,5 @@
-//! `filelists.xml`: every file of every package, which is read only for files that the index of
-//! packages leaves out.
+//! `filelists.xml`: every file of every package. It is read only for files that the index of
+//! packages omits.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
@@ -9,7 +9,7 @@ use quick_xml::events::Event;
 
 use super::repomd::{attribute, unescape};
 
-/// Who has which of the wanted files: paths by the checksum of the package.
+/// The owners of the requested files: paths by the checksum of the package.
 pub fn read(
     from: impl BufRead,
     wanted: &BTreeSet<String>,

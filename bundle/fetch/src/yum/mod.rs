@@ -1,9 +1,9 @@
-//! A client for yum repositories (`repomd.xml` and what it names, as createrepo_c writes them):
+//! A client for yum repositories (`repomd.xml` and its indexes, as createrepo_c writes them). It
 //! needs no dnf on this machine.
 //!
-//! The signature covers `repomd.xml`, that the indexes, an index its packages; each link is
-//! checked. A repository whose `repomd.xml` is not signed is refused, unless it is known not to be:
-//! then the packages' own signatures have to count.
+//! The signature covers `repomd.xml`, `repomd.xml` the indexes, and an index its packages; each
+//! step is verified. A repository whose `repomd.xml` is not signed is refused unless its source
+//! says that it is unsigned. Then the packages' own signatures must be verified.
 
 mod filelists;
 mod package;
@@ -27,24 +27,24 @@ use crate::unpack::Compression;
 pub use package::{Flag, Need, Package, Version};
 pub use version::compare;
 
-/// No `repomd.xml` is larger.
+/// The largest `repomd.xml`, in bytes.
 const REPOMD: u64 = 4 << 20;
 
-/// No index is larger, unpacked; Fedora's has 200 MB.
+/// The largest index when unpacked, in bytes; Fedora's has 200 MB.
 const INDEX: u64 = 4 << 30;
 
 /// A repository.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its address, above `repodata`.
+    /// Its URL, above `repodata`.
     pub url: String,
-    /// Whose signature counts.
+    /// The keys whose signatures are accepted.
     pub keyring: Keyring,
-    /// Whether `repomd.xml` has to be signed.
+    /// Set if `repomd.xml` must be signed.
     pub signed: bool,
 }
 
-/// What a repository holds.
+/// The packages of a repository.
 #[derive(Debug, Clone)]
 pub struct Repository {
     name: String,
@@ -56,8 +56,8 @@ impl Repository {
     /// Reads a repository; only packages of these architectures and of `noarch` are kept.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not good, or its indexes are not what it says or
-    /// not understood.
+    /// When it cannot be reached, its signature is not valid, or its indexes differ from
+    /// `repomd.xml` or are not understood.
     pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let url = format!("{base}repodata/repomd.xml");
@@ -92,9 +92,9 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Reads a repository in a directory, without a look at its signature; its packages have paths
-    /// below the directory in place of addresses. Whatever file they require, all of its owners say
-    /// that they have it.
+    /// Reads a repository in a directory without checking its signature. Its packages have paths
+    /// below the directory in place of URLs. For each file that a package requires, all owners list
+    /// it.
     ///
     /// # Errors
     /// When its indexes cannot be read.
@@ -124,12 +124,13 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Where its indexes are, below the repository.
+    /// The paths of its indexes, below the repository.
     pub fn indexes(&self) -> impl Iterator<Item = &str> {
         self.repomd.places()
     }
 
-    /// Looks in the index of all files who has these; the packages that do list them from then on.
+    /// Finds the owners of these files in the index of all files, and adds the files to their
+    /// packages.
     ///
     /// # Errors
     /// When the index cannot be fetched, or is not understood.
@@ -146,7 +147,7 @@ impl Repository {
     /// The files that its packages require.
     pub fn required_files(&self) -> BTreeSet<String> {
         let needs = self.packages.iter().flat_map(|package| &package.requires);
-        // In a boolean requirement too, where a path ends with a blank or a parenthesis.
+        // Boolean requirements are included; a path in one ends with a blank or a parenthesis.
         let words = needs.flat_map(|need| need.name.split([' ', '(', ')']));
         words
             .filter(|word| word.starts_with('/'))
@@ -204,17 +205,17 @@ impl Repository {
         Ok(())
     }
 
-    /// Everything in it.
+    /// All packages.
     #[must_use]
     pub fn packages(&self) -> &[Package] {
         &self.packages
     }
 
-    /// A package by name, of an architecture (or `noarch`); of several versions the newest, unless
-    /// one is named (`[EPOCH:]VERSION[-RELEASE]`).
+    /// The package with this name and architecture (or `noarch`). Without a version
+    /// (`[EPOCH:]VERSION[-RELEASE]`), the newest.
     ///
     /// # Errors
-    /// When it is not there, with what is there instead.
+    /// When it is not there; the error names the available versions.
     pub fn find(
         &self,
         name: &str,

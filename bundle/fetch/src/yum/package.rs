@@ -17,7 +17,7 @@ pub struct Package {
     pub version: Version,
     /// `x86_64` …, or `noarch`.
     pub architecture: String,
-    /// Where its file is.
+    /// The URL of its file.
     pub url: String,
     /// The digest of its file.
     pub digest: Digest,
@@ -25,30 +25,30 @@ pub struct Package {
     pub size: u64,
     /// Its licence.
     pub licence: String,
-    /// What it needs: packages by name, what packages provide, files.
+    /// Its requirements: packages by name, capabilities of packages, files.
     pub requires: Vec<Need>,
-    /// What it provides, its own name among them.
+    /// Its capabilities, including its own name.
     pub provides: Vec<Need>,
-    /// What it cannot be installed with.
+    /// The capabilities that it conflicts with.
     pub conflicts: Vec<Need>,
-    /// What it takes the place of.
+    /// The packages that it replaces.
     pub obsoletes: Vec<Need>,
     /// Those of its files that others may require: programs, configuration.
     pub files: Vec<String>,
 }
 
-/// A version of rpm.
+/// An rpm version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Version {
     /// The epoch.
     pub epoch: u64,
     /// The version.
     pub version: String,
-    /// The release; empty where a need names none.
+    /// The release; empty if a requirement names none.
     pub release: String,
 }
 
-/// A name, and perhaps a bound on its version.
+/// A name, optionally with a bound on its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// `libc.so.6(GLIBC_2.34)(64bit)`, `/usr/bin/sh`, `bash` …
@@ -57,7 +57,7 @@ pub struct Need {
     pub version: Option<(Flag, Version)>,
 }
 
-/// How a version is bound.
+/// The kind of a version's bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
     /// Less than.
@@ -73,8 +73,7 @@ pub enum Flag {
 }
 
 impl Version {
-    /// Whether it is the version that is written so: `[EPOCH:]VERSION[-RELEASE]`; what is left out
-    /// does not matter.
+    /// Returns whether it matches the text `[EPOCH:]VERSION[-RELEASE]`; omitted parts are ignored.
     pub fn is(&self, text: &str) -> bool {
         let (epoch, rest) = match text.split_once(':') {
             Some((epoch, rest)) => (epoch.parse().ok(), rest),
@@ -116,7 +115,7 @@ impl fmt::Display for Need {
 }
 
 impl Version {
-    /// Compares as rpm does; the release counts only where both have one.
+    /// Compares as rpm does; the release counts only if both have one.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         let version = self
@@ -135,7 +134,7 @@ impl Version {
 }
 
 impl Package {
-    /// Its file, to be fetched.
+    /// The package's file as an artifact to fetch.
     #[must_use]
     pub fn artifact(&self) -> Artifact {
         Artifact {

@@ -1,4 +1,4 @@
-//! `primary.xml`, read as a stream: that of a distribution has hundreds of megabytes.
+//! `primary.xml`, read as a stream: a distribution's has hundreds of megabytes.
 
 use std::io::BufRead;
 
@@ -9,7 +9,7 @@ use super::repomd::{attribute, checksum, inside, unescape};
 use super::{Flag, Need, Package, Version};
 use crate::names;
 
-/// A package that is being read.
+/// A package that is being parsed.
 #[derive(Default)]
 struct Draft {
     name: String,
@@ -26,7 +26,7 @@ struct Draft {
     files: Vec<String>,
 }
 
-/// Which list the entries belong to.
+/// The list to which the entries belong.
 #[derive(Clone, Copy)]
 enum List {
     Requires,
@@ -35,7 +35,7 @@ enum List {
     Obsoletes,
 }
 
-/// Reads all packages and hands each on.
+/// Reads all packages and passes each to `each`.
 pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Result<(), String> {
     let mut reader = Reader::from_reader(from);
     let (mut buffer, mut text) = (Vec::new(), String::new());
@@ -106,7 +106,8 @@ impl Draft {
         match start.local_name().as_ref() {
             "version" => {
                 self.version = version(start)?;
-                // That of a bound may be anything: a macro that nobody expanded, say.
+                // The version of a bound is not checked: it can be an unexpanded macro, for
+                // example.
                 if let Some(epoch) = attribute(start, "epoch")? {
                     epoch
                         .parse::<u64>()
@@ -123,7 +124,7 @@ impl Draft {
                     Some(List::Provides) => self.provides.push(need),
                     Some(List::Conflicts) => self.conflicts.push(need),
                     Some(List::Obsoletes) => self.obsoletes.push(need),
-                    // Of what is merely recommended nothing is kept.
+                    // Recommended packages are ignored.
                     None => {}
                 }
             }

@@ -1,10 +1,10 @@
-//! `repomd.xml`: which indexes there are.
+//! `repomd.xml`: the list of a repository's indexes.
 
 use halite_durable::Digest;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// The indexes that are named.
+/// The indexes of a repository.
 #[derive(Debug, Clone, Default)]
 pub struct Repomd {
     indexes: Vec<Raw>,
@@ -22,11 +22,11 @@ struct Raw {
 /// An index.
 #[derive(Debug)]
 pub struct Index {
-    /// Where it is, below the repository.
+    /// Its path below the repository.
     pub href: String,
     pub digest: Digest,
     pub size: Option<u64>,
-    /// Its size in bytes when it is unpacked.
+    /// Its size in bytes when unpacked.
     pub unpacked: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl Repomd {
         self.index("filelists")
     }
 
-    /// Where all of them are.
+    /// The paths of all indexes.
     pub fn places(&self) -> impl Iterator<Item = &str> {
         self.indexes.iter().map(|index| index.href.as_str())
     }
@@ -122,7 +122,7 @@ pub fn unescape(text: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Only SHA-256 is taken; older kinds can be forged.
+/// Parses a checksum. Only SHA-256 is accepted; older kinds can be forged.
 pub fn checksum(kind: &str, value: &str) -> Result<Digest, String> {
     match kind {
         "sha256" => value.parse(),
@@ -132,7 +132,7 @@ pub fn checksum(kind: &str, value: &str) -> Result<Digest, String> {
     }
 }
 
-/// An address within the repository.
+/// Checks that a path is within the repository.
 pub fn inside(href: &str) -> Result<String, String> {
     if href.is_empty()
         || href.starts_with('/')

@@ -11,7 +11,7 @@ pub fn compare(mut a: &str, mut b: &str) -> Ordering {
             a.trim_start_matches(separates),
             b.trim_start_matches(separates),
         );
-        // A tilde sorts before everything, the end too.
+        // A tilde sorts before everything, including the end.
         match (a.strip_prefix('~'), b.strip_prefix('~')) {
             (Some(rest_a), Some(rest_b)) => {
                 (a, b) = (rest_a, rest_b);

@@ -1,4 +1,4 @@
-//! An apt repository that Debian's own tools make.
+//! An apt repository made with Debian's own tools.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::fixture::Fixture;
 
 /// A repository with `hello` in two versions, signed.
 struct Made {
-    /// Before the directory that it works in, so that it ends before that.
+    /// Declared before its directory, so that it ends first.
     signer: Signer,
     fixture: Fixture,
 }
@@ -66,7 +66,7 @@ impl Made {
         );
     }
 
-    /// Compresses the index in one way, and writes and signs the release.
+    /// Compresses the index with a program, and writes and signs the release.
     fn release(&self, program: &str, end: &str, options: &[&str]) {
         let index = self.path(&format!("repo/{PACKAGES}"));
         let packed = run(
@@ -96,13 +96,13 @@ impl Made {
             "APT::FTPArchive::Release::Codename=bookworm",
         ];
         let args = [&always, options, &["release", "dists/stable"]].concat();
-        // The tool would list a release that is there already.
+        // The tool would list an existing release.
         for name in ["Release", "InRelease", "Release.gpg"] {
             let _ = std::fs::remove_file(self.path("repo/dists/stable").join(name));
         }
         let release = run("apt-utils", &self.path("repo"), "apt-ftparchive", &args);
-        // Release lists what the repository does not serve: it is only there to have its size and
-        // digest.
+        // The release lists the uncompressed index, which the repository does not serve: the file
+        // exists only for its size and digest.
         let path = self.path("repo/dists/stable/Release");
         std::fs::write(&path, release).unwrap();
         self.signer
@@ -184,7 +184,7 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
         .to_string();
     let there = "there is no hello 3 for amd64; there is 1:1.10-1 (amd64), 1:1.10~rc1-1 (all), 1:1.9-1 (amd64)";
     assert!(error.ends_with(there), "{error}");
-    // A repository is looked at anew each time, so offline there is none.
+    // A repository is read again each time, so there is none offline.
     let offline = Fetcher::offline(made.fixture.cache());
     let error = apt::Repository::open(&offline, &made.source(&server, "stable"), Timestamp::now())
         .unwrap_err();
@@ -210,8 +210,8 @@ fn only_what_a_trusted_key_signed_counts() {
         .unwrap()
         .to_owned();
 
-    // A changed one, an unsigned one, and one with something before its signed part, which is
-    // nobody's word.
+    // A changed message, an unsigned one, and one with text before its signed part, which is not
+    // signed.
     write(
         "InRelease",
         &signed.replace("Codename: bookworm", "Codename: bookworn"),
@@ -237,7 +237,7 @@ fn only_what_a_trusted_key_signed_counts() {
     evil.components = vec!["evil".into()];
     assert!(apt::Repository::open(&made.fixture.fetcher(), &evil, Timestamp::now()).is_err());
 
-    // Another key. It is armoured, as many publish theirs.
+    // Another key, armoured as many repositories publish theirs.
     write("InRelease", &signed);
     made.open(&server, "stable").unwrap();
     let _other = Signer::new(made.path("other"), "key.asc");
@@ -257,7 +257,8 @@ fn only_what_a_trusted_key_signed_counts() {
             .contains("no public key")
     );
 
-    // Without InRelease the signature beside Release counts, and without either there is nothing.
+    // Without InRelease, the signature beside Release counts; without either, the repository is
+    // refused.
     std::fs::remove_file(dir.join("InRelease")).unwrap();
     assert!(
         made.failure(&server)
@@ -348,7 +349,7 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
         .to_string();
     assert!(error.contains("is this clock wrong?"), "{error}\n{said}");
 
-    // Another suite of the same owner in this one's place.
+    // Another suite of the same owner in place of this one.
     made.release("xz", "xz", &[]);
     std::fs::rename(
         made.path("repo/dists/stable"),
@@ -366,7 +367,7 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
     )
     .unwrap();
 
-    // What the release does not list, all of it.
+    // The error lists everything that the release does not list.
     let mut source = made.source(&server, "stable");
     source.architectures.push("riscv64".into());
     source.components.push("contrib".into());

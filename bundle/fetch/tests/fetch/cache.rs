@@ -9,8 +9,8 @@ use halite_testkit::{Answer, Server, content};
 
 use crate::fixture::{Fixture, artifact};
 
-/// What [`worker`] does: the directory of the cache, the address, and the seed and size of the
-/// content.
+/// The parameters of [`worker`] in the environment: the directory of the cache, the URL, and the
+/// seed and size of the content.
 const DIR: &str = "HALITE_TEST_CACHE";
 const URL: &str = "HALITE_TEST_URL";
 const SIZE: &str = "HALITE_TEST_SIZE";
@@ -37,7 +37,7 @@ fn worker_of(test: &str, cache: &Path, url: &str, size: usize, wrapper: &[&str])
     command
 }
 
-/// Whether this is the other process of a test; then it has done what that does.
+/// Returns whether this is the child process of a test; then it has done its work.
 fn worker() -> bool {
     if std::env::var_os(DIR).is_none() {
         return false;
@@ -94,7 +94,7 @@ fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
     let test = "a_process_that_dies_leaves_a_beginning_and_no_lock";
     let (fixture, file) = (Fixture::new(), content(600_000, 30));
     let served = file.clone();
-    // Whoever comes first is left waiting in mid-file.
+    // The first request is left waiting in the middle of the file.
     let first = std::sync::atomic::AtomicBool::new(true);
     let server = Server::start(move |seen| {
         let answer = Answer::file(seen, &served, "\"1\"");
@@ -129,7 +129,7 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
     let test = "a_full_disk_is_said_and_keeps_what_was_there";
     let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
     let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
-    // A file system of a megabyte, in a name space of its own: gone with the process.
+    // A file system of a megabyte in its own mount namespace, which ends with the process.
     let mount = fixture.path("small");
     std::fs::create_dir(&mount).unwrap();
     let kept = fixture.path("kept");
@@ -173,7 +173,7 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
         kept.starts_with("old\n") && kept.contains(".part\n"),
         "{kept}"
     );
-    // Asking again would not help.
+    // A repetition would not help.
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -193,7 +193,7 @@ fn what_is_damaged_is_fetched_anew() {
         (std::fs::read(&entry.path).unwrap(), server.seen().len()),
         (file.clone(), 2)
     );
-    // What is put there is there, whatever was there before.
+    // A stored content is intact, whatever was there before.
     damage(&entry);
     assert_eq!(
         std::fs::read(fixture.cache().put(&file).unwrap().path).unwrap(),
@@ -230,8 +230,8 @@ fn damage_is_found() {
         ),
         (Some(good), None)
     );
-    // It stays, so that nobody removes what another has just put there, and is replaced by what is
-    // whole.
+    // It stays, so that no process removes a content that another has just stored, and is replaced
+    // by an intact one.
     assert!(bad.path.exists());
     assert_eq!(cache.put(b"bad").unwrap(), bad);
     assert_eq!(cache.read(&bad.digest).unwrap().unwrap(), b"bad");

@@ -1,4 +1,4 @@
-//! What every test needs: a directory, a cache in it, settings that make no pauses.
+//! The fixture of every test: a directory, a cache in it, and settings without pauses.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -29,8 +29,8 @@ impl Fixture {
         Cache::open(&self.path("cache")).unwrap()
     }
 
-    /// Settings that note pauses in place of making them, and know nothing of this machine's
-    /// proxies and authorities.
+    /// Settings that record pauses instead of making them, and ignore this machine's proxies and
+    /// authorities.
     pub fn settings(&self) -> Settings {
         let noted = Arc::clone(&self.pauses);
         Settings {
@@ -60,7 +60,7 @@ impl Fixture {
             .collect()
     }
 
-    /// The names of whole and of partial contents in the cache.
+    /// The names of complete and of partial contents in the cache.
     pub fn kept(&self) -> (Vec<String>, Vec<String>) {
         let list = |name: &str| names(&self.path("cache").join(name));
         (list("sha256"), list("partial"))
@@ -76,7 +76,7 @@ impl Fixture {
     }
 }
 
-/// A file whose digest and size are known.
+/// A file with a known digest and size.
 pub fn artifact(name: &str, url: String, content: &[u8]) -> Artifact {
     let (digest, size) = (Some(Digest::of(content)), Some(content.len() as u64));
     Artifact {

@@ -12,7 +12,7 @@ use halite_testkit::{Answer, Authority, Server, content};
 
 use crate::fixture::{Fixture, artifact};
 
-/// Answers the first requests with what is given, and then with the file.
+/// Answers the first requests with the given responses, and then with the file.
 fn after(answers: Vec<Answer>, file: Vec<u8>) -> Server {
     let answers = Mutex::new(answers.into_iter());
     Server::start(move |seen| match answers.lock().unwrap().next() {
@@ -63,7 +63,7 @@ fn a_cut_transfer_goes_on_where_it_stopped() {
             answer
         }
     });
-    // More cuts than retries, but each time there was progress.
+    // More interruptions than retries, but each attempt made progress.
     let entry = fixture
         .fetcher()
         .files(&[artifact("a", server.url("/a"), &file)])
@@ -146,7 +146,7 @@ fn a_file_that_changes_meanwhile_is_fetched_anew() {
 #[test]
 fn a_rest_of_another_file_is_not_taken() {
     let old = content(200_000, 4);
-    // Of the same length, of another, and without what tells it apart but its tag.
+    // A second version of the same length, of another length, and one that differs in its tag only.
     for (second, tag) in [
         (200_000, Some("\"new\"")),
         (210_000, Some("\"old\"")),
@@ -154,7 +154,7 @@ fn a_rest_of_another_file_is_not_taken() {
     ] {
         let (fixture, new) = (Fixture::new(), content(second, 5));
         let (first, served, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
-        // It looks at no `If-Range`.
+        // This server ignores `If-Range`.
         let server = Server::start(move |seen| {
             let range = seen
                 .header("Range")
@@ -414,7 +414,7 @@ fn what_has_no_known_size_has_a_bound() {
 #[test]
 fn what_is_said_to_be_too_large_is_not_waited_for() {
     let fixture = Fixture::new();
-    // Whoever waits for it hears no more.
+    // The client receives no more data.
     let server = Server::start(|_| Answer::new(200).body(content(2_000, 16)).stall(9));
     let settings = Settings {
         largest: Some(1_999),
@@ -479,7 +479,7 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
         (vec![Digest::of(&file).to_string()], vec![])
     );
 
-    // What is missing offline is named at once, too; what is there is there.
+    // Missing contents are reported at once offline too; the others are found.
     let offline = Fetcher::offline(fixture.cache());
     assert_eq!(offline.files(&wanted[1..2]).unwrap()[0].size, 1_000);
     let error = offline.files(&wanted[..3]).unwrap_err().to_string();
@@ -601,7 +601,7 @@ fn logins_go_where_they_belong_and_nowhere_else() {
         .unwrap();
     assert_eq!(storage.seen()[0].header("Authorization"), None);
 
-    // Without TLS it is not sent at all.
+    // Without TLS the login is not sent at all.
     let open = Server::start(|seen| Answer::file(seen, b"open", "\"1\""));
     let secret = Secret {
         user: "me".into(),
@@ -618,7 +618,7 @@ fn logins_go_where_they_belong_and_nowhere_else() {
         .unwrap();
     assert_eq!(open.seen()[0].header("Authorization"), None);
 
-    // Nor is it in what a proxy's trouble is told with.
+    // Nor is it in the error of a proxy.
     let (refusing, gone) = (
         Server::start(|_| Answer::new(407)),
         Server::start(|_| Answer::new(200)),

@@ -1,5 +1,5 @@
 //! Fetching from servers on this machine: real ones, and one that misbehaves on demand. The modules
-//! are marked as tests for the lints that tests are free of.
+//! are marked as tests, because some lints do not apply to tests.
 
 #[cfg(test)]
 mod apt;

@@ -12,7 +12,7 @@ use halite_testkit::{Nginx, content};
 
 use crate::fixture::{Fixture, artifact};
 
-/// Accepts connections until the test ends, each on a thread of its own.
+/// Accepts connections until the test ends, each on its own thread.
 fn listen(serve: impl Fn(TcpStream) -> std::io::Result<()> + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -20,14 +20,14 @@ fn listen(serve: impl Fn(TcpStream) -> std::io::Result<()> + Send + Sync + 'stat
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, serve) = (stream.unwrap(), Arc::clone(&serve));
-            // Who goes away first does not matter.
+            // The order in which the two sides close does not matter.
             thread::spawn(move || drop(serve(stream)));
         }
     });
     port
 }
 
-/// Sends what comes from a server on to a client, and breaks both off after so many bytes.
+/// Forwards data from a server to a client, and closes both connections after this many bytes.
 fn relay(client: TcpStream, server: TcpStream, bytes: u64) -> std::io::Result<()> {
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     let up = thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
@@ -129,7 +129,7 @@ fn a_proxy_is_gone_through_unless_it_is_not_to_be() {
         ..fixture.settings()
     };
     let fetcher = fixture.fetcher_with(settings);
-    // This name is known to nobody: the proxy alone has to know it.
+    // No resolver knows this name: only the proxy has to know it.
     fetcher
         .files(&[artifact("a", "http://files.halite.invalid/a".into(), &file)])
         .unwrap();

@@ -1,4 +1,4 @@
-//! Images from a registry that wants logins, redirects, breaks off and lies.
+//! Images from a registry that requires logins, redirects, breaks connections and lies.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 struct World {
     fixture: Fixture,
     authority: Authority,
-    /// A layer that is no archive at all: nothing here may look into it.
+    /// A layer that is not an archive: the code must not read its content.
     layer: Vec<u8>,
     content: Content,
 }
 
-/// `app/web:1` for two platforms, `app/one:1` as Docker had it and for arm64 alone.
+/// `app/web:1` for two platforms; `app/one:1` in Docker's format and for arm64 only.
 fn world() -> World {
     let fixture = Fixture::new();
     let authority = Authority::new(&fixture.path(""));
@@ -112,7 +112,7 @@ fn an_image_becomes_a_layout() {
     );
     assert_eq!(index["manifests"][0]["digest"], pulled.manifest.digest);
     assert_eq!(json(&dir.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
-    // Each blob is what it was, under its digest.
+    // Each blob is unchanged under its digest.
     for part in std::iter::once(&pulled.manifest).chain(&pulled.parts) {
         let bytes = std::fs::read(dir.join("blobs/sha256").join(part.hex().unwrap())).unwrap();
         assert_eq!(
@@ -126,8 +126,8 @@ fn an_image_becomes_a_layout() {
         (ZSTD, 3)
     );
 
-    // Again, by digest: everything is there, nothing is asked for. Offline likewise, in the same
-    // place.
+    // Again by digest: everything is there and nothing is requested. The same offline, into the
+    // same directory.
     let before = server.seen().len();
     let locked = Wanted {
         digest: Some(resolved.manifest),
@@ -148,7 +148,7 @@ fn an_image_becomes_a_layout() {
 fn an_image_for_another_platform_is_refused_with_what_there_is() {
     let world = world();
     let mut content = world.content.clone();
-    // An index that says amd64 of an image for s390x.
+    // An index that declares amd64 for an image for s390x.
     let mut liar = content.image("app/liar", false, "linux/s390x", &[]);
     liar["platform"]["architecture"] = "amd64".into();
     let index = content.index("app/liar", DOCKER_LIST, &[liar]);
@@ -170,7 +170,7 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
         ),
         "{error}"
     );
-    // The other one has no index, only a configuration that says where it runs.
+    // The other one has no index, only a configuration that declares its platform.
     assert!(
         error.contains("app/one:1: it is there for linux/arm64 alone, not for linux/amd64"),
         "{error}"
@@ -199,7 +199,7 @@ fn logins_are_made_as_the_registry_wants_them() {
     let world = world();
     let docker = r#"{"auths": {"localhost": {"auth": "bWU6c2VjcmV0"}}}"#;
     let docker = Credentials::docker(&world.fixture.private("config.json", docker)).unwrap();
-    // A token for two requests has to be renewed in the middle of an image.
+    // A token for two requests must be renewed in the middle of an image.
     for access in [Access::Basic, Access::Token(2), Access::Token(1000)] {
         let server = start(
             &world.authority,
@@ -390,7 +390,7 @@ fn mirrors_are_asked_first_and_the_registry_when_they_do_not_help() {
         (blobs(&mirror), blobs(&server), server.seen().len()),
         (3, 3, 3)
     );
-    // The one that is gone was tried until the patience was at its end, once.
+    // The unreachable server was retried to the limit, once.
     assert_eq!(world.fixture.pauses(), [1, 2, 4, 8, 16]);
 }
 
@@ -455,7 +455,7 @@ fn what_is_missing_offline_is_named_for_all_images() {
         .pull(&[locked, unknown, wanted(&server, "app/x:2")])
         .unwrap_err();
     let error = error.to_string();
-    // The configuration of the first is there: its licence was looked for.
+    // The configuration of the first is there, because it was fetched for the licence.
     assert!(
         error.starts_with("offline, and these 4 are not in the cache:"),
         "{error}"
@@ -480,8 +480,8 @@ fn what_is_missing_offline_is_named_for_all_images() {
     );
 }
 
-/// Broken for good, busy for good, and in a circle: each is named for what it is, with the image,
-/// in one report.
+/// A permanent error, a busy server and a circle of redirects: one report names each with its
+/// image.
 #[test]
 fn a_registry_that_stays_broken_is_told_for_every_image() {
     let world = world();

@@ -8,20 +8,20 @@ use halite_testkit::registry::Content;
 use halite_testkit::{Answer, Authority, Seen, Server};
 use serde_json::json;
 
-/// The media type of a list of manifests, as Docker has it.
+/// The media type of Docker's list of manifests.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// How the registry wants to be logged in at.
+/// The login that the registry requires.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Access {
     Open,
-    /// `me` and `secret`.
+    /// User `me`, password `secret`.
     Basic,
-    /// A token, which counts for so many requests.
+    /// A token that is valid for this many requests.
     Token(usize),
 }
 
-/// The answer of such a registry to everything but `/token`.
+/// The registry's response to every path except `/token`.
 fn pull(content: &Content, seen: &Seen) -> Answer {
     let path = seen.path.trim_start_matches("/v2/");
     if let Some((name, reference)) = path.split_once("/manifests/") {
@@ -47,7 +47,7 @@ fn pull(content: &Content, seen: &Seen) -> Answer {
     )
 }
 
-/// Starts a registry with TLS; `change` may put something else in the place of an answer.
+/// Starts a registry with TLS; `change` may replace a response.
 pub fn start(
     authority: &Authority,
     content: Content,

@@ -1,4 +1,4 @@
-//! A yum repository that rpmbuild and createrepo_c make.
+//! A yum repository made with rpmbuild and createrepo_c.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::fixture::Fixture;
 
 /// A repository with `hello` in two versions and `hello-libs` for another architecture.
 struct Made {
-    /// Before the directory that it works in, so that it ends before that.
+    /// Declared before its directory, so that it ends first.
     signer: Signer,
     fixture: Fixture,
 }
@@ -92,7 +92,8 @@ echo hello > %{{buildroot}}/usr/bin/{name}
             .detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
     }
 
-    /// Compresses the index of packages with Zstandard, as newer createrepo_c does by itself.
+    /// Compresses the index of packages with Zstandard, as newer versions of createrepo_c do by
+    /// default.
     fn repack(&self) {
         self.index(&["--general-compress-type=gz"]);
         let repodata = self.path("repo/repodata");
@@ -201,7 +202,7 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
             Digest::of(&std::fs::read(entry.path).unwrap()),
             newest.digest
         );
-        // What a closure needs.
+        // The metadata that a closure needs.
         let need = newest
             .requires
             .iter()
@@ -242,7 +243,7 @@ fn only_what_a_trusted_key_signed_counts() {
     let primary = made.primary();
     let whole = std::fs::read(&primary).unwrap();
     std::fs::write(&primary, [&whole[..whole.len() - 1], b"x"].concat()).unwrap();
-    // What is in the cache is not asked for again, so this one has none of it.
+    // Contents in the cache are not requested again, so this fixture has an empty one.
     let fixture = Fixture::new();
     let keyring = || Keyring::open(&made.path("key.asc")).unwrap();
     let source = yum::Source {

@@ -1,4 +1,4 @@
-//! Images that were damaged, and images that were made to do harm: an error, and nothing else.
+//! Images that were damaged or crafted to do harm: each results in an error, and in nothing else.
 
 use std::fs;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::made::{Files, Made};
 
 const BLOCK: usize = SECTOR as usize;
 
-/// A small image with one of everything in its directories, and where those are.
+/// A small image with every kind of entry in its directories, and the range of those directories.
 fn small() -> (Made, Vec<u8>, Range<usize>) {
     let mut files = Files::new();
     for path in ["a/b/c", "a/b/d", "a/e", "f", "empty"] {
@@ -39,8 +39,7 @@ fn open(made: &Made, bytes: &[u8]) -> Result<Image, String> {
     Image::open(&made.image()).map_err(|error| error.to_string())
 }
 
-/// Opens an image and reads everything that it says is in it, which must not be more than the file
-/// holds.
+/// Opens an image and reads all files in it, which must not be larger than the image file.
 fn use_up(made: &Made, bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(image) = open(made, bytes) else {
         return Ok(());
@@ -74,7 +73,7 @@ fn use_up(made: &Made, bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The directory record of the primary view whose Rock Ridge name is this, and where it begins.
+/// The directory record in the primary view with this Rock Ridge name, and its offset.
 fn find(bytes: &[u8], name: &str) -> usize {
     let entry = [
         b"NM",
@@ -86,7 +85,7 @@ fn find(bytes: &[u8], name: &str) -> usize {
         .windows(entry.len())
         .position(|window| window == entry)
         .unwrap();
-    // Records begin where a length is: go through the sector.
+    // Each record begins with its length, so search from the beginning of the sector.
     let mut record = at / BLOCK * BLOCK;
     while record + usize::from(bytes[record]) <= at {
         record += usize::from(bytes[record]);
@@ -94,7 +93,7 @@ fn find(bytes: &[u8], name: &str) -> usize {
     record
 }
 
-/// What is said of an image in which one record was changed.
+/// The error for an image in which one record was changed.
 fn changed(name: &str, change: impl FnOnce(&mut [u8], usize)) -> String {
     let (made, mut bytes, _) = small();
     let at = find(&bytes, name);
@@ -115,7 +114,7 @@ fn sector(bytes: &[u8], record: usize) -> u32 {
     u32::from_le_bytes(bytes[record + 2..record + 6].try_into().unwrap())
 }
 
-/// Replaces the name of a record, which has the same length.
+/// Replaces the name of a record by one of the same length.
 fn rename(bytes: &mut [u8], record: usize, to: &[u8]) {
     let end = record + usize::from(bytes[record]);
     let at = record
@@ -156,7 +155,7 @@ fn names_that_lead_elsewhere_are_refused() {
             "{error}"
         );
     }
-    // A name that says that it stands for the directory above.
+    // A name with the flag for the parent directory.
     let error = changed("f", |bytes, at| {
         let name = bytes[at..]
             .windows(2)
@@ -164,7 +163,7 @@ fn names_that_lead_elsewhere_are_refused() {
             .unwrap();
         bytes[at + name + 4] = 4;
     });
-    assert!(error.contains("stands for another"), "{error}");
+    assert!(error.contains("refers to another"), "{error}");
     let error = changed("f", |bytes, at| rename(bytes, at, b"\xff"));
     assert!(error.contains("is not UTF-8"), "{error}");
 }
@@ -178,7 +177,7 @@ fn a_directory_in_itself_is_refused() {
             } else {
                 find(bytes, outer)
             };
-            // The root's place is in the volume descriptor.
+            // The root's position is in the volume descriptor.
             let to = if to == 0 {
                 sector(bytes, 16 * BLOCK + 156)
             } else {
@@ -197,7 +196,7 @@ fn a_directory_in_itself_is_refused() {
 fn two_files_of_one_name_are_refused() {
     let error = changed("d", |bytes, at| rename(bytes, at, b"c"));
     assert!(error.contains("a/b/c is there twice"), "{error}");
-    // A file and a directory.
+    // A file and a directory with the same name.
     let error = changed("e", |bytes, at| rename(bytes, at, b"b"));
     assert!(error.contains("a/b is there twice"), "{error}");
 }
@@ -269,7 +268,7 @@ fn what_is_no_plain_file_is_refused() {
 #[test]
 fn continuations_without_end_are_refused() {
     let (made, mut bytes, _) = small();
-    // The continuation of the long name becomes one that leads to itself.
+    // The continuation of the long name becomes one that points to itself.
     let long = bytes
         .windows(2)
         .enumerate()
@@ -339,7 +338,7 @@ fn any_one_byte_of_the_directories_may_be_wrong() {
     let file = fs::File::options().write(true).open(made.image()).unwrap();
     let (mut sound, mut refused) = (0, 0);
     for at in metadata {
-        // What is nothing but zeros between two structures is met often enough.
+        // Zeros between two structures are tested often enough.
         if good[at] == 0 && at % 16 != 0 {
             continue;
         }
@@ -365,7 +364,7 @@ fn any_one_byte_of_the_directories_may_be_wrong() {
 #[test]
 fn a_directory_of_gigabytes_costs_little() {
     let (made, mut bytes, _) = small();
-    // The whole of a large, sparse file as one directory, all of it zeros.
+    // A large, sparse file as one directory, all of it zeros.
     let (first, size) = (1000_u32, 2_u32 << 30);
     let descriptor = 16 * BLOCK;
     put_both(&mut bytes, descriptor + 80, first + size / SECTOR as u32);
@@ -395,7 +394,7 @@ proptest! {
     ) {
         let (made, mut bytes, metadata) = small();
         let base = metadata.start;
-        // Bytes that mean something: flips in zeros between structures would find nothing.
+        // Used bytes only: flips in zeros between structures would find nothing.
         let used: Vec<usize> = metadata.clone().filter(|at| bytes[*at] != 0).collect();
         for (at, value) in flips {
             bytes[used[at.index(used.len())]] = value;

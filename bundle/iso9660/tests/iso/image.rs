@@ -1,4 +1,4 @@
-//! What we write and read ourselves.
+//! Images that this crate writes and reads.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -71,7 +71,7 @@ fn a_reader_goes_anywhere_in_a_file_and_not_beyond() {
 fn the_same_files_make_the_same_bytes() {
     let files = zoo();
     let first = fs::read(Made::new(&files).image()).unwrap();
-    // Once more, and from files instead of memory: neither their dates nor their place matter.
+    // Again, from files instead of memory: neither their dates nor their paths matter.
     let made = Made::new(&Files::new());
     let mut from_disk = sources(&files);
     for (number, source) in from_disk.values_mut().enumerate() {
@@ -114,7 +114,7 @@ fn extraction_is_whole_or_not_at_all() {
     let made = Made::new(&files);
     let image = Image::open(&made.image()).unwrap();
     let out = made.path("out");
-    // What a killed one has left is in nobody's way.
+    // Leftovers of a killed extraction do no harm.
     fs::create_dir_all(made.path(".out.new/names")).unwrap();
     fs::write(made.path(".out.new/names/left"), "left").unwrap();
     let mut said = Vec::new();
@@ -130,7 +130,7 @@ fn extraction_is_whole_or_not_at_all() {
                 .is_some_and(|line| line == "extracted 5 of 5 MB"),
         "{said:?}"
     );
-    // A second one changes nothing.
+    // A second extraction changes nothing.
     let error = image.extract(&out, &mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("something is there already"), "{error}");
     assert_same(&tree(&out), &files);
@@ -160,7 +160,7 @@ fn two_extractions_to_one_place_do_not_mix() {
 fn an_extraction_that_fails_leaves_nothing() {
     let made = Made::new(&zoo());
     let image = Image::open(&made.image()).unwrap();
-    // The image is cut after it was opened.
+    // The image is truncated after it was opened.
     fs::File::options()
         .write(true)
         .open(made.image())

@@ -1,5 +1,5 @@
-//! Files above 4 GiB. They are nearly all holes, and holes stay holes, so that this takes seconds
-//! and little space.
+//! Files above 4 GiB. They consist mostly of holes, which stay holes, so the tests take seconds and
+//! little space.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -11,7 +11,7 @@ use halite_iso9660::write::{Content, Source, write};
 
 use crate::made::{run, volume};
 
-/// More than two directory records can say, and no whole number of sectors.
+/// More than two directory records can describe, and not a whole number of sectors.
 const SIZE: u64 = 2 * (4 << 30) + 5_000_001;
 
 #[test]
@@ -20,7 +20,7 @@ fn a_file_of_three_sections_is_one_piece() {
     let big = dir.path().join("big");
     let file = fs::File::create_new(&big).unwrap();
     file.set_len(SIZE).unwrap();
-    // The ends, and what lies around the borders of sections.
+    // Both ends, and the bytes around the borders of sections.
     let section = (4 << 30) - SECTOR;
     let marks = [
         0,
@@ -69,8 +69,8 @@ fn a_file_of_three_sections_is_one_piece() {
     }
     assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0);
 
-    // xorriso's "extent, first sector, sectors, size of the file, path" for each section. Taking
-    // the content out through it would read all that lies before.
+    // xorriso's "extent, first sector, sectors, size of the file, path" for each section.
+    // Extracting the content with xorriso would read everything before it.
     let at = out.to_str().unwrap();
     let (sections, _) = run(
         "xorriso",

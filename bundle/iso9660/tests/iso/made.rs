@@ -1,4 +1,4 @@
-//! Images to look at, and what should be in them.
+//! Images for the tests, with their expected content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +57,7 @@ impl Made {
     }
 }
 
-/// One of everything that can be a file in an image.
+/// One file of each kind that an image can have.
 pub fn zoo() -> Files {
     let mut files = Files::new();
     let mut add = |path: &str, mode: u32, content: &[u8]| {
@@ -106,7 +106,7 @@ pub fn zoo() -> Files {
             format!("{number}").as_bytes(),
         );
     }
-    // Long names that are the same in everything that the other views can hold of them.
+    // Long names that are equal in every part that the other views can represent.
     for number in 0..12 {
         add(
             &format!("long/{}{number}.deb", "prefix-".repeat(30)),
@@ -189,7 +189,7 @@ pub fn zoo() -> Files {
     files
 }
 
-/// Bytes that are not the same everywhere.
+/// Varied bytes.
 pub fn bytes(size: usize) -> Vec<u8> {
     (0_u32..)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -197,7 +197,7 @@ pub fn bytes(size: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What a directory holds.
+/// The content of a directory.
 pub fn tree(dir: &Path) -> Files {
     let mut files = Files::new();
     let mut waiting = vec![dir.to_owned()];
@@ -211,7 +211,7 @@ pub fn tree(dir: &Path) -> Files {
             }
             assert!(facts.is_file(), "{}", path.display());
             let mode = facts.permissions().mode() & 0o777;
-            // Whoever runs the test need not be root.
+            // The test need not run as root.
             fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o400)).unwrap();
             let content = fs::read(&path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -222,7 +222,7 @@ pub fn tree(dir: &Path) -> Files {
     files
 }
 
-/// What an image holds.
+/// The content of an image.
 pub fn read(image: &Image) -> Files {
     let entries = image.entries().iter();
     let content = |path| {
@@ -239,7 +239,7 @@ pub fn read(image: &Image) -> Files {
         .collect()
 }
 
-/// Runs a program and returns what it said, on both outputs.
+/// Runs a program and returns its output and its error output.
 pub fn run(program: &str, package: &str, args: &[&str]) -> (String, String) {
     let output = Command::new(program)
         .args(args)

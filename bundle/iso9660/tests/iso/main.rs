@@ -1,5 +1,5 @@
-//! ISO 9660 images: written by us, read by us and by others, and damaged. The modules are marked as
-//! tests for the lints that tests are free of.
+//! ISO 9660 images: written by this crate, read by it and by other programs, and damaged. The
+//! modules are marked as tests, because some lints do not apply to tests.
 
 #[cfg(test)]
 mod hostile;

@@ -1,4 +1,4 @@
-//! Images as others see them: `xorriso` (each of the three views), `7z` and `isoinfo`.
+//! Images as other programs read them: `xorriso` (each of the three views), `7z` and `isoinfo`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn xorriso(args: &[&str]) -> String {
         "xorriso",
         &[&["-report_about", "NOTE"], args].concat(),
     );
-    // What is not in order is said, and nothing more: the program ends well all the same.
+    // xorriso only prints its warnings: its exit code is 0 nevertheless.
     for word in ["WARNING", "SORRY", "FAILURE", "FATAL", "damaged"] {
         assert!(!err.contains(word), "xorriso {args:?}:\n{err}");
     }
@@ -29,7 +29,7 @@ fn extract(image: &Path, to: &Path, view: &str) -> Files {
     tree(Path::new(to))
 }
 
-/// Content to how often it is there.
+/// Each content with the number of its copies.
 fn contents(files: &Files) -> BTreeMap<&[u8], usize> {
     files
         .values()
@@ -39,7 +39,7 @@ fn contents(files: &Files) -> BTreeMap<&[u8], usize> {
         })
 }
 
-/// Whether Joliet can hold every name of a path.
+/// Returns whether Joliet allows every name of a path.
 fn fits_joliet(path: &str) -> bool {
     path.split('/').all(|name| {
         name.chars().count() <= 64
@@ -49,8 +49,8 @@ fn fits_joliet(path: &str) -> bool {
     })
 }
 
-/// Every file of one view is there, with the names that the view can hold, of which no two differ
-/// only by case.
+/// Checks that every file of one view is there, with names that the view allows, no two of which
+/// differ by case only.
 fn assert_joliet(found: &Files, expected: &Files, exact: impl Fn(&str) -> bool) {
     let folded = |files: &Files| {
         files
@@ -77,7 +77,7 @@ fn assert_joliet(found: &Files, expected: &Files, exact: impl Fn(&str) -> bool) 
     }
     assert_eq!(found.len(), expected.len());
     assert!(contents(found) == contents(expected));
-    // The first of those that differ only by case keeps its name.
+    // The first of the names that differ by case only is unchanged.
     for name in ["README", "Readme~1", "readme~2", "A_B", "a_b~1"] {
         let names = || {
             found
@@ -134,7 +134,8 @@ fn xorriso_reads_joliet() {
 fn xorriso_reads_the_plain_view() {
     let files = zoo();
     let made = Made::new(&files);
-    // Without the Joliet descriptor there is nothing else to read where Rock Ridge is not to be.
+    // Without Rock Ridge xorriso prefers the Joliet view; without its descriptor only the primary
+    // one is left.
     let mut bytes = fs::read(made.image()).unwrap();
     bytes[17 * 2048] = 255;
     fs::write(made.image(), bytes).unwrap();
@@ -168,7 +169,7 @@ fn seven_zip_reads_joliet() {
             image.to_str().unwrap(),
         ],
     );
-    // It takes names as Windows does, which knows none with a dot at the end.
+    // 7z treats names as Windows does, which allows none with a dot at the end.
     assert_joliet(&tree(&out), &files, |path| !path.ends_with('.'));
 }
 
@@ -193,13 +194,13 @@ fn isoinfo_lists_every_view() {
         about.contains("Rock Ridge signatures version 1 found"),
         "{about}"
     );
-    // It shows no name whole that is longer than its own buffers are.
+    // isoinfo cuts names that are longer than its buffers.
     let listed = isoinfo(&made, &["-R", "-f"]);
     let listed: Vec<&str> = listed.lines().collect();
     for path in files.keys().filter(|path| path.len() < 200) {
         assert!(listed.contains(&format!("/{path}").as_str()), "{path}");
     }
-    // It knows no UTF-8.
+    // isoinfo does not support UTF-8.
     let listed = isoinfo(&made, &["-J", "-f"]);
     let listed: Vec<&str> = listed.lines().collect();
     let twin =
@@ -235,7 +236,7 @@ fn isovfy_finds_nothing_wrong() {
 #[test]
 fn isoinfo_finds_the_path_table_in_order() {
     let made = Made::new(&zoo());
-    // `   5:    1 24 NAME`: number, number of the one above, sector, identifier.
+    // ` 5: 1 24 NAME`: number, number of the parent, sector, identifier.
     let table = isoinfo(&made, &["-p"]);
     let rows: Vec<Vec<&str>> = table
         .lines()

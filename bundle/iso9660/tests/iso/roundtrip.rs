@@ -1,12 +1,11 @@
-//! Any tree of names comes back as it was.
+//! Any tree of names is the same after writing and reading.
 
 use halite_iso9660::read::Image;
 use proptest::prelude::*;
 
 use crate::made::{Files, Made, assert_same, read, tree};
 
-/// Names that any file system takes, with what is hard about them made likely: equal beginnings,
-/// dots, case, length.
+/// Names that any file system accepts, mostly difficult ones: equal beginnings, dots, case, length.
 fn name() -> impl Strategy<Value = String> {
     let name = prop_oneof![
         3 => "[a-cA-C0-2._~;-]{1,6}",
@@ -52,7 +51,7 @@ proptest! {
 }
 
 proptest! {
-    // Each file goes to the disk, which takes most of the time.
+    // Each file is written to the disk, which takes most of the time.
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

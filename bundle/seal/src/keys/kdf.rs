@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::Password;
 
-/// How many bytes are encrypted: key id, secret key and checksum.
+/// Number of encrypted bytes: key id, secret key and checksum.
 pub const SIZE: usize = 104;
 
 /// Work and memory in libsodium's terms.
@@ -15,17 +15,17 @@ pub struct Limits {
     pub memory: u64,
 }
 
-/// For keys that are made here: N = 2^17, r = 8, p = 1, which OWASP's Password Storage Cheat Sheet
-/// asks for, 128 MiB.
+/// The limits for keys that are made here: N = 2^17, r = 8, p = 1, as OWASP's Password Storage
+/// Cheat Sheet recommends. They take 128 MiB.
 pub const LIMITS: Limits = Limits {
     operations: 1 << 22,
     memory: 1 << 28,
 };
 
-/// The largest N, 2^20, which takes 1 GiB: `minisign`'s own keys have it.
+/// The largest N, 2^20, which takes 1 GiB. `minisign` uses it for its own keys.
 const LARGEST: u8 = 20;
 
-/// What the encrypted bytes are xored with.
+/// The key stream that is xored with the encrypted bytes.
 pub fn stream(
     password: &Password,
     salt: &[u8; 32],
@@ -33,7 +33,7 @@ pub fn stream(
 ) -> Result<Zeroizing<[u8; SIZE]>, String> {
     let (log_n, r, p) =
         parameters(limits).ok_or("its key derivation asks for more than 1 GiB of memory")?;
-    // The length is that of a password hash in text form, which this is not; 32 is only to be in
+    // This length is for password hashes in text form and has no effect here; 32 is merely within
     // its bounds.
     let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(|error| error.to_string())?;
     let mut stream = Zeroizing::new([0; SIZE]);
@@ -54,7 +54,7 @@ fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
         let log_n: u8 = log_n(memory / (R * 128));
         (log_n, ((operations / 4) >> log_n).min(0x3fff_ffff) / R)
     };
-    // Work is bounded with memory: `minisign`'s own keys have p = 1.
+    // This bounds the work as well as the memory; `minisign`'s own keys have p = 1.
     let p = u32::try_from(p).ok().filter(|p| *p <= 64)?;
     (log_n <= LARGEST).then_some((log_n, 8, p))
 }
@@ -63,7 +63,8 @@ fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
 mod tests {
     use super::*;
 
-    /// libsodium's constants and what they come to, and those of the keys that are made here.
+    /// libsodium's constants with the parameters that they result in, and those of the keys that
+    /// are made here.
     #[test]
     fn parameters_are_those_of_libsodium() {
         let of = |operations, memory| parameters(Limits { operations, memory });

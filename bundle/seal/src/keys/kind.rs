@@ -1,9 +1,9 @@
-//! What a file is that should be a key and is not.
+//! Recognises files that were given in place of a key, for error messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// The first line of every file of `minisign`.
+/// The beginning of the first line of every `minisign` file.
 pub const COMMENT: &str = "untrusted comment:";
 
 /// Names the kind of a file by its beginning.

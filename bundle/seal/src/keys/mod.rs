@@ -1,6 +1,6 @@
-//! Keys: those that sign, those that are trusted, and the passwords of the former, all in the files
-//! of `minisign`.
+//! Keys in `minisign`'s file formats: secret keys with their passwords, and trusted public keys.
 
+mod directory;
 mod kdf;
 mod kind;
 mod password;
@@ -18,8 +18,8 @@ pub use public::PublicKey;
 pub use secret::{SecretKey, generate, load_all};
 pub use trust::Trust;
 
-/// The id of a key, by which a signature says which key made it. Anybody can make a key with a
-/// given id: it is to find the key, not to trust it.
+/// The id of a key, by which a signature names its key. It finds a key and proves nothing: anybody
+/// can make a key with a given id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub(super) [u8; 8]);
 
@@ -42,7 +42,7 @@ impl Serialize for KeyId {
 }
 
 impl KeyId {
-    /// Reads an id as `minisign` shows it, which leaves zeros at the beginning out.
+    /// Parses an id as `minisign` displays it, without leading zeros.
     fn parse(text: &str) -> Option<Self> {
         let digits = !text.is_empty()
             && text.len() <= 16

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 
-/// The password of a secret key. It is wiped from memory when dropped, and is never shown.
+/// The password of a secret key. It is wiped from memory when dropped, and is never displayed.
 pub struct Password(Zeroizing<String>);
 
 impl fmt::Debug for Password {
@@ -20,13 +20,13 @@ impl fmt::Debug for Password {
 }
 
 impl Password {
-    /// A password that the caller has.
+    /// A password that the caller already has.
     #[must_use]
     pub fn new(password: String) -> Self {
         Self(Zeroizing::new(password))
     }
 
-    /// The first line of a file, which may be a pipe.
+    /// Reads the first line of a file, which may be a pipe.
     ///
     /// # Errors
     /// When the file cannot be read, others may read it, or its first line is empty.
@@ -34,7 +34,7 @@ impl Password {
         const LARGEST: u64 = 4096;
         let file = File::open(path).map_err(Error::file("read", path))?;
         private(&file, path)?;
-        // With room for all, so that no part of it is left behind in memory by growing.
+        // The capacity is for the largest password: growing would leave copies behind in memory.
         let mut text = Zeroizing::new(String::with_capacity(LARGEST as usize + 1));
         file.take(LARGEST)
             .read_to_string(&mut text)
@@ -48,7 +48,7 @@ impl Password {
         }
     }
 
-    /// Asks at the terminal, without showing what is typed.
+    /// Asks at the terminal, without echo.
     ///
     /// # Errors
     /// When there is no terminal, or nothing is typed.
@@ -68,7 +68,7 @@ impl Password {
     /// Asks twice, for a new key.
     ///
     /// # Errors
-    /// When there is no terminal, nothing is typed, or not the same twice.
+    /// When there is no terminal, nothing is typed, or the two answers differ.
     pub fn ask_twice(prompt: &str) -> Result<Self, Error> {
         let (first, second) = (Self::ask(prompt)?, Self::ask("The same again: ")?);
         if first.0 == second.0 {
@@ -86,7 +86,7 @@ impl Password {
     }
 }
 
-/// Refuses a file that everybody on the host may read.
+/// Refuses a file that all users of the host may read.
 pub(super) fn private(file: &File, path: &Path) -> Result<(), Error> {
     let status = file.metadata().map_err(Error::file("read", path))?;
     let mode = status.permissions().mode() & 0o777;

@@ -12,11 +12,12 @@ use jiff::tz::TimeZone;
 use super::{KeyId, kind};
 use crate::error::Error;
 
-/// The word of a public key's comment that says until when it is trusted.
+/// The keyword in a public key's comment for the time until which the key is trusted.
 const NOT_AFTER: &str = "not-after";
 
-/// A key that signatures are checked with. Its file is that of `minisign`, whose comment may hold
-/// `not-after=2027-12-31` (to the end of that day in UTC) or `not-after=2027-12-31T12:00:00Z`.
+/// A public key, with which signatures are checked. Its file is that of `minisign`, whose comment
+/// may contain `not-after=2027-12-31` (to the end of that day in UTC) or
+/// `not-after=2027-12-31T12:00:00Z`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
     id: KeyId,
@@ -35,10 +36,10 @@ impl PublicKey {
         }
     }
 
-    /// Reads a public key file, or the one line of it that `minisign -P` takes.
+    /// Reads the text of a public key file, or the single line that `minisign -P` takes.
     ///
     /// # Errors
-    /// What it is instead, or what is wrong with it.
+    /// The kind of file that it is instead, or the error in it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         let (comment, key) = match lines[..] {
@@ -58,7 +59,7 @@ impl PublicKey {
     /// Reads a public key file; the key's name is the file's without `.pub`.
     ///
     /// # Errors
-    /// When the file cannot be read or is no public key.
+    /// When the file cannot be read or is not a public key.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let text = std::str::from_utf8(&bytes).map_err(|_| {
@@ -79,19 +80,19 @@ impl PublicKey {
         self.id
     }
 
-    /// Its name where it came from a file.
+    /// Its name, if it came from a file.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Until when it is trusted; always where there is none.
+    /// The time until which it is trusted; `None` for no limit.
     #[must_use]
     pub fn not_after(&self) -> Option<Timestamp> {
         self.not_after
     }
 
-    /// The same key, trusted no longer than the other says.
+    /// Limits this key to the expiry of the other, if that one is earlier.
     pub(super) fn until(&mut self, other: &Self) {
         self.not_after = [self.not_after, other.not_after]
             .into_iter()
@@ -99,14 +100,14 @@ impl PublicKey {
             .min();
     }
 
-    /// The whole key in one short line, to be compared with what came by another way, and for
-    /// `minisign -P`.
+    /// The whole key in one short line, for `minisign -P` and for comparing it with a copy that
+    /// arrived by a different channel.
     #[must_use]
     pub fn line(&self) -> String {
         BASE64.encode([b"Ed".as_slice(), &self.id.0, &self.key].concat())
     }
 
-    /// The file that it is kept in.
+    /// The text of its file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let until = self
@@ -137,8 +138,8 @@ fn wrong(text: &str) -> String {
     format!("it should be a public key of minisign and is {kind}{more}")
 }
 
-/// The end that a comment sets. What looks like one and cannot be read is an error: such a key
-/// would be trusted forever.
+/// The expiry that a comment sets. A malformed one is an error; otherwise such a key would be
+/// trusted forever.
 fn not_after(comment: &str) -> Result<Option<Timestamp>, String> {
     let looks = |word: &&str| {
         let word: String = word

@@ -21,11 +21,11 @@ use super::password::private;
 use super::{KeyId, Password, PublicKey, kdf, kind};
 use crate::error::Error;
 
-/// Algorithm, key derivation and checksum algorithm, salt and limits: what stands before the
-/// encrypted bytes.
+/// Size of the part before the encrypted bytes: algorithm, key derivation and checksum algorithm,
+/// salt and limits.
 const HEAD: usize = 54;
 
-/// A key that signs. It is read from the file of `minisign`, and never shown.
+/// A secret key. It is read from a `minisign` file and never displayed.
 pub struct SecretKey {
     pair: Ed25519KeyPair,
     public: PublicKey,
@@ -41,8 +41,8 @@ impl SecretKey {
     /// Reads a secret key file. The password is asked for when the key is encrypted.
     ///
     /// # Errors
-    /// When the file cannot be read, is no secret key, others may read it although it is not
-    /// encrypted, or the password is not its own.
+    /// When the file cannot be read, is not a secret key, is unencrypted and readable by others, or
+    /// the password is wrong.
     pub fn load(
         path: &Path,
         password: &mut dyn FnMut(&Path) -> Result<Password, Error>,
@@ -125,12 +125,12 @@ impl SecretKey {
     }
 }
 
-/// Makes a key pair: the secret key in a new file that only its owner may read, encrypted when
-/// there is a password, and the public key beside it with `.pub` for its suffix. A file that is
-/// there is never replaced.
+/// Makes a key pair. The secret key is in a new file that only its owner may read, encrypted when
+/// there is a password; the public key is beside it with the suffix `.pub`. Existing files are
+/// never replaced.
 ///
 /// # Errors
-/// When one of the files is there already or cannot be written.
+/// When one of the files already exists or cannot be written.
 pub fn generate(
     path: &Path,
     password: Option<&Password>,
@@ -200,13 +200,13 @@ pub fn generate(
         kind::COMMENT,
         *line
     ));
-    // The secret key first: the public one can be made from it again, `minisign -R`.
+    // The secret key first: the public one can be derived from it (`minisign -R`).
     save(path, 0o600, text.as_bytes())?;
     save(&beside, 0o644, key.to_text().as_bytes())?;
     Ok(key)
 }
 
-/// Writes a new file in one step; it is on the disk when this returns.
+/// Writes a new file in one step and syncs it to the disk.
 fn save(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let dir = path
         .parent()
@@ -233,7 +233,7 @@ fn sum(secret: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// The bytes of a secret key file.
+/// Decodes the bytes of a secret key file.
 fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let wrong = || {
         let kind = kind::name(text);
@@ -254,11 +254,10 @@ fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     }
 }
 
-/// Reads the secret keys in files. The password is in a file, or is asked for each key that is
-/// encrypted.
+/// Reads secret keys from files. The password is in a file, or is asked for each encrypted key.
 ///
 /// # Errors
-/// A file cannot be read, is no key, or the password is wrong.
+/// When a file cannot be read or is not a key, or the password is wrong.
 pub fn load_all(files: &[PathBuf], password_file: Option<&Path>) -> Result<Vec<SecretKey>, Error> {
     let mut password = |path: &Path| match password_file {
         Some(file) => Password::from_file(file),

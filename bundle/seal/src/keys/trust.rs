@@ -1,4 +1,4 @@
-//! Trust: which keys may vouch for an image.
+//! Trust: the keys whose signatures on an image are accepted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,24 +8,22 @@ use jiff::Timestamp;
 
 use super::super::report::Signer;
 use super::super::signature::Signature;
-use super::{KeyId, PublicKey, trust_store};
+use super::directory::{REVOKED, parse_revoked};
+use super::{KeyId, PublicKey, directory};
 use crate::error::Error;
-
-/// The file of a trust directory that lists the keys that are trusted no more.
-pub(super) const REVOKED: &str = "revoked";
 
 /// The keys that may vouch for an image, and those that may no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     keys: Vec<PublicKey>,
-    /// Each with why, as the file says.
+    /// Revoked keys, each with the reason from the file.
     revoked: BTreeMap<KeyId, String>,
     unsigned: bool,
-    /// The time that counts, where it is not the clock's.
+    /// The time of the check, if it is not the clock's.
     now: Option<Timestamp>,
 }
 
-/// Who vouches for a statement.
+/// The result of verifying a statement's signatures.
 #[derive(Debug)]
 pub struct Verdict {
     pub signers: Vec<Signer>,
@@ -33,7 +31,7 @@ pub struct Verdict {
 }
 
 impl Trust {
-    /// Trusts keys.
+    /// A trust store with these keys.
     #[must_use]
     pub fn new(keys: Vec<PublicKey>) -> Self {
         Self {
@@ -42,14 +40,14 @@ impl Trust {
         }
     }
 
-    /// Trusts nobody and accepts an image that nobody signed: it is checked for damage only, and
-    /// whoever made it can have put anything in. For `--allow-unsigned`.
+    /// A trust store without keys that accepts unsigned images. Such an image is checked for damage
+    /// only; its maker can have put anything in. For `--allow-unsigned`.
     #[must_use]
     pub fn unsigned() -> Self {
         Self::default().allow_unsigned()
     }
 
-    /// Accepts what no trusted key vouches for, too.
+    /// Also accepts an image that no trusted key signed.
     #[must_use]
     pub fn allow_unsigned(self) -> Self {
         Self {
@@ -58,7 +56,7 @@ impl Trust {
         }
     }
 
-    /// Judges as of a time instead of the clock's.
+    /// Uses this time instead of the clock's.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Self {
@@ -67,12 +65,12 @@ impl Trust {
         }
     }
 
-    /// Trusts every `.pub` file of a directory. Its file `revoked` takes trust away: a key id a
-    /// line, and why.
+    /// Loads every `.pub` file of a directory. Its file `revoked` lists revoked keys: on each line
+    /// a key id and the reason.
     ///
     /// # Errors
-    /// When the directory cannot be read, holds no key, or holds a file that is not what it should
-    /// be; all of them.
+    /// When the directory cannot be read, has no key, or has an invalid file. The error names all
+    /// of them.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir).map_err(Error::file("list", dir))? {
@@ -86,7 +84,7 @@ impl Trust {
         {
             match PublicKey::load(path) {
                 Ok(key) => match trust.keys.iter_mut().find(|other| other.id() == key.id()) {
-                    // Twice under two names is once.
+                    // The same key under two names counts once.
                     Some(other) if other.bytes() == key.bytes() => other.until(&key),
                     Some(other) => problems.push(format!(
                         "{}: another key with the id {} is in {}.pub: remove the one that is forged",
@@ -100,7 +98,7 @@ impl Trust {
             }
         }
         let revoked = dir.join(REVOKED);
-        match parse_revoked(&trust_store::list(&revoked)?) {
+        match parse_revoked(&directory::list(&revoked)?) {
             Ok(revoked) => trust.revoked = revoked,
             Err(wrong) => problems.extend(
                 wrong
@@ -122,14 +120,15 @@ impl Trust {
         Ok(trust)
     }
 
-    /// Trusts nobody whom a directory trusts no more: what its file `revoked` lists, and a key that
-    /// it has with an earlier end after that. Its other keys do not count.
+    /// Applies the restrictions of a trust directory to these keys: the revocations in its file
+    /// `revoked`, and the expiry of each key that it has with an earlier one. Its other keys are
+    /// not added.
     ///
     /// # Errors
-    /// When the directory is there and cannot be read, or its file `revoked` is none.
+    /// When the directory exists and cannot be read, or its file `revoked` is invalid.
     pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
-        for path in trust_store::public(dir)? {
-            // What is no key is for whoever loads the directory to name.
+        for path in directory::public(dir)? {
+            // The caller that loads the directory names files that are no keys.
             let Ok(there) = PublicKey::load(&path) else {
                 continue;
             };
@@ -141,13 +140,13 @@ impl Trust {
                 .for_each(|key| key.until(&there));
         }
         let path = dir.join(REVOKED);
-        let revoked = parse_revoked(&trust_store::list(&path)?)
+        let revoked = parse_revoked(&directory::list(&path)?)
             .map_err(|wrong| Error::content(&path, wrong.join("; ")))?;
         self.revoked.extend(revoked);
         Ok(self)
     }
 
-    /// Who is trusted no more, each with why.
+    /// The revoked keys, each with the reason.
     pub(super) fn revoked(&self) -> &BTreeMap<KeyId, String> {
         &self.revoked
     }
@@ -162,8 +161,8 @@ impl Trust {
         self.keys.iter().find(|key| key.id() == id)
     }
 
-    /// Who of the trusted keys vouches for a statement. A wrong signature of a key that is known
-    /// refuses the image, whoever else signed: somebody changed the statement or the signature.
+    /// Finds the trusted keys that signed a statement. A wrong signature by a known key refuses the
+    /// image regardless of other signatures: the statement or the signature was changed.
     pub(in super::super) fn judge(
         &self,
         statement: &[u8],
@@ -216,7 +215,7 @@ impl Trust {
             trusted.push("none".to_owned());
         }
         Err(format!(
-            "no trusted key vouches for it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
+            "no trusted key signed it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
              another way than the image, and put it into the trust directory; or for an image that a trusted key signed",
             verdict.ignored.join("; "),
             trusted.join(", ")
@@ -229,27 +228,4 @@ fn called(key: &PublicKey) -> String {
         || key.id().to_string(),
         |name| format!("{name} ({})", key.id()),
     )
-}
-
-/// A key id a line, with why behind it; what begins with `#` is a comment.
-pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<String>> {
-    let (mut revoked, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (id, why) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        match KeyId::parse(id) {
-            Some(id) => drop(revoked.insert(id, why.trim().to_owned())),
-            None => wrong.push(format!(
-                "line {number}: `{id}` is no key id of 16 hexadecimal digits"
-            )),
-        }
-    }
-    if wrong.is_empty() {
-        Ok(revoked)
-    } else {
-        Err(wrong)
-    }
 }

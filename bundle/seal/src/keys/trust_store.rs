@@ -1,29 +1,28 @@
-//! Keeping keys in a trust directory, so that the next image is checked with them.
+//! Storing keys in a trust directory, so that the next image is checked with them.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use halite_durable::files;
 
-use super::trust::{REVOKED, parse_revoked};
+use super::directory::{REVOKED, list, parse_revoked, public};
 use super::{PublicKey, Trust};
 use crate::error::Error;
 
 const MODE: u32 = 0o644;
 
 impl PublicKey {
-    /// Keeps the key in a trust directory; where. A key that is there under whatever name is not
-    /// written again, unless its end is an earlier one now: a later one, or none, is for whoever
-    /// owns the directory to write there. A file that has the key's name and holds another key
-    /// stays: a rotated key stands beside the old one as `NAME-KEYID.pub`.
+    /// Stores the key in a trust directory and returns its path. A key that is already there under
+    /// any name is rewritten only if it now expires earlier; only the owner of the directory may
+    /// set a later expiry, or none. A file that has the key's name but contains another key stays:
+    /// the new key is stored beside it as `NAME-KEYID.pub`.
     ///
     /// # Errors
-    /// When another key with the same id is there, or the system refuses.
+    /// When another key with the same id is there, or a system call fails.
     pub fn keep(&self, dir: &Path) -> Result<PathBuf, Error> {
         let mut there = None;
         for path in public(dir)? {
-            // What is no key is for whoever loads the directory to name.
+            // [`Trust::load`] reports invalid keys.
             let Some(key) = PublicKey::load(&path)
                 .ok()
                 .filter(|key| key.id() == self.id())
@@ -60,11 +59,11 @@ impl PublicKey {
 }
 
 impl Trust {
-    /// Keeps all of this in a trust directory: who is trusted no more is added to its list, and of
-    /// the keys each that is not on it.
+    /// Stores this trust store in a directory: its revocations are added to the directory's list,
+    /// and then each key that is not on that list.
     ///
     /// # Errors
-    /// As [`PublicKey::keep`]; or the directory's list of revoked keys is none.
+    /// As [`PublicKey::keep`], and when the directory's list of revoked keys is invalid.
     pub fn keep(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join(REVOKED);
         let mut text = list(&path)?;
@@ -80,7 +79,7 @@ impl Trust {
         let lines: String = new
             .map(|(id, why)| format!("{}\n", format!("{id} {why}").trim_end()))
             .collect();
-        // First what takes trust away: whoever is cut off trusts too little then.
+        // Revocations first: an interruption then leaves too little trust, not too much.
         if !lines.is_empty() {
             files::replace(&path, MODE, (text + &lines).as_bytes())?;
         }
@@ -92,31 +91,4 @@ impl Trust {
             .filter(good)
             .try_for_each(|key| key.keep(dir).map(drop))
     }
-}
-
-/// The text of a list of revoked keys, empty where there is none.
-pub(super) fn list(path: &Path) -> Result<String, Error> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(Error::file("read", path)),
-    }
-}
-
-/// The `.pub` files of a directory, which need not be there.
-pub(super) fn public(dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed.map_err(Error::file("list", dir))?,
-    };
-    let mut found = Vec::new();
-    for entry in listed {
-        let path = entry.map_err(Error::file("list", dir))?.path();
-        found.extend(
-            path.extension()
-                .is_some_and(|suffix| suffix == "pub")
-                .then_some(path.clone()),
-        );
-    }
-    found.sort_unstable();
-    Ok(found)
 }

@@ -1,4 +1,4 @@
-//! Damage: every byte, every cut, everything that can be put in another's place.
+//! Damage: every byte, every truncation, and every part exchanged for that of another image.
 
 use std::fs;
 use std::fs::File;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::image::{Image, complaints, key, parts, trust};
 
-/// An image that a key has signed, and that key trusted.
+/// A signed image, and a trust store with its key.
 fn signed() -> (Image, Trust) {
     let image = Image::small();
     let key = key(image.dir.path(), "build");
@@ -17,7 +17,7 @@ fn signed() -> (Image, Trust) {
     (image, trust(&[&key]))
 }
 
-/// Where a byte lies: a part's name, `padding` behind one, or `footer`.
+/// The part that contains a byte: a part's name, `padding` after one, or `footer`.
 fn place(bytes: &[u8], at: usize) -> String {
     if at >= bytes.len() - 2048 {
         return "footer".to_owned();
@@ -38,8 +38,8 @@ fn place(bytes: &[u8], at: usize) -> String {
     }
 }
 
-/// Every byte of the trailer's lines, and every seventh of the image and of what fills sectors up,
-/// where one is like another: found, and said to be where it is.
+/// Every byte of the trailer's lines, and every seventh of the image and of the padding, where all
+/// are alike: the damage is found and its place is named.
 #[test]
 fn a_byte_that_flips_is_found_and_named() {
     let (image, trust) = signed();
@@ -52,7 +52,7 @@ fn a_byte_that_flips_is_found_and_named() {
         .enumerate()
         .filter(|(at, _)| at % 7 == 0 || !alike(*at))
     {
-        // Each bit in turn; with an odd distance all are met in each part.
+        // One bit per byte in turn; the odd distance covers all bits in each part.
         file.write_all_at(&[byte ^ (1 << (at % 8))], at as u64)
             .unwrap();
         let found = complaints(&image.iso, &trust);
@@ -104,7 +104,7 @@ fn a_byte_that_flips_is_found_and_named() {
     assert_eq!(complaints(&image.iso, &trust), [""; 0], "all is as it was");
 }
 
-/// Without a signature, accidents are found as well.
+/// Accidental damage is found without a signature too.
 #[test]
 fn damage_is_found_in_what_nobody_signed() {
     let image = Image::small();
@@ -156,7 +156,7 @@ fn a_cut_is_found_wherever_it_is() {
     }
 }
 
-/// Where the image says how large it is, so does the message.
+/// The message names the image's size if the image records it.
 #[test]
 fn a_cut_image_is_told_from_one_that_was_never_sealed() {
     let (image, trust) = signed();
@@ -243,7 +243,7 @@ fn the_seal_of_another_image_fits_no_other() {
     new.seal(std::slice::from_ref(&key));
     assert_eq!(complaints(&new.iso, &trust), [""; 0]);
 
-    // The older trailer on the newer image: the same key signed it.
+    // The older trailer on the newer image; the same key signed both.
     let (older, newer) = (old.bytes(), new.bytes());
     fs::write(&new.iso, [&newer[..size], &older[size..]].concat()).unwrap();
     let found = complaints(&new.iso, &trust);
@@ -253,7 +253,7 @@ fn the_seal_of_another_image_fits_no_other() {
         "{found:?}"
     );
 
-    // The older statement and signature with the newer map, and a footer that fits.
+    // The older statement and signature with the newer map and a matching footer.
     let (from, to) = (parts(&older)[2].1, older.len());
     let mixed = [&newer[..from], &older[from..to]].concat();
     fs::write(&new.iso, &mixed).unwrap();

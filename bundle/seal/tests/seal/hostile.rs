@@ -1,4 +1,4 @@
-//! Trailers that were made by hand to do harm: each is refused for what is wrong with it.
+//! Trailers that were crafted to do harm: each is refused for its own error.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn footer(offset: usize, lines: &str) -> Vec<u8> {
     )
 }
 
-/// A sealed file with a footer that fits what is there now.
+/// Replaces the footer of a sealed file with one that matches its present content.
 pub fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = String::new();
     for (name, offset, size) in parts(&bytes) {
@@ -47,7 +47,7 @@ pub fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     [bytes, footer].concat()
 }
 
-/// A file with a trailer of these contents, every hash and offset right.
+/// A file with a trailer of these contents, with all digests and offsets right.
 fn made(image: &[u8], map: &[u8], statement: &[u8], signatures: &[&[u8]]) -> Vec<u8> {
     let mut bytes = image.to_vec();
     let mut lines = format!("image 0 {}\n", image.len());
@@ -78,7 +78,7 @@ fn statement(image: &[u8], map: &[u8]) -> String {
     )
 }
 
-/// What is said about bytes as an unsigned image: only its own checks stand between it and us.
+/// The error for these bytes as an unsigned image, which only the parser's own checks refuse.
 fn said(bytes: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let iso = dir.path().join("hostile.iso");
@@ -214,7 +214,7 @@ fn a_statement_is_of_this_image_and_of_a_known_format() {
     assert!(found.contains("map has format 7"), "{found}");
 }
 
-/// The numbers of a footer are only believed when they are the only ones possible.
+/// The numbers of a footer are accepted only if they are the only possible ones.
 #[test]
 fn a_footer_cannot_ask_for_more_than_there_is() {
     let image = Image::small();
@@ -337,7 +337,7 @@ fn a_signature_that_is_none_is_refused() {
         (right.replace(lines[1], "not base64"), "is no base64"),
         (algorithm(b"Ed"), "minisign's old form"),
         (algorithm(b"RS"), "algorithm is not minisign's"),
-        // Too short by its last bytes, which some readers run over.
+        // Its last bytes are missing, which some parsers do not check.
         (
             right.replace(lines[3], &lines[3][..40]),
             "has 30 bytes instead of 64",

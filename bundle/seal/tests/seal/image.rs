@@ -1,5 +1,5 @@
-//! Something to seal: any file of whole sectors with files in it. The bytes are arbitrary, for the
-//! seal reads no ISO 9660.
+//! Images for the tests: files of whole sectors with files in them. The bytes are arbitrary,
+//! because the seal does not parse ISO 9660.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn facts() -> Facts {
     }
 }
 
-/// A key that is not encrypted, in files of its own.
+/// An unencrypted key in its own files.
 pub fn key(dir: &Path, name: &str) -> SecretKey {
     let path = dir.join(format!("{name}.key"));
     generate(&path, None, None).unwrap();
@@ -51,7 +51,7 @@ pub fn check(iso: &Path, trust: &Trust) -> Result<Report, Error> {
     halite_seal::check(iso, trust, &mut |_| {})
 }
 
-/// What is said against an image: why it is refused, or what is wrong in it. Nothing when it is
+/// The problems of an image: the reason for its refusal, or the damage in it. Empty when it is
 /// sound.
 pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
     match check(iso, trust) {
@@ -61,8 +61,8 @@ pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
 }
 
 impl Image {
-    /// Two sectors before the files, each file on a sector of its own, a sector behind them. The
-    /// content of a file is made from its name.
+    /// Two sectors before the files, each file in its own sectors, one sector after them. The
+    /// content of a file is derived from its name.
     pub fn new(files: &[(&str, u64)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut bytes: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
@@ -110,7 +110,7 @@ impl Image {
     }
 }
 
-/// The parts of a sealed file by its footer: name, offset and size of each.
+/// The parts of a sealed file according to its footer: name, offset and size of each.
 pub fn parts(bytes: &[u8]) -> Vec<(String, usize, usize)> {
     let footer = std::str::from_utf8(&bytes[bytes.len() - 2048..]).unwrap();
     let part = |line: &str| {

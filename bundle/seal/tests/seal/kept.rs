@@ -1,4 +1,4 @@
-//! Keys that are kept in a trust directory.
+//! Keys that are stored in a trust directory.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use halite_testkit::names;
 
 use crate::image::{Image, complaints, key};
 
-/// A public key as it comes to a site in a file of that name.
+/// A public key that arrives at a site in a file of this name.
 fn given(dir: &Path, key: &SecretKey, name: &str) -> PublicKey {
     let path = dir.join(name).join(format!("{name}.pub"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,7 +65,7 @@ fn a_key_is_kept_once_whatever_it_is_called() {
         mine,
         "what is there is not written again"
     );
-    // An end is news.
+    // An expiry is a change.
     let ending = format!(
         "untrusted comment: not-after=2030-01-01\n{}\n",
         key.public().line()
@@ -78,8 +78,8 @@ fn a_key_is_kept_once_whatever_it_is_called() {
             .is_some()
     );
 
-    // An end that is there is not taken away by a file that lacks it, and counts for a key that is
-    // named by itself.
+    // A file without an expiry does not remove the stored one, which also applies to a key that is
+    // passed by itself.
     let endless = Trust::new(vec![given(dir.path(), &key, "acme")]);
     endless.keep(&kept).unwrap();
     let end = PublicKey::load(&kept.join("builder.pub"))
@@ -91,7 +91,7 @@ fn a_key_is_kept_once_whatever_it_is_called() {
         end
     );
 
-    // Whoever put it there twice himself trusts it once, until the earlier end.
+    // A key that the operator stored under two names is trusted once, until the earlier expiry.
     fs::write(kept.join("acme.pub"), &mine).unwrap();
     let trust = Trust::load(&kept).unwrap();
     assert_eq!(trust.keys().len(), 1);
@@ -105,7 +105,7 @@ fn a_forged_key_of_the_same_id_is_not_kept() {
     let public = key(dir.path(), "key").public().clone();
     public.keep(&kept).unwrap();
     let text = public.to_text();
-    // 42 bytes are whole groups of three, so that the last digit is of the key.
+    // 42 bytes are whole groups of three, so the last digit is part of the key.
     let other = if text.ends_with("A\n") { "B\n" } else { "A\n" };
     let forged = PublicKey::parse(&format!("{}{other}", &text[..text.len() - 2]));
     let error = forged.unwrap().keep(&kept).unwrap_err().to_string();
@@ -132,7 +132,7 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
 
     let kept = dir.join("kept");
     fs::create_dir(&kept).unwrap();
-    // Its own list, without an end of line, stays as it is.
+    // The directory's own list, without a final newline, stays as it is.
     let own = "# ours\n0123456789ABCDEF old";
     fs::write(kept.join("revoked"), own).unwrap();
     let trust = Trust::load(&from).unwrap();
@@ -142,7 +142,7 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
     let text = fs::read_to_string(kept.join("revoked")).unwrap();
     assert_eq!(text, format!("{own}\n{id} its laptop was stolen\n"));
 
-    // The list counts for a key that is given by itself, too, and such a key is not kept.
+    // The list also applies to a key that is passed by itself; such a key is not stored.
     let given = Trust::new(vec![lost.public().clone()]);
     assert_eq!(complaints(&image.iso, &given), [""; 0]);
     let given = given.no_more_than(&kept).unwrap();

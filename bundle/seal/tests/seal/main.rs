@@ -1,5 +1,5 @@
-//! Seals: made, damaged in every way, and checked, with our code and with the programs that a site
-//! has anyway. The modules are marked as tests for the lints that tests are free of.
+//! Seals: made, damaged in every way, and checked, with this crate and with standard programs. The
+//! modules are marked as tests, because some lints do not apply to tests.
 
 #[cfg(test)]
 mod damage;

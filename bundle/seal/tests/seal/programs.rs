@@ -1,5 +1,5 @@
-//! The real `minisign`, `openssl` and `sha256sum`: what they make is accepted here, and what is
-//! made here by them.
+//! The real `minisign`, `openssl` and `sha256sum`: this crate accepts their output, and they accept
+//! its output.
 
 use std::fs;
 use std::io::Write as _;
@@ -144,7 +144,7 @@ fn keys_of_minisign_sign_and_are_trusted_here() {
         "",
     );
 
-    // minisign reads a public key whose comment holds an end, ours as well.
+    // minisign reads a public key whose comment has an expiry, as this crate does.
     let text = format!(
         "untrusted comment: build not-after=2030-01-01\n{}\n",
         key.line()
@@ -266,7 +266,7 @@ fn keys_made_here_are_keys_of_minisign() {
     );
 }
 
-/// The key that counts is on a machine without a network: only the statement goes there, only a
+/// The signing key is on a machine without a network: only the statement is carried there, only a
 /// signature comes back.
 #[test]
 fn a_signature_made_elsewhere_is_added() {
@@ -353,7 +353,7 @@ fn a_signature_made_elsewhere_is_added() {
         .to_string();
     assert!(error.contains("it has a signature by key"), "{error}");
 
-    // Interrupted between its two writes: refused, and the next attempt takes it back.
+    // Interrupted between its two writes: the file is refused, and the next attempt restores it.
     let after = image.bytes();
     fs::write(&image.iso, [&before, &after[after.len() - 2048..]].concat()).unwrap();
     assert!(
@@ -363,7 +363,7 @@ fn a_signature_made_elsewhere_is_added() {
     );
     halite_seal::add(&image.iso, &signature, &offline).unwrap();
     assert!(image.bytes() == after);
-    // Interrupted in the first of them.
+    // Interrupted during the first of them.
     fs::write(
         &image.iso,
         [&before, &after[after.len() - 2048..][..700]].concat(),

@@ -1,4 +1,4 @@
-//! What is sealed and left alone.
+//! Sealed images that were not changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,7 @@ fn a_large_file_is_cut_and_damage_in_it_is_placed() {
         "large: bytes 16777216 to 33554431 (at {of} of the image) are not as they were sealed"
     );
     assert_eq!(complaints(&image.iso, &Trust::unsigned()), [message]);
-    // Two segments that touch are one line.
+    // Two adjacent damaged segments are one line.
     bytes[(at + 40 * MIB) as usize] ^= 1;
     fs::write(&image.iso, &bytes).unwrap();
     let message = format!(
@@ -154,8 +154,8 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
     );
 }
 
-/// A real image: what its writer says of the places is what the seal names, and its reader is not
-/// disturbed.
+/// A real image: the seal names the places that the writer reports, and the seal does not disturb
+/// the reader.
 #[test]
 fn an_iso_is_sealed_and_still_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Who is believed, until when, and what is said otherwise.
+//! Trust: accepted keys, their expiry, and the messages otherwise.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -78,7 +78,7 @@ fn another_key_with_the_same_id_is_no_better() {
     let dir = image.dir.path();
     let (ours, theirs) = (key(dir, "ours"), key(dir, "theirs"));
     image.seal(std::slice::from_ref(&theirs));
-    // Our key under their id, as somebody would make it who wants theirs to be found for ours.
+    // Our key under their id, as an attacker would make it to have it mistaken for ours.
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     let (mut forged, other) = (
@@ -125,8 +125,8 @@ fn one_of_several_keys_is_enough_and_a_rotation_has_two() {
     );
 }
 
-/// The time is that of the check. A signature cannot prove when it was made: whoever has the key
-/// can date it back.
+/// The expiry is compared with the time of the check. A signature cannot prove when it was made:
+/// the owner of the key can backdate it.
 #[test]
 fn an_expired_key_is_believed_no_more() {
     let image = Image::small();
@@ -151,7 +151,7 @@ fn an_expired_key_is_believed_no_more() {
         )),
         "{found}"
     );
-    // Another that has not expired is enough.
+    // Another key that has not expired is enough.
     let (_, second) = (
         generate(&dir.join("second.key"), None, None).unwrap(),
         load(&dir.join("second.key")),
@@ -234,7 +234,7 @@ fn a_revoked_key_is_believed_no_more() {
         found.contains(&format!("key {id} is revoked: its laptop was stolen")),
         "{found}"
     );
-    // minisign leaves zeros at the beginning of an id out, and writes them in either case.
+    // minisign omits leading zeros of an id, and writes it in either case.
     fs::write(
         trusted.join("revoked"),
         id.to_string().trim_start_matches('0').to_lowercase(),
@@ -441,7 +441,7 @@ fn a_damaged_secret_key_signs_nothing() {
     let text = fs::read_to_string(&path).unwrap();
     let (comment, line) = text.trim_end().split_once('\n').unwrap();
     let whole = STANDARD.decode(line).unwrap();
-    // Salt and limits mean nothing where there is no password.
+    // Salt and limits have no meaning without a password.
     for at in (0..6).chain(54..whole.len()) {
         let mut bytes = whole.clone();
         bytes[at] ^= 4;

@@ -1,15 +1,15 @@
-//! The locations: what a request leads to, whatever the bundle.
+//! The nginx locations, which are the same for all bundles.
 
 use halite_fetch::oci_layout::MANIFESTS;
 
 use super::KINDS;
 
-/// The locations. The `http {}` around them has the maps from `$halite_version` to
+/// The nginx locations. The `http {}` around them defines the maps from `$halite_version` to
 /// `$halite_bundle`, the directory of a bundle, and from version, registry and path to
 /// `$halite_manifest`, `$halite_list` and `$halite_next`.
 ///
-/// `default_type` takes no variable, hence a location for each media type. An error's body is what
-/// the specification asks for.
+/// `default_type` takes no variable, so each media type has a location. The body of an error is the
+/// one that the specification requires.
 #[must_use]
 pub fn locations() -> String {
     let manifests: String = KINDS
@@ -59,7 +59,8 @@ fn manifest(kind: &str, media: &str) -> String {
     )
 }
 
-/// `n` and `last` of a list: `$halite_page` is the size of the page, `wrong` for what is no number.
+/// The locations of files and lists. `n` and `last` select a page of a list; `$halite_page` is the
+/// size of the page, or `wrong` if `n` is not a number.
 const REST: &str = r#"location ~ "^/bundles/(?<halite_version>[^/]+)/v2/.+/blobs/sha256:(?<halite_digest>[0-9a-f]{64})$" {
     if ($request_method !~ "^(GET|HEAD)$") { return 405; }
     if ($halite_bundle = "") { return 404; }
@@ -104,11 +105,12 @@ location ~ "^/bundles/(?<halite_version>[^/]+)/(?<halite_file>.+)$" {
 
 "#;
 
-/// An answer that is an error.
+/// An error response.
 struct Refusal {
     location: &'static str,
     status: u16,
-    /// A code of the specification; the one for a wrong `n` is the distribution project's.
+    /// An error code of the specification; the code for a wrong `n` is from the distribution
+    /// project.
     code: &'static str,
     message: &'static str,
 }

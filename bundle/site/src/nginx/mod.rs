@@ -1,16 +1,17 @@
-//! What nginx serves a site's bundles by: their files, and their images as a registry that can only
-//! be pulled from (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>),
-//! straight from the OCI layout.
+//! The nginx configuration that serves a site's bundles: their files, and their images as a
+//! pull-only registry
+//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>), directly from
+//! the OCI layout.
 //!
-//! Several bundles stand side by side on a site, so a bundle brings only *entries* of maps
-//! ([`MANIFESTS_MAP`], [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version; the maps
-//! themselves, which include the entries of every bundle, are the site's. What a request leads to
-//! is the same for all bundles and stands once, in the locations ([`SERVER`]) of the bundle in use.
-//! `halite/services/bundle_server/nginx.conf.j2` of the state tree puts them together.
+//! A site has several bundles, so each brings only *entries* of maps ([`MANIFESTS_MAP`],
+//! [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version. The site's configuration
+//! defines the maps and includes the entries of every bundle. The locations ([`SERVER`]) are the
+//! same for all bundles and are included once, from the bundle in use.
+//! `halite/services/bundle_server/nginx.conf.j2` of the state tree combines all of this.
 //!
-//! containerd asks one host for every registry and names the registry in the argument `ns`. Maps
-//! turn version, registry and path into a digest; which blobs exist the file system knows. The maps
-//! ignore case, as all of nginx's do.
+//! containerd sends the requests for every registry to one host, and names the registry in the
+//! argument `ns`. Maps translate version, registry and path to a digest; the file system decides
+//! which blobs exist. The maps ignore case, as all maps of nginx do.
 
 mod locations;
 mod pages;
@@ -22,22 +23,22 @@ use halite_fetch::oci_layout::{Image, MANIFESTS};
 
 pub use locations::locations;
 
-/// Entries of the map to `$halite_manifest`: which blob a name is, as `KIND/HEX`.
+/// Entries of the map to `$halite_manifest`: the blob of a name, as `KIND/HEX`.
 pub const MANIFESTS_MAP: &str = "nginx/manifests.map";
 
-/// Entries of the map to `$halite_list`: lists of tags and of names, as they are sent.
+/// Entries of the map to `$halite_list`: the lists of tags and of names, as they are sent.
 pub const LISTS_MAP: &str = "nginx/lists.map";
 
-/// Entries of the map to `$halite_next`: where a list goes on.
+/// Entries of the map to `$halite_next`: the link to the next page of a list.
 pub const LINKS_MAP: &str = "nginx/links.map";
 
-/// The locations.
+/// The nginx locations.
 pub const SERVER: &str = "nginx/registry.conf";
 
-/// What the locations call the media types of [`MANIFESTS`].
+/// The names of the media types of [`MANIFESTS`] in the locations.
 const KINDS: [&str; 2] = ["oci", "docker"];
 
-/// The entries of the maps for the images of the bundle with this version: file and content.
+/// The entries of the maps for the images of the bundle with this version: path and content.
 #[must_use]
 pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, String)> {
     let mut manifests = Keys::default();
@@ -73,7 +74,8 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
             }
         }
     };
-    // Under its own registry a name is short, without one it says which registry it is from.
+    // In the catalog of its own registry a name is short; in the common one it includes the
+    // registry.
     let mut catalogs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for ((registry, repository), tags) in &tags {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -109,8 +111,8 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
     ]
 }
 
-/// `ns` and the beginning of the path under which an image is found: with its registry in the one
-/// or in the other, or without any where that leaves no doubt.
+/// The values of `ns` and the beginnings of the path under which an image is found. The registry is
+/// in the one or in the other, or in neither if the name stays unambiguous.
 fn places(registry: &str, repository: &str) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = spellings(registry)
         .into_iter()
@@ -121,8 +123,8 @@ fn places(registry: &str, repository: &str) -> BTreeSet<String> {
     found
 }
 
-/// How a name may arrive in an argument: some clients escape what need not be, and nginx does not
-/// undo that.
+/// The spellings of a name in an argument: some clients escape characters without need, and nginx
+/// does not undo that.
 fn spellings(name: &str) -> BTreeSet<String> {
     [
         name.to_owned(),
@@ -134,7 +136,7 @@ fn spellings(name: &str) -> BTreeSet<String> {
 /// The entries of one map.
 #[derive(Default)]
 struct Keys {
-    /// `None` where two images would be meant by one key.
+    /// The target of each key; `None` if two images share the key.
     targets: BTreeMap<String, Option<String>>,
 }
 
@@ -217,7 +219,7 @@ mod tests {
         assert!(maps.contains("\"1.0 one.example/v2/a/manifests/1\""));
         assert!(maps.contains("\"1.0 /v2/two.example/a/manifests/1\""));
         assert!(!maps.contains("\"1.0 /v2/a/manifests/1\""));
-        // The lists of tags are equal, so there is no doubt about them.
+        // The lists of tags are equal, so they are unambiguous.
         assert!(maps.contains("\"1.0 /v2/a/tags/list  \""));
     }
 

@@ -1,26 +1,26 @@
 //! Lists in pages: a client may ask for at most `n` names, those after `last`
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-tags>).
 //!
-//! nginx cannot cut a list, so each page that can be asked for is made beforehand. A page may be
-//! shorter than `n` if it says where it goes on, so there are pages of few sizes only: `n` is
-//! rounded down to one of [`SIZES`].
+//! nginx cannot cut a list, so each possible page is made beforehand. A page may be shorter than
+//! `n` if it links to the next one, so a few sizes suffice: `n` is rounded down to one of
+//! [`SIZES`].
 
 use std::collections::BTreeSet;
 
-/// How many names a page has at most: by the digits of `n`.
+/// The largest number of names on a page, by the number of digits of `n`.
 pub const SIZES: [usize; 3] = [1, 10, 100];
 
 /// A page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// One of [`SIZES`]; empty for everything that is left; `0` for nothing, which is what `n=0`
-    /// asks for.
+    /// One of [`SIZES`]; empty for the whole rest of the list; `0` for an empty page, which `n=0`
+    /// requests.
     pub size: String,
-    /// The name after which it begins, escaped or not; empty for the beginning.
+    /// The name after which the page begins, escaped or not; empty for the beginning.
     pub last: String,
-    /// What is on it.
+    /// The names on it.
     pub names: Vec<&'a str>,
-    /// After which name the next one begins, if there is more.
+    /// The name after which the next page begins, if there is one.
     pub next: Option<&'a str>,
 }
 
@@ -91,7 +91,7 @@ mod tests {
             none.iter()
                 .all(|page| page.names.is_empty() && page.next.is_none())
         );
-        // Some clients escape what they ask for.
+        // Some clients escape the argument.
         assert!(pages.iter().any(|page| page.last == "r%3A5%2Fname-007"));
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a bundle's document names everything that is in the bundle.
+//! The check that a bundle's SPDX document names everything in the bundle.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use super::spdx::Document;
 use crate::error::Error;
 use crate::sbom::FILE;
 
-/// Whether a file is to be found in the document by its own path. The blobs of images are their
-/// images'; a signature says nothing about what a bundle is made of.
+/// Returns whether the document must name a file by its path. The blobs of images belong to their
+/// images, and a signature is not a part of the bundle's content.
 pub fn covers(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let signature = matches!(name, "InRelease" | "Release.gpg" | "repomd.xml.asc")
@@ -22,8 +22,8 @@ pub fn covers(path: &str) -> bool {
         || [FILE, manifest::FILE, manifest::CHECKSUM].contains(&path))
 }
 
-/// What the document of the bundle in a directory does not say and should. Bundles that have none
-/// are older than it.
+/// The items that the SPDX document of the bundle in a directory lacks. Bundles without a document
+/// were made before it existed.
 pub fn check(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
     if !manifest.files.contains_key(FILE) {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The parts of an SPDX 2.3 document in JSON that a bundle's has
+//! The subset of SPDX 2.3 in JSON that a bundle's document uses
 //! (<https://spdx.github.io/spdx-spec/v2.3/>).
 
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use halite_durable::digest;
 use serde::{Deserialize, Serialize};
 
-/// The document itself, in relationships.
+/// The id of the document itself, in relationships.
 pub const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 
-/// The value of a field of which nothing is known.
+/// The value of a field that is unknown.
 pub const UNKNOWN: &str = "NOASSERTION";
 
-/// A document.
+/// An SPDX document.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
@@ -30,7 +30,7 @@ pub struct Document {
     pub files: Vec<File>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     has_extracted_licensing_infos: Vec<Licence>,
-    /// What belongs to what.
+    /// Relationships between packages and files.
     pub relationships: BTreeSet<Relationship>,
 }
 
@@ -61,19 +61,19 @@ pub struct Package {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checksums: Vec<Checksum>,
     license_concluded: String,
-    /// Its licence as who made it says.
+    /// The licence that its author declared.
     pub license_declared: String,
-    /// Where its text is, or why there is none.
+    /// The place of the licence's text, or the reason why there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub license_comments: String,
     copyright_text: String,
     /// Its package URL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_refs: Vec<Reference>,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub primary_package_purpose: String,
-    /// What else there is to say.
+    /// A comment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
@@ -104,13 +104,13 @@ pub struct Checksum {
     pub checksum_value: String,
 }
 
-/// What something is called elsewhere.
+/// The identifier of a package in another system.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
     reference_category: String,
     reference_type: String,
-    /// The name.
+    /// The identifier.
     pub reference_locator: String,
 }
 
@@ -122,24 +122,24 @@ struct Licence {
     extracted_text: String,
 }
 
-/// One thing's relation to another.
+/// The relationship of one element to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Relationship {
-    /// The one.
+    /// The element that contains, depends …
     pub spdx_element_id: String,
     /// `CONTAINS`, `DEPENDS_ON` …
     pub relationship_type: String,
-    /// The other.
+    /// The element that is contained, depended on …
     pub related_spdx_element: String,
 }
 
 impl Document {
-    /// An empty one, without the name that [`Document::name_after`] gives it.
+    /// An empty document. [`Document::name_after`] sets its namespace.
     pub fn new(name: &str, created: &str) -> Self {
         Self {
             spdx_version: "SPDX-2.3".to_owned(),
-            // The licence of the document, which SPDX lays down.
+            // The licence of the document itself, which SPDX prescribes.
             data_license: "CC0-1.0".to_owned(),
             id: DOCUMENT.to_owned(),
             name: name.to_owned(),
@@ -155,7 +155,7 @@ impl Document {
         }
     }
 
-    /// Says that one thing contains another, depends on it, and so on.
+    /// Adds a relationship between two elements.
     pub fn relate(&mut self, one: &str, kind: &str, other: &str) {
         self.relationships.insert(Relationship {
             spdx_element_id: one.to_owned(),
@@ -164,8 +164,7 @@ impl Document {
         });
     }
 
-    /// Adds the licences that SPDX has no name for.
-    /// Each has an id, a name and its text.
+    /// Adds the licences that SPDX has no name for, each with id, name and text.
     pub fn licences(&mut self, others: impl IntoIterator<Item = (String, String, String)>) {
         self.has_extracted_licensing_infos = others
             .into_iter()
@@ -177,15 +176,15 @@ impl Document {
             .collect();
     }
 
-    /// Gives it the name that no other document has: by the digest of its content.
+    /// Sets the unique namespace of the document, from the digest of its content.
     pub fn name_after(&mut self, version: &str, digest: &str) {
         self.document_namespace = format!("https://halite.invalid/sbom/{version}/{digest}");
     }
 }
 
 impl Package {
-    /// A package of which nothing is known but its name and version. `key` tells it from all others
-    /// of its kind.
+    /// A package with a name and a version only. `key` distinguishes it from all others of its
+    /// kind.
     pub fn new(kind: &str, key: &str, name: &str, version: &str) -> Self {
         Self {
             id: id(kind, key),
@@ -205,7 +204,7 @@ impl Package {
         }
     }
 
-    /// With its package URL.
+    /// Sets the package URL.
     pub fn purl(mut self, purl: String) -> Self {
         self.external_refs.push(Reference {
             reference_category: "PACKAGE-MANAGER".to_owned(),
@@ -215,7 +214,7 @@ impl Package {
         self
     }
 
-    /// With the SHA-256 of its file; none where that is empty.
+    /// Sets the SHA-256 of its file; nothing if it is empty.
     pub fn sha256(mut self, sha256: &str) -> Self {
         if !sha256.is_empty() {
             self.checksums.push(checksum("SHA256", sha256));
@@ -223,7 +222,7 @@ impl Package {
         self
     }
 
-    /// With a purpose.
+    /// Sets the purpose.
     pub fn purpose(mut self, purpose: &str) -> Self {
         purpose.clone_into(&mut self.primary_package_purpose);
         self
@@ -240,7 +239,7 @@ impl Package {
 }
 
 impl File {
-    /// A file of the bundle. SPDX wants SHA-1, too.
+    /// A file of the bundle. SPDX requires SHA-1 too.
     pub fn new(path: &str, sha1: &str, sha256: &str) -> Self {
         Self {
             id: id("File", path),
@@ -260,7 +259,7 @@ fn checksum(algorithm: &str, value: &str) -> Checksum {
     }
 }
 
-/// An id that people can read and that nothing else of the document has.
+/// A readable id that is unique in the document.
 pub fn id(kind: &str, key: &str) -> String {
     let plain: String = key
         .chars()

@@ -13,10 +13,10 @@ use halite_fetch::Settings;
 use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put};
 use serde_json::json;
 
-/// What a server has: files by path.
+/// The files of a server, by path.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A bundle as a server has it, and the SHA-256 of its manifest.
+/// The files of a bundle on a server, and the SHA-256 of its manifest.
 fn bundle(version: &str, layer: &[u8]) -> (Files, String) {
     let mut files: Files = [
         ("bin/ctl", b"#!/bin/sh\n".to_vec()),
@@ -114,7 +114,7 @@ impl Host {
         self.dir.path().join("bundles").join(version)
     }
 
-    /// What is there, names in progress too.
+    /// All names in the directory, including those of work in progress.
     fn names(&self) -> Vec<String> {
         names(&self.dir.path().join("bundles"))
     }
@@ -151,10 +151,10 @@ fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
     same(&host.place("0.1.0"), &files);
     assert_eq!(host.names(), ["0.1.0"]);
     host.bundles.holds("0.1.0", &hash).unwrap();
-    // Each content once over the network.
+    // Each content crosses the network once.
     assert_eq!(server.seen().len(), files.len() - 1);
 
-    // Nothing is asked for what is there.
+    // Nothing is requested that is already there.
     let asked = server.seen().len();
     assert_eq!(
         host.copy("0.1.0", &hash, &from).unwrap().added,
@@ -162,8 +162,7 @@ fn a_bundle_is_copied_once_and_mended_where_it_is_damaged() {
     );
     assert_eq!(server.seen().len(), asked);
 
-    // A file that is gone and one that is cut are mended, with nothing else fetched but the
-    // manifest.
+    // A missing file and a truncated one are repaired; nothing else is fetched except the manifest.
     fs::remove_file(host.place("0.1.0").join("states/7.sls")).unwrap();
     fs::write(host.place("0.1.0").join("bin/ctl"), "#").unwrap();
     fs::write(host.place("0.1.0").join("left-over"), "x").unwrap();
@@ -195,7 +194,7 @@ fn whoever_serves_the_bundles_can_reach_them() {
             path.display()
         );
     }
-    // A directory that was there is somebody else's, like /tmp.
+    // A directory that existed before belongs to another user, like /tmp, and keeps its mode.
     for mode in [0o1777, 0o700] {
         fs::remove_dir_all(&root).unwrap();
         fs::create_dir(&root).unwrap();
@@ -231,8 +230,7 @@ fn what_another_bundle_has_is_neither_fetched_nor_stored_again() {
     assert_eq!(inode("0.1.0"), inode("0.2.0"));
 }
 
-/// A directory that is linked belongs to somebody else, who may write into it, and whose modes are
-/// his.
+/// A linked directory belongs to another user, who may write into it and sets its modes.
 #[test]
 fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
     let host = Host::new();
@@ -261,7 +259,7 @@ fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
     }
 }
 
-/// One content is a program in one bundle and a text in another.
+/// One content is executable in one bundle and a plain file in another.
 #[test]
 fn a_mode_is_that_of_its_bundle_alone() {
     let host = Host::new();
@@ -294,7 +292,7 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     let layer = content(2_000_000, 2);
     let (files, hash) = bundle("0.1.0", &layer);
     let (served, answers) = (files.clone(), AtomicUsize::new(0));
-    // The manifest and half of the layer, and then nothing more.
+    // Serves the manifest and half of the layer, and then fails.
     let dying = Server::tls(&host.authority, move |seen| {
         if seen.path.ends_with("/manifest.json") && answers.load(Ordering::SeqCst) == 0 {
             answer(&served, seen)
@@ -331,7 +329,7 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
     host.copy("0.1.0", &hash, &[dead, one, other]).unwrap();
     same(&host.place("0.1.0"), &files);
     assert_eq!(host.names(), ["0.1.0"]);
-    // The second one sent only the rest.
+    // The second server sent only the rest.
     let ranges = sent.lock().unwrap().clone();
     assert!(
         matches!(&ranges[..], [Some(range)] if range.starts_with("bytes=") && range != "bytes=0-"),
@@ -383,7 +381,7 @@ fn whoever_serves_something_else_is_not_believed() {
             "{path}: {error}"
         );
         assert!(!host.place("0.1.0").exists(), "{path}");
-        // A second server that is honest is enough.
+        // A second, honest server is enough.
         let served = files.clone();
         let honest = Server::tls(&host.authority, move |seen| answer(&served, seen));
         let from = [
@@ -393,7 +391,7 @@ fn whoever_serves_something_else_is_not_believed() {
         host.copy("0.1.0", &hash, &from).unwrap();
         same(&host.place("0.1.0"), &files);
     }
-    // Neither is one whose certificate another authority signed, nor a bundle with another
+    // Nor is a server trusted whose certificate another authority signed, nor a bundle with another
     // version's manifest.
     let host = Host::new();
     let other = tempfile::tempdir().unwrap();
@@ -421,7 +419,7 @@ fn whoever_serves_something_else_is_not_believed() {
 #[test]
 fn what_cannot_be_laid_out_leaves_nothing_beside() {
     let host = Host::new();
-    // One name is a file and a directory.
+    // One name is both a file and a directory.
     let (mut files, _) = bundle("0.1.0", b"layer");
     let mut manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
     manifest["files"]["states/0.sls/more"] = manifest["files"]["states/1.sls"].clone();
@@ -482,7 +480,7 @@ fn a_manifest_without_end_fills_no_disk() {
             "{left:?}"
         );
     }
-    // What has a size that is known may be larger.
+    // A file whose size is known may be larger.
     let honest = Server::tls(&host.authority, move |seen| answer(&files, seen));
     let from = [
         from[0].clone(),

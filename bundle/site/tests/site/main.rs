@@ -1,4 +1,5 @@
-//! The bundles of a site. The modules are marked as tests for the lints that tests are free of.
+//! The bundles of a site. The modules are marked as tests, because some lints do not apply to
+//! tests.
 
 #[cfg(test)]
 mod copy;

@@ -1,5 +1,5 @@
-//! Users and groups, without libc's name service: our binary is static and cannot load the host's
-//! NSS modules.
+//! Users and groups, without libc's name service: the minion's binary is static and cannot load the
+//! host's NSS modules.
 //!
 //! The local files are read first, as `nsswitch.conf` has it everywhere; for other names the host's
 //! own `getent` is run. Answers are remembered for the life of this value, which is one run.

@@ -1,7 +1,7 @@
 //! One GET, for `http.wait_for_successful_query` and health checks.
 //!
-//! Names are looked up in `/etc/hosts` only: our binary is static and libc's resolver would load
-//! the host's modules.
+//! Names are looked up in `/etc/hosts` only: the minion's binary is static and libc's resolver
+//! would load the host's modules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

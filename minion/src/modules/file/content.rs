@@ -1,8 +1,8 @@
 //! Compares one file's content, owner and mode with its specification, for all states that write
 //! files.
 
+use halite_durable::digest::sha256;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
@@ -60,14 +60,6 @@ impl Source {
         let content = self.read(host).await?;
         Ok((content != found).then_some(content))
     }
-}
-
-/// SHA-256 in hexadecimal.
-pub(in crate::modules) fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 /// The content, owner and mode that a state requires of a file.

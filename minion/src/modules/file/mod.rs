@@ -8,7 +8,7 @@ mod managed;
 mod recurse;
 mod symlink;
 
-pub(super) use content::{Source, sha256};
+pub(super) use content::Source;
 pub(super) use directory::directory;
 pub(super) use edit::{append, blockreplace};
 pub(super) use line::line;

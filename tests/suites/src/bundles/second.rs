@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::Cluster;
 use halite_lab::command::run;
+use halite_lab::progress::Board;
 use halite_upstream::chart::Chart;
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ pub fn variant(
     minutes: u32,
     change: impl FnOnce(&mut Value, &Value) -> Result<()>,
 ) -> Result<PathBuf> {
-    let bundle = prepare::bundle(&mut |line| println!("  {line}"))?;
+    let bundle = prepare::bundle(&Board::plain())?;
     let first = recipe_of(&bundle)?;
     let text =
         fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;

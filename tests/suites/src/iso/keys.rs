@@ -66,7 +66,7 @@ fn trusted(work: &Work) -> Result<usize> {
         format!("untrusted comment: minisign public key {id} not-after={date}\n{line}\n")
     };
     let revoked = format!("# since the theft\n{id} stolen in May\n");
-    let none = "no trusted key vouches for it".to_owned();
+    let none = "no trusted key signed it".to_owned();
     let cases: Vec<(&str, PathBuf, Vec<String>)> = vec![
         (
             "no such file",

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
 use crate::test::Test;
@@ -74,7 +75,10 @@ struct Verdict {
 
 impl Work {
     fn new() -> Result<Self> {
-        let (bundle, medium) = (prepare::bundle(&mut |_| ())?, prepare::medium(&mut |_| ())?);
+        let (bundle, medium) = (
+            prepare::bundle(&Board::silent())?,
+            prepare::medium(&Board::silent())?,
+        );
         let dir = halite_lab::cache().join("iso-suite");
         remove(&dir)?;
         fs::create_dir_all(&dir)?;

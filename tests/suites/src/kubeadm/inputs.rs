@@ -4,7 +4,8 @@
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::BOOTSTRAP;
 use halite_pillar::cluster::Cluster;
-use halite_pillar::load::{Declaration, Text, Texts, load};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::Context;
 use serde_json::{Value, json};
 

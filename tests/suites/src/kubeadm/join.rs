@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use halite_lab::cluster::{BUNDLE, Cluster};
 use halite_lab::host::{Host, Spec};
+use halite_lab::progress::Board;
 use halite_lab::{capacity, wait};
 use halite_upstream::prepare;
 use serde_json::{Value, json};
@@ -94,7 +95,7 @@ fn boot(cluster: &Cluster) -> Result<Host> {
         name: NAME.to_owned(),
         number: NUMBER,
         second_network: cluster.worker.spec.second_network,
-        read_only: vec![(prepare::bundle(&mut |_| ())?, BUNDLE.into())],
+        read_only: vec![(prepare::bundle(&Board::silent())?, BUNDLE.into())],
         inotify: capacity::WORKER,
     })
 }

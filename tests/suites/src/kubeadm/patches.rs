@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use anyhow::{Context as _, Result};
-use halite_pillar::load::Declaration;
+use halite_pillar::declaration::Declaration;
 use serde_json::{Value, json};
 
 use super::difference::Picture;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use halite_lab::build;
 use halite_lab::cluster::BOOTSTRAP;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::load::Declaration;
+use halite_pillar::declaration::Declaration;
 use halite_pillar::view::{MASTER, Pki, view};
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};

@@ -8,7 +8,7 @@ use super::*;
 use crate::completeness::{Artifact, Inventory, Unmet};
 use crate::rpm::{Base, stubs};
 
-/// A bundle of the shipped state tree, in which everything else is as small as it can be.
+/// A bundle with the shipped state tree; everything else in it is as small as possible.
 struct Bundle {
     dir: tempfile::TempDir,
     manifest: Value,
@@ -49,7 +49,7 @@ metadata: {name: demo, namespace: default}
 spec: {containers: [{name: demo, image: 'registry.example/demo:1'}]}
 ";
 
-/// Packages of the repository, each with what it depends on.
+/// Packages of the repository, each with its dependencies.
 const PACKAGES: &[(&str, &str)] = &[
     ("chrony", "libc6"),
     ("conntrack", "libc6"),
@@ -173,7 +173,7 @@ impl Bundle {
     }
 }
 
-/// What the shipped tree needs: compiled once for all tests.
+/// The needs of the shipped tree, compiled once for all tests.
 static NEEDS: LazyLock<(Bundle, Requirements)> = LazyLock::new(|| {
     let site = Bundle::new();
     let needs = needs(site.dir.path(), &site.manifest()).unwrap();
@@ -193,7 +193,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
         .map(Unmet::to_string)
         .collect();
     assert_eq!(missing, [""; 0]);
-    // Every role, pod network and address was looked at.
+    // Every role, pod network and address was compiled.
     assert!(needs.renderings() > 300, "{}", needs.renderings());
     for (artifact, place) in [
         (
@@ -231,7 +231,7 @@ fn a_bundle_with_all_that_the_shipped_tree_names_is_complete() {
             .artifacts()
             .iter()
             .find(|(found, _)| named(found) == artifact);
-        let (_, places) = found.unwrap_or_else(|| panic!("nobody needs {artifact}"));
+        let (_, places) = found.unwrap_or_else(|| panic!("nothing needs {artifact}"));
         assert!(
             places.keys().any(|found| found.what.contains(place)),
             "{artifact}: {places:?}"
@@ -254,8 +254,8 @@ fn whatever_is_taken_away_is_missed() {
     );
 }
 
-/// A component that is not there hides nothing else that is missing.
-/// What Red Hat's hosts call the packages of the tree, and one that only another of them needs.
+/// The names of the tree's packages on hosts of Red Hat's family, and of one package that only
+/// another of them needs.
 const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
                     kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
@@ -364,11 +364,11 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
     let (sets, facts) = (
-        options::sets("v1.36.3", &BTreeMap::new()).unwrap(),
+        option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap(),
         facts(&site.manifest()),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
-    // With the defaults only: all of them take this unoptimised program a minute.
+    // Only with the defaults: all sets would take this unoptimised program a minute.
     let gathered = |facts: &BundleFacts| gather(&tree, facts, &sets[..1]).unwrap();
     assert!(!gathered(&facts).compiles());
     let needs = gathered(&with_stand_ins(&facts, &tree));
@@ -416,7 +416,7 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         let mut site = Bundle::new();
         fs::remove_file(site.dir.path().join(path)).unwrap();
         site.manifest["files"].as_object_mut().unwrap().remove(path);
-        let set = &options::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
+        let set = &option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
         let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
         let facts = facts(&site.manifest());
         let mut worker = Worker::new(&tree, &facts);
@@ -477,8 +477,8 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let facts = facts(&site.manifest());
     let mut shared = Worker::new(&tree, &facts);
     let all = sets(&site.manifest()).unwrap();
-    // Some of everything, in an order in which the next one differs much: all of them would take
-    // too long without what is kept.
+    // Samples in an order in which neighbours differ much. All sets would take too long without the
+    // caches.
     for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {
         let set = &all[at];
         for target in &set.targets {

@@ -1,4 +1,5 @@
-//! Compiles for the hosts of sets of options, one after the other, and gathers what that names.
+//! The compiler for the hosts of sets of options, one after the other, and the collector of what
+//! they name.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,12 +8,12 @@ use std::rc::Rc;
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::options::{Set, Target};
+use halite_pillar::option_sets::{Set, Target};
 use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
 use halite_states::shipped;
-use halite_states::tree::{Tree, in_bundle, sha256};
+use halite_states::tree::{Tree, sha256, to_bundle_path};
 use serde_json::{Value, json};
 
 use super::BUNDLE;
@@ -21,31 +22,32 @@ use crate::completeness::{Collector, Rendering, Requirements, State};
 /// The orchestrations that `ctl` starts.
 const ORCHESTRATIONS: [&str; 2] = [shipped::BOOTSTRAP, shipped::ADD_NODE];
 
-/// Operating systems that the state tree installs packages on, as their hosts' grains name them:
+/// An operating system on which the state tree installs packages, as the hosts' grains name it:
 /// family and system.
 type System = (&'static str, &'static str);
 
-/// Every bundle has packages for it.
+/// Debian: every bundle has packages for it.
 pub(super) const DEBIAN: System = ("Debian", "Debian");
 
-/// Not every bundle has packages for it.
+/// An RPM distribution: not every bundle has packages for it.
 const RED_HAT: System = ("RedHat", "Rocky");
 
 fn systems(facts: &BundleFacts) -> impl Iterator<Item = System> + use<> {
     std::iter::once(DEBIAN).chain((!facts.rpms.is_empty()).then_some(RED_HAT))
 }
 
-/// One compiler, and what came out of it so far.
+/// One compiler and its results so far.
 pub(super) struct Worker<'a> {
     tree: &'a dyn Tree,
     facts: &'a BundleFacts,
     compiler: Compiler,
-    /// The paths of files of the bundle that calls name, by what stands for them there.
+    /// The paths of files of the bundle that calls name, by the hashes that replace them in the
+    /// call.
     named: RefCell<BTreeMap<String, String>>,
-    /// What calls are for the bundle. By address, which is the call's own as long as it is kept
+    /// The states of calls. The key is the call's address, which is unique while the call is held
     /// here.
     states: HashMap<*const Call, (Rc<Call>, Rc<State>)>,
-    /// SLS files that somebody applies, which were looked at.
+    /// Lists of SLS files that an orchestration or `ctl` applies and that were already compiled.
     applied: BTreeSet<Vec<String>>,
     collector: Collector,
 }
@@ -67,14 +69,14 @@ impl<'a> Worker<'a> {
         self.collector.needs()
     }
 
-    /// All hosts of a set.
+    /// Compiles for all hosts of a set.
     pub(super) fn hosts(&mut self, set: &Set) -> anyhow::Result<()> {
         set.targets
             .iter()
             .try_for_each(|target| self.host(set, &target.minion))
     }
 
-    /// One host of a set, if the set has it.
+    /// Compiles for one host of a set, if the set has it.
     pub(super) fn host(&mut self, set: &Set, minion: &str) -> anyhow::Result<()> {
         let Some(target) = set.targets.iter().find(|target| target.minion == minion) else {
             return Ok(());
@@ -101,8 +103,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The orchestrations themselves, and once each list of SLS files that they, or `ctl bootstrap`
-    /// by itself, apply.
+    /// Compiles the orchestrations, and once each list of SLS files that they, or `ctl bootstrap`
+    /// itself, apply.
     pub(super) fn orchestrations(&mut self, set: &Set) -> anyhow::Result<()> {
         let mut pillar = self.view(set, MASTER)?;
         let name = set
@@ -157,7 +159,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// SLS files that somebody applies on a host.
+    /// Compiles SLS files that an orchestration or `ctl` applies on a host.
     fn applied(
         &mut self,
         set: &Set,
@@ -199,8 +201,7 @@ impl<'a> Worker<'a> {
         sls: Option<&[String]>,
     ) -> Rendering {
         let named = &self.named;
-        // Whether a file of the bundle is there is looked at later, with everything else that is
-        // missing.
+        // The file's existence is checked later, together with everything else that may be missing.
         let bundle = |path: &str| {
             let hash = sha256(path.as_bytes());
             named
@@ -237,7 +238,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What a host would report of itself, as far as the state tree asks.
+/// The grains that a host would report, as far as the state tree reads them.
 pub(super) fn grains(target: &Target, pillar: &Value, (family, system): System) -> Value {
     if target.minion == MASTER {
         return json!({"id": MASTER});
@@ -263,13 +264,13 @@ fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
             .provenance()
             .files
             .iter()
-            .map(|path| in_bundle(path))
+            .map(|path| to_bundle_path(path))
             .collect(),
     }
 }
 
-/// Contents in place of the hashes that stand for them, and paths in place of those of the bundle's
-/// files: both where the call refers to them by hash, and where a text has a path of the bundle.
+/// Replaces hashes with the contents that they refer to, and placeholder paths with paths of the
+/// bundle's files, both in the call's references and in texts.
 fn put_back(value: &mut Value, call: &Call, named: &BTreeMap<String, String>) {
     match value {
         Value::String(text) => {

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use self::atomic::Target;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
+use self::atomic::Target;
 use crate::host::{FileKind, HostError, HostResult};
 
 pub use self::atomic::{write, write_unsynced};

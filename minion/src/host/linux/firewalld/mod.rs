@@ -8,9 +8,9 @@
 
 mod settings;
 
-use self::settings::{Settings, changeable, normal_target, read, write};
 use zbus::OwnedObjectPath;
 
+use self::settings::{Settings, changeable, normal_target, read, write};
 use super::bus::{Bus, Object, unreadable};
 use crate::host::effect::{FirewallChange, FirewallSettings};
 use crate::host::{FirewallNames, FirewallView, HostError, HostResult};

@@ -1,4 +1,4 @@
-//! Running a slow program while showing that it is alive.
+//! Runs slow programs, with a sign of life every few seconds and a record of the time.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -7,15 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How often a program that says nothing is reported to be still at work.
+use crate::timing;
+
+/// Interval of the messages about a program that still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How much of what a failed program printed is worth showing.
+/// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
 
-/// Runs a program to its end. What it prints to standard error is shown when it fails; `what` names
-/// the work in the signs of life and in the error.
+/// Runs a program to its end. What it prints to standard error is in the error when it fails; `what`
+/// names the work in messages, in the error and in the table of times.
 pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    timing::build(what, || watched(command, what, progress))
+}
+
+fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let start = Instant::now();
     let mut child = command
         .stdin(Stdio::null())
@@ -45,7 +51,12 @@ pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
             Ok(line) => printed.push(line),
             Err(RecvTimeoutError::Timeout) => {
                 heartbeat = Instant::now() + HEARTBEAT;
-                progress(&format!("{what}: {} s so far", start.elapsed().as_secs()));
+                let last = printed.last().map(|line| format!(" ({})", line.trim()));
+                let seconds = start.elapsed().as_secs();
+                progress(&format!(
+                    "{what}: {seconds} s so far{}",
+                    last.unwrap_or_default()
+                ));
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }

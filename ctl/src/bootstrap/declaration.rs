@@ -1,5 +1,5 @@
-//! What is declared: the operator's document, what is on the host already, and what is resolved
-//! from both.
+//! The declaration of a bootstrap: the operator's document, the documents on the host, and the
+//! values that are resolved from both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,35 +8,37 @@ use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
+use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
-use halite_pillar::load::{Declaration, Text, Texts, load};
-use halite_pillar::node::{BOOTSTRAP_ROLES, Node};
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::Node;
+use halite_pillar::role::BOOTSTRAP_ROLES;
 use halite_pillar::validate::Context;
-use halite_pillar::view::{MASTER_PORT, Pki, bootstrap_node};
+use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
 use halite_secrets::yaml;
 use serde_json::Value;
 
-use super::Ground;
+use super::Preparation;
 use crate::files;
-use crate::preflight::{Installed, Wanted};
+use crate::paths::CLUSTER_DOCUMENT_MODE;
+use crate::preflight::{ExistingCluster, HostRequirements};
 
-/// The cluster document may hold the operator's secrets.
-pub const CLUSTER_MODE: u32 = 0o600;
+/// The mode of a node document.
 const NODE_MODE: u32 = 0o644;
 
-/// The texts before anything is known of them.
-pub struct Given {
+/// The documents as text, not validated yet.
+pub struct InitialDocuments {
     texts: Texts,
-    installed: Installed,
+    existing: ExistingCluster,
 }
 
-impl Given {
-    /// Reads what is on the host and what the operator gives; his cluster document takes the place
-    /// of the one on the host, except for what was resolved.
+impl InitialDocuments {
+    /// Reads the documents on the host and the operator's cluster document. The latter replaces the
+    /// one on the host, except for the resolved values.
     ///
     /// # Errors
-    /// A file cannot be read, or there is no cluster document at all.
+    /// A file cannot be read, or there is no cluster document.
     pub fn read(directory: &Path, config: Option<&Path>, name: &str) -> anyhow::Result<Self> {
         let there = directory.join("cluster.yaml").exists();
         let mut texts = if there {
@@ -45,19 +47,19 @@ impl Given {
         } else {
             Texts::default()
         };
-        let mut installed = if there {
-            Installed::This
+        let mut existing = if there {
+            ExistingCluster::This
         } else {
-            Installed::Nothing
+            ExistingCluster::None
         };
         if let Some(config) = config {
             let file = config.display().to_string();
-            let mut text = std::fs::read_to_string(config)
-                .with_context(|| format!("{file} cannot be read"))?;
+            let mut text =
+                std::fs::read_to_string(config).with_context(|| format!("cannot read {file}"))?;
             if there {
                 let (old, new) = (cluster_name(&texts.cluster.text), cluster_name(&text));
                 if let (Some(old), true) = (&old, old != new) {
-                    installed = Installed::Other(old.clone());
+                    existing = ExistingCluster::Other(old.clone());
                 }
                 text = keep_resolved(&texts.cluster.text, &file, text);
             }
@@ -67,7 +69,7 @@ impl Given {
                 "name the cluster document with --config; `ctl config example` prints one to begin with"
             );
         }
-        // The first host has a document already on a second run.
+        // On a second run, the first host has a document already.
         let is_first = |text: &Text| {
             let node = yaml::parse(&text.file, &text.text).ok();
             let roles = node
@@ -91,15 +93,15 @@ impl Given {
                 text: Node::new(name, None, &BOOTSTRAP_ROLES).to_text(),
             });
         }
-        Ok(Self { texts, installed })
+        Ok(Self { texts, existing })
     }
 
-    /// Whose configuration is on the host.
-    pub fn installed(&self) -> Installed {
-        self.installed.clone()
+    /// The cluster whose configuration is on the host.
+    pub fn existing(&self) -> ExistingCluster {
+        self.existing.clone()
     }
 
-    /// What is wrong with the texts alone, without bundle and host.
+    /// The problems of the documents, checked without bundle and host.
     pub fn problems(&self) -> Vec<String> {
         let found = load(&self.texts, &Context::default())
             .err()
@@ -107,71 +109,81 @@ impl Given {
         found.iter().map(ToString::to_string).collect()
     }
 
-    /// What the checks of the host depend on, as far as the texts can be read.
-    pub fn wanted(&self) -> Wanted {
+    /// The requirements for the host, as far as the documents can be read.
+    pub fn requirements(&self) -> HostRequirements {
         load(&self.texts, &Context::default()).map_or_else(
-            |_| roughly(&self.texts.cluster),
-            |declaration| wanted(&declaration.cluster),
+            |_| requirements_of_invalid(&self.texts.cluster),
+            |declaration| requirements(&declaration.cluster),
         )
     }
 
-    /// Validates everything with bundle and host, and resolves what is open.
+    /// Validates the documents with bundle and host, and resolves the open values.
     ///
     /// # Errors
     /// All problems.
-    pub fn load(&self, ground: &Ground) -> Result<Declared, Vec<Problem>> {
-        let mut bundle =
-            crate::compile::facts(&ground.manifest, &ground.site.display().to_string());
-        bundle.site.clone_from(&ground.others);
-        let host = HostFacts::from_grains(&ground.name, &ground.grains);
+    pub fn load(&self, preparation: &Preparation) -> Result<Declared, Vec<Problem>> {
+        let mut bundle = crate::compile::facts(
+            &preparation.manifest,
+            &preparation.site.display().to_string(),
+        );
+        bundle.site.clone_from(&preparation.others);
+        let host = HostFacts::from_grains(&preparation.name, &preparation.grains);
         let context = Context {
             bundle: Some(&bundle),
             host: Some(&host),
         };
         let mut declaration = load(&self.texts, &context)?;
-        if !declaration.nodes.contains_key(&ground.name) {
-            let first = bootstrap_node(&declaration)
+        if !declaration.nodes.contains_key(&preparation.name) {
+            let first = declaration
+                .bootstrap_node()
                 .map(|node| node.metadata.name.clone())
                 .unwrap_or_default();
             let problem = Problem::in_file(
                 "",
                 format!(
                     "the first host of this cluster is `{first}`, not `{}`",
-                    ground.name
+                    preparation.name
                 ),
             );
             return Err(vec![problem.hint(format!(
                 "run this on {first}, or give this host's name with --name"
             ))]);
         }
-        let resolved = resolve::node(&mut declaration, &ground.name, &host)
+        let resolved = resolve::node(&mut declaration, &preparation.name, &host)
             .map_err(|problem| vec![problem])?;
         let node_text = match resolved.node_text {
             Some(text) => text,
-            None => declaration.nodes[&ground.name].source.text().to_owned(),
+            None => declaration.nodes[&preparation.name]
+                .source
+                .text()
+                .to_owned(),
         };
         let cluster = &declaration.cluster;
         let kubernetes = cluster
             .resolved
             .as_ref()
             .map_or(&bundle.kubernetes, |resolved| &resolved.kubernetes);
-        let wanted = ResolvedCluster {
+        let new = ResolvedCluster {
             kubernetes: kubernetes.clone(),
             bundle: Some(bundle.version.clone()),
         };
-        let cluster_text = if cluster.resolved.as_ref() == Some(&wanted) {
+        let cluster_text = if cluster.resolved.as_ref() == Some(&new) {
             cluster.source.text().to_owned()
         } else {
             resolve::record(
                 &cluster.source.file,
                 cluster.source.text(),
-                &resolve::cluster_block(&wanted),
+                &resolve::cluster_block(&new),
             )
             .map_err(|problem| vec![problem])?
         };
-        let node_file = format!("nodes/{}.yaml", ground.name);
+        let node_file = format!("nodes/{}.yaml", preparation.name);
         let files = vec![
-            ("cluster.yaml".to_owned(), cluster_text, CLUSTER_MODE),
+            (
+                "cluster.yaml".to_owned(),
+                cluster_text,
+                CLUSTER_DOCUMENT_MODE,
+            ),
             (node_file, node_text, NODE_MODE),
         ];
         Ok(Declared {
@@ -187,8 +199,7 @@ fn cluster_name(text: &str) -> Option<String> {
     Some(root.get("metadata")?.get("name")?.raw.clone())
 }
 
-/// What was resolved when the cluster was made stays, although the operator's own copy does not
-/// have it.
+/// Adds the resolved values of the installed document to the operator's document, if that has none.
 fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     let resolved = |text: &str| {
         let root = yaml::parse(file, text).ok()?;
@@ -200,7 +211,7 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
         })
     };
     match (resolved(installed), resolved(&given)) {
-        // What does not parse is reported as such later.
+        // A document that cannot be parsed is reported later.
         (Some(there), None) => {
             resolve::record(file, &given, &resolve::cluster_block(&there)).unwrap_or(given)
         }
@@ -208,8 +219,9 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     }
 }
 
-/// The same from a document with mistakes, so that what it does say is not reported as missing.
-fn roughly(document: &Text) -> Wanted {
+/// The requirements of a document with problems. Its readable values count, so that they are not
+/// reported as missing.
+fn requirements_of_invalid(document: &Text) -> HostRequirements {
     let json = yaml::parse(&document.file, &document.text)
         .map(|root| root.to_json())
         .unwrap_or_default();
@@ -218,7 +230,7 @@ fn roughly(document: &Text) -> Wanted {
             .and_then(Value::as_bool)
             .unwrap_or(true)
     };
-    Wanted {
+    HostRequirements {
         manage_swap: flag("/host/manageSwap"),
         fail_swap_on: flag("/kubelet/config/failSwapOn"),
         fail_cgroup_v1: flag("/kubelet/config/failCgroupV1"),
@@ -231,14 +243,15 @@ fn roughly(document: &Text) -> Wanted {
     }
 }
 
-/// The kubelet's hard eviction thresholds by signal, where some are declared.
+/// The declared hard eviction thresholds of the kubelet, by signal.
 fn eviction(declared: Option<&Value>) -> Option<BTreeMap<String, String>> {
     let each =
         |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
     Some(declared?.as_object()?.iter().filter_map(each).collect())
 }
 
-fn wanted(cluster: &Cluster) -> Wanted {
+/// The requirements of a cluster document.
+fn requirements(cluster: &Cluster) -> HostRequirements {
     let kubelet = |key: &str| {
         cluster
             .kubelet
@@ -247,7 +260,7 @@ fn wanted(cluster: &Cluster) -> Wanted {
             .and_then(Value::as_bool)
             .unwrap_or(true)
     };
-    Wanted {
+    HostRequirements {
         manage_swap: cluster.host.manage_swap,
         fail_swap_on: kubelet("failSwapOn"),
         fail_cgroup_v1: kubelet("failCgroupV1"),
@@ -261,11 +274,11 @@ fn wanted(cluster: &Cluster) -> Wanted {
     }
 }
 
-/// A declaration that is known to be good, and the files that hold it.
+/// A valid declaration, and the files that contain it.
 pub struct Declared {
     declaration: Declaration,
     bundle: BundleFacts,
-    /// Path below the configuration directory, text, mode.
+    /// For each file: path below the configuration directory, text, mode.
     files: Vec<(String, String, u32)>,
 }
 
@@ -275,7 +288,7 @@ impl Declared {
         &self.declaration.cluster.metadata.name
     }
 
-    /// What a host's templates see.
+    /// The pillar view of a host.
     ///
     /// # Errors
     /// The host is not declared.
@@ -283,32 +296,35 @@ impl Declared {
         Ok(view::view(&self.declaration, &self.bundle, pki, name)?)
     }
 
-    /// The secrets that a host may have.
+    /// The secrets that a host may receive.
     pub fn allowed_secrets(&self, name: &str) -> BTreeSet<String> {
         view::allowed_secrets(&self.declaration, name)
     }
 
-    /// One of the operator's own secrets.
+    /// A secret of the operator.
     pub fn own_secret(&self, name: &str, path: &str) -> Option<String> {
         view::own_secret(&self.declaration, name, path)
     }
 
-    /// `host:port` under which this host's master will be reached.
+    /// The address of this host's master, as `host:port`.
     pub fn master(&self) -> String {
-        let address = bootstrap_node(&self.declaration).and_then(|node| node.control_plane());
+        let address = self
+            .declaration
+            .bootstrap_node()
+            .and_then(|node| node.control_plane());
         format!(
             "{}:{MASTER_PORT}",
             address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string())
         )
     }
 
-    /// What the checks of the host depend on.
-    pub fn wanted(&self) -> Wanted {
-        wanted(&self.declaration.cluster)
+    /// The requirements for the host.
+    pub fn requirements(&self) -> HostRequirements {
+        requirements(&self.declaration.cluster)
     }
 
-    /// Which of the files would change, with the difference; a file that may hold secrets is only
-    /// named.
+    /// The existing files that would change, with their diffs. A file that may contain secrets is
+    /// only named.
     pub fn changes(&self, directory: &Path) -> String {
         let mut text = String::new();
         for (name, new, mode) in &self.files {
@@ -318,7 +334,7 @@ impl Declared {
                 continue;
             }
             text.push_str(&format!("{} changes\n", path.display()));
-            if *mode != CLUSTER_MODE
+            if *mode != CLUSTER_DOCUMENT_MODE
                 || self.declaration.cluster.secrets.is_empty() && !old.contains("secrets:")
             {
                 let diff = similar::TextDiff::from_lines(old.as_str(), new.as_str());
@@ -334,8 +350,8 @@ impl Declared {
         text
     }
 
-    /// Writes the files, each atomically; the cluster document first, because it says whose the
-    /// others are.
+    /// Writes each file atomically. The cluster document is the first one, because it names the
+    /// cluster.
     ///
     /// # Errors
     /// The system's reason.
@@ -348,5 +364,5 @@ impl Declared {
 }
 
 #[cfg(test)]
-#[path = "declare_tests.rs"]
+#[path = "declaration_tests.rs"]
 pub(super) mod tests;

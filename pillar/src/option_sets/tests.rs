@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::options::{choices, chosen, find, others, refused};
 
 /// Fields that are no choice between few things. What they add to a cluster is the operator's:
 /// names, networks, settings laid over Halite's own, packages. A new field that names something of

@@ -1,4 +1,4 @@
-//! Commands that only look: status, pillar, render, jobs.
+//! Commands that only read: status, pillar, render, jobs.
 
 use halite_proto::v1;
 use halite_states::low::RunReturn;
@@ -10,7 +10,7 @@ use crate::client::document;
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, returns, table, yaml};
 
-/// `ctl status`.
+/// Runs `ctl status`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -21,7 +21,7 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
     Ok(0)
 }
 
-/// The cluster in a few lines, its nodes as a table, and what is wrong.
+/// Formats the cluster in a few lines, its nodes as a table, and all problems.
 fn overview(status: &Value, paint: &Paint) -> String {
     let api = match (
         status["api"]["answers"].as_bool(),
@@ -93,7 +93,7 @@ fn overview(status: &Value, paint: &Paint) -> String {
     text
 }
 
-/// The line of the site's own registry, where there is one.
+/// Formats the line about the site registry, if there is one.
 fn registry(registry: &Value) -> String {
     let Some(node) = registry["node"].as_str() else {
         return String::new();
@@ -108,7 +108,7 @@ fn registry(registry: &Value) -> String {
     }
 }
 
-/// `Ready v1.36.3`, from whatever the master knows of the Kubernetes node.
+/// Formats the state of a Kubernetes node: `Ready v1.36.3`.
 fn kubernetes(node: &Value) -> String {
     let Value::Object(map) = node else {
         return table::cell(node);
@@ -142,7 +142,7 @@ async fn show(
     document(operator.show(request).await)
 }
 
-/// `ctl pillar`.
+/// Runs `ctl pillar`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -153,10 +153,10 @@ pub async fn pillar(global: &Global, minion: &str, screen: &mut Screen) -> anyho
     Ok(0)
 }
 
-/// `ctl render`.
+/// Runs `ctl render`.
 ///
 /// # Errors
-/// The master does not answer or refuses; it does not compile.
+/// The master does not answer or refuses; the states do not compile.
 pub async fn render(global: &Global, args: Render, screen: &mut Screen) -> anyhow::Result<u8> {
     let what = if args.low { "low" } else { "files" };
     let shown = show(global, what, &args.minion, args.sls).await?;
@@ -169,7 +169,7 @@ pub async fn render(global: &Global, args: Render, screen: &mut Screen) -> anyho
     Ok(0)
 }
 
-/// Each file under its path, with where it comes from.
+/// Formats each file below its path and origin.
 fn files(shown: &Value) -> anyhow::Result<String> {
     let mut text = String::new();
     for file in shown.as_array().into_iter().flatten() {
@@ -210,7 +210,7 @@ fn files(shown: &Value) -> anyhow::Result<String> {
     })
 }
 
-/// `ctl job`.
+/// Runs `ctl job`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -241,7 +241,7 @@ fn list(jobs: &Value) -> String {
     )
 }
 
-/// A job's own fields, then its returns: state runs as such, anything else as it is.
+/// Formats the fields of a job, then its returns: state runs as such, other values as they are.
 fn one(job: &Value, paint: &Paint) -> String {
     let Value::Object(map) = job else {
         return table::document(job);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overview_says_who_is_away_and_what_is_wrong() {
+    fn the_overview_names_unconnected_minions_and_problems() {
         let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
             "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
             "nodes": [{"name": "a", "roles": ["worker"], "address": "10.0.0.2", "key": "accepted", "connected": false,

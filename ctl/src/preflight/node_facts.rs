@@ -1,4 +1,4 @@
-//! What the checks look at, and how it is found out. Nothing here changes anything.
+//! The facts about a host that the checks use, and their collection, which changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,9 +18,9 @@ pub const TOOLS: [&str; 8] = [
     "systemd-run",
     "umount",
 ];
-/// Where things are put.
-pub const PLACES: [&str; 5] = ["/etc", "/opt", "/usr", "/usr/local", "/var/lib"];
-/// Traces of a Kubernetes.
+/// The directories into which the bootstrap writes.
+pub const DIRECTORIES: [&str; 5] = ["/etc", "/opt", "/usr", "/usr/local", "/var/lib"];
+/// Files of an installed Kubernetes.
 const KUBERNETES: [&str; 5] = [
     "/etc/kubernetes/admin.conf",
     "/etc/kubernetes/kubelet.conf",
@@ -28,30 +28,30 @@ const KUBERNETES: [&str; 5] = [
     "/var/lib/kubelet/config.yaml",
     "/etc/rancher",
 ];
-/// What the kubelet watches, and where it is.
+/// The file systems that the kubelet watches, with a directory on each.
 const WATCHED: [(&str, &str); 2] = [
     ("nodefs", "/var/lib/kubelet"),
     ("imagefs", "/var/lib/containerd"),
 ];
 const MIB: u64 = 1024 * 1024;
-/// How long a host may take to answer for the VIP.
+/// The time that a host with the VIP has for its answer.
 const VIP_ANSWER: Duration = Duration::from_millis(400);
 
-/// Whose configuration is on the host.
+/// The cluster whose configuration is on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Installed {
-    /// Nobody's.
+pub enum ExistingCluster {
+    /// No cluster.
     #[default]
-    Nothing,
-    /// This cluster's: the bootstrap goes on, or repairs.
+    None,
+    /// The cluster of this bootstrap, which continues or repairs it.
     This,
-    /// Another cluster's.
+    /// Another cluster, by its name.
     Other(String),
 }
 
-/// What is declared, as far as checks depend on it.
+/// The part of the declaration that the checks depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct HostRequirements {
     /// Halite turns swap off.
     pub manage_swap: bool,
     /// The kubelet refuses to run with swap on.
@@ -62,26 +62,26 @@ pub struct Wanted {
     pub manage_firewall: bool,
     /// kube-proxy uses nftables.
     pub nftables: bool,
-    /// `evictionHard` of the kubelet's configuration; without one the kubelet has its own.
+    /// `evictionHard` of the kubelet's configuration; `None` means the kubelet's defaults.
     pub eviction: Option<BTreeMap<String, String>>,
-    /// The VIP, if keepalived is to hold one.
+    /// The VIP, if keepalived manages one.
     pub vip: Option<Ipv4Addr>,
 }
 
 /// A file system that the kubelet watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedFileSystem {
     /// The kubelet's name for it: `nodefs`, `imagefs`.
     pub signal: &'static str,
-    /// The directory that decides which file system it is.
+    /// A directory on the file system.
     pub place: &'static str,
-    /// Its size, MiB.
+    /// Its size in MiB.
     pub size: u64,
-    /// Its free space, MiB.
+    /// Its free space in MiB.
     pub free: u64,
 }
 
-impl Default for Wanted {
+impl Default for HostRequirements {
     fn default() -> Self {
         Self {
             manage_swap: true,
@@ -95,80 +95,80 @@ impl Default for Wanted {
     }
 }
 
-/// Everything that the checks look at.
+/// The facts about a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// What is declared.
-    pub wanted: Wanted,
-    /// What is wrong with the documents, ready to show.
+pub struct NodeFacts {
+    /// The requirements of the declaration.
+    pub requirements: HostRequirements,
+    /// The problems of the documents.
     pub documents: Vec<String>,
-    /// Effective user.
+    /// The effective user id.
     pub uid: u32,
-    /// systemd is the host's init.
+    /// True if systemd is the host's init.
     pub systemd: bool,
     /// `ID` of os-release.
     pub os: String,
     /// `VERSION_ID` of os-release.
     pub os_version: String,
-    /// As `uname -m`.
+    /// The architecture, as `uname -m` prints it.
     pub architecture: String,
-    /// As `uname -r`.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// Processors.
+    /// The number of processors.
     pub cpus: usize,
-    /// Whole memory, MiB.
+    /// The total memory in MiB.
     pub memory: u64,
-    /// Free space by place, MiB.
+    /// The free space in MiB, by directory.
     pub free: BTreeMap<String, u64>,
     /// The file systems that the kubelet watches.
-    pub watched: Vec<Watched>,
-    /// Free inodes below /var/lib; `None` where the file system does not count them.
+    pub watched: Vec<WatchedFileSystem>,
+    /// The free inodes of /var/lib; `None` if its file system has no limit.
     pub inodes: Option<u64>,
-    /// Places on read-only file systems.
+    /// Directories on read-only file systems.
     pub read_only: Vec<String>,
-    /// Places on file systems that run no programs.
+    /// Directories on file systems that are mounted with `noexec`.
     pub no_exec: Vec<String>,
-    /// File system of /var/lib/containerd, as in /proc/mounts.
+    /// The type of the file system of /var/lib/containerd, as in /proc/mounts.
     pub container_fs: String,
-    /// File systems that the kernel knows, or has a module for.
+    /// The file systems that the kernel supports, also by a module.
     pub file_systems: BTreeSet<String>,
     /// Swap devices in use.
     pub swaps: Vec<String>,
-    /// 1, 2, or 0 when none is mounted.
+    /// The cgroup version: 1, 2, or 0 if cgroups are not mounted.
     pub cgroup_version: u8,
-    /// Controllers.
+    /// The cgroup controllers.
     pub cgroup_controllers: BTreeSet<String>,
-    /// /dev/kmsg is there.
+    /// True if /dev/kmsg exists.
     pub kernel_log: bool,
-    /// Programs of [`TOOLS`] that are there.
+    /// The programs of [`TOOLS`] that are installed.
     pub tools: BTreeSet<String>,
-    /// dpkg was interrupted.
+    /// True if a run of dpkg was interrupted.
     pub dpkg_interrupted: bool,
-    /// The host's own name.
+    /// The host name.
     pub host_name: String,
     /// Its name in the cluster.
     pub name: String,
     /// /etc/machine-id.
     pub machine_id: String,
-    /// Seconds since the epoch.
+    /// The host's time in seconds since 1970.
     pub now: i64,
-    /// When the bundle was made, likewise.
+    /// The time when the bundle was built, in seconds since 1970.
     pub built: Option<i64>,
-    /// What is wrong with the bundle.
+    /// The problems of the bundle.
     pub bundle: Vec<String>,
-    /// Whose configuration is here.
-    pub installed: Installed,
-    /// Traces of a Kubernetes.
+    /// The cluster whose configuration is on the host.
+    pub existing: ExistingCluster,
+    /// Files of an installed Kubernetes.
     pub kubernetes: Vec<String>,
     /// Other firewall services that are enabled.
     pub firewalls: Vec<String>,
-    /// TCP ports on which something listens.
+    /// The TCP ports on which programs listen.
     pub listening: BTreeSet<u16>,
     /// Name servers in /etc/resolv.conf.
     pub name_servers: Vec<String>,
     /// The host's addresses.
     pub addresses: BTreeSet<Ipv4Addr>,
-    /// Somebody answers at the VIP.
+    /// True if a host answers at the VIP.
     pub vip_answers: bool,
 }
 
@@ -176,9 +176,10 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-impl Facts {
-    /// Looks at this host. What depends on documents and bundle is the caller's to fill in.
-    pub async fn gather(wanted: Wanted, now: i64) -> Self {
+impl NodeFacts {
+    /// Collects the facts about this host. The caller fills in the fields about documents and
+    /// bundle.
+    pub async fn collect(requirements: HostRequirements, now: i64) -> Self {
         let uname = rustix::system::uname();
         let release = os_release(&text("/etc/os-release"));
         let (cgroup_version, cgroup_controllers) = cgroups();
@@ -238,7 +239,7 @@ impl Facts {
             name_servers: name_servers(&text("/etc/resolv.conf")),
             ..Self::default()
         };
-        for place in PLACES {
+        for place in DIRECTORIES {
             let Ok(stat) = rustix::fs::statvfs(place) else {
                 continue;
             };
@@ -260,21 +261,21 @@ impl Facts {
             .iter()
             .filter_map(|(signal, place)| watched(signal, place))
             .collect();
-        if let Some(vip) = wanted.vip {
+        if let Some(vip) = requirements.vip {
             facts.vip_answers = answers(vip).await;
         }
-        facts.wanted = wanted;
+        facts.requirements = requirements;
         facts
     }
 }
 
-/// The file system that a directory is, or will be, on.
-fn watched(signal: &'static str, place: &'static str) -> Option<Watched> {
+/// The file system of a directory that may not exist yet.
+fn watched(signal: &'static str, place: &'static str) -> Option<WatchedFileSystem> {
     let stat = Path::new(place)
         .ancestors()
         .find_map(|existing| rustix::fs::statvfs(existing).ok())?;
     let mib = |blocks: u64| blocks.saturating_mul(stat.f_frsize) / MIB;
-    Some(Watched {
+    Some(WatchedFileSystem {
         signal,
         place,
         size: mib(stat.f_blocks),
@@ -282,8 +283,8 @@ fn watched(signal: &'static str, place: &'static str) -> Option<Watched> {
     })
 }
 
-/// Whether a host has the address: it accepts or refuses a connection, instead of leaving it
-/// unanswered.
+/// Returns true if a host has the address: it accepts or refuses a connection, instead of not
+/// answering.
 async fn answers(address: Ipv4Addr) -> bool {
     let target = SocketAddr::from((address, 6443));
     match tokio::time::timeout(VIP_ANSWER, tokio::net::TcpStream::connect(target)).await {
@@ -313,7 +314,8 @@ fn memory_mib(meminfo: &str) -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
-/// The type of the file system that a path is, or would be, on: the longest mount point above it.
+/// The type of the file system of a path that may not exist: that of the longest mount point above
+/// it.
 fn file_system_of(path: &str, mounts: &str) -> String {
     let entry = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -341,7 +343,7 @@ fn file_systems(text: &str, release: &str) -> BTreeSet<String> {
         .filter_map(|line| line.split_whitespace().last())
         .map(str::to_owned)
         .collect();
-    // What is not there yet may be a module.
+    // A file system that is not loaded may be a module.
     let modules =
         std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
     if modules.contains("/overlay.ko") {
@@ -385,7 +387,7 @@ fn in_path(program: &str) -> bool {
         .any(|dir| Path::new(dir).join(program).exists())
 }
 
-/// Local ports of sockets in the state LISTEN (0A) of /proc/net/tcp and tcp6.
+/// The local ports of sockets in the state LISTEN (0A) of /proc/net/tcp and tcp6.
 fn listening(text: &str) -> BTreeSet<u16> {
     let port = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -435,8 +437,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn this_host_can_be_looked_at() {
-        let facts = Facts::gather(Wanted::default(), 1).await;
+    async fn the_facts_of_this_host_are_collected() {
+        let facts = NodeFacts::collect(HostRequirements::default(), 1).await;
         assert!(facts.memory > 0 && facts.cpus > 0 && !facts.kernel.is_empty());
         assert!(facts.tools.contains("sh"));
     }

@@ -1,8 +1,8 @@
-//! What a package has beside its programs: manual pages and completions, made from the command
-//! lines themselves.
+//! Generates the manual pages and shell completions of the packages from the definitions of the
+//! command lines.
 //!
-//! Those of the other programs are written here, too, so that the minion, which stands on every
-//! host, does not carry what writes pages.
+//! `ctl` generates them for the daemons, too, so that the minion, which is on every host, does not
+//! contain the generator.
 
 use std::fs;
 use std::path::Path;
@@ -15,28 +15,28 @@ use halite_cli::{master, minion};
 
 use crate::cli::Cli;
 
-/// Pages that no command line says, by package and name.
+/// Pages that do not describe a command line, by package and file name.
 const PAGES: &[(&str, &str, &str)] = &[
     (
         "halite-master",
         "halite-master.yaml.5",
-        include_str!("paper/halite-master.yaml.5"),
+        include_str!("generate/halite-master.yaml.5"),
     ),
     (
         "halite-minion",
         "halite-minion.yaml.5",
-        include_str!("paper/halite-minion.yaml.5"),
+        include_str!("generate/halite-minion.yaml.5"),
     ),
 ];
 
-/// Writes everything into a new directory, one folder for each package.
+/// Writes the files into a new directory, with one directory for each package.
 ///
 /// # Errors
-/// The directory is there already, or a file cannot be written.
+/// The directory exists already, or a file cannot be written.
 pub fn write(directory: &Path) -> anyhow::Result<()> {
     if directory.exists() {
         bail!(
-            "{} is there already: name a new directory",
+            "{} exists already; name a new directory",
             directory.display()
         );
     }
@@ -62,10 +62,10 @@ pub fn write(directory: &Path) -> anyhow::Result<()> {
     completions(&directory.join("halite-ctl"))
 }
 
-/// A page for the program and one for each of its commands, as `git` has them:
+/// Writes a page for the program and one for each of its commands, named as `git` does:
 /// `ctl-bundle-build(1)`.
 fn pages(package: &Path, command: Command, section: &str, also: &[&str]) -> anyhow::Result<()> {
-    // The pages say what `help` would.
+    // The pages replace `help`.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut waiting = vec![command];
@@ -126,9 +126,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_page_that_man_takes() {
+    fn every_command_has_a_page() {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("paper");
+        let out = dir.path().join("share");
         write(&out).unwrap();
         for page in [
             "halite-ctl/man/man1/ctl.1",
@@ -141,7 +141,7 @@ mod tests {
         ] {
             assert!(out.join(page).is_file(), "{page}");
         }
-        assert!(!out.join("halite-ctl/man/man1/ctl-paper.1").exists());
+        assert!(!out.join("halite-ctl/man/man1/ctl-generate.1").exists());
         let text = fs::read_to_string(out.join("halite-ctl/man/man1/ctl-bundle-build.1")).unwrap();
         assert!(
             text.contains("ctl bundle build") && text.contains("recipe"),
@@ -157,14 +157,14 @@ mod tests {
             write(&out)
                 .unwrap_err()
                 .to_string()
-                .contains("is there already")
+                .contains("exists already")
         );
     }
 
     #[test]
-    fn the_completions_are_good_shell() {
+    fn the_completions_are_valid_shell() {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("paper");
+        let out = dir.path().join("share");
         write(&out).unwrap();
         let bash = out.join("halite-ctl/bash-completion/completions/ctl");
         assert!(
@@ -175,7 +175,7 @@ mod tests {
                 .unwrap()
                 .success()
         );
-        // The real shell, asked for what could follow.
+        // The real shell completes a word.
         let ask = format!(
             ". {}; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; _ctl ctl ver bundle; echo \"${{COMPREPLY[*]}}\"",
             bash.display()

@@ -2,7 +2,7 @@ use super::*;
 
 pub(in crate::bootstrap) const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\nnetworks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"}\n";
 
-pub(in crate::bootstrap) fn ground(name: &str) -> Ground {
+pub(in crate::bootstrap) fn preparation(name: &str) -> Preparation {
     let images = [
         "kube-apiserver",
         "kube-controller-manager",
@@ -17,7 +17,7 @@ pub(in crate::bootstrap) fn ground(name: &str) -> Ground {
     let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
         "kubernetes": "v1.36.3", "components": {}, "packages": {}, "files": {},
         "images": images.iter().map(|name| (name.to_string(), format!("r/{name}"))).collect::<std::collections::BTreeMap<_, _>>()});
-    Ground {
+    Preparation {
         bundle: "/media/halite".into(),
         site: "/media/halite".into(),
         manifest: serde_json::from_value(manifest).unwrap(),
@@ -29,7 +29,9 @@ pub(in crate::bootstrap) fn ground(name: &str) -> Ground {
 }
 
 fn load(dir: &Path, config: Option<&Path>, name: &str) -> Result<Declared, Vec<Problem>> {
-    Given::read(dir, config, name).unwrap().load(&ground(name))
+    InitialDocuments::read(dir, config, name)
+        .unwrap()
+        .load(&preparation(name))
 }
 
 #[test]
@@ -47,22 +49,22 @@ fn a_second_run_resolves_the_same_and_writes_nothing() {
         "{written}"
     );
     for config in [Some(config.as_path()), None] {
-        let given = Given::read(&etc, config, "a").unwrap();
-        assert_eq!(given.installed(), Installed::This);
-        let again = given.load(&ground("a")).unwrap();
+        let given = InitialDocuments::read(&etc, config, "a").unwrap();
+        assert_eq!(given.existing(), ExistingCluster::This);
+        let again = given.load(&preparation("a")).unwrap();
         assert_eq!(again.changes(&etc), "");
         assert_eq!(again.files, first.files);
     }
 }
 
 #[test]
-fn another_cluster_is_seen() {
+fn another_cluster_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("other.yaml");
     std::fs::write(&config, CLUSTER.replace("prod", "test")).unwrap();
     std::fs::write(dir.path().join("cluster.yaml"), CLUSTER).unwrap();
-    let given = Given::read(dir.path(), Some(&config), "a").unwrap();
-    assert_eq!(given.installed(), Installed::Other("prod".into()));
+    let given = InitialDocuments::read(dir.path(), Some(&config), "a").unwrap();
+    assert_eq!(given.existing(), ExistingCluster::Other("prod".into()));
 }
 
 #[test]
@@ -71,9 +73,9 @@ fn a_mistake_elsewhere_makes_no_other_mistakes() {
     let config = dir.path().join("mine.yaml");
     let wanted = |text: &str| {
         std::fs::write(&config, text).unwrap();
-        Given::read(&dir.path().join("etc"), Some(&config), "a")
+        InitialDocuments::read(&dir.path().join("etc"), Some(&config), "a")
             .unwrap()
-            .wanted()
+            .requirements()
     };
     let said = format!(
         "{CLUSTER}kubelet: {{config: {{failCgroupV1: false}}}}\nhost: {{manageSwap: false}}\n"
@@ -81,7 +83,7 @@ fn a_mistake_elsewhere_makes_no_other_mistakes() {
     assert!(!wanted(&said).fail_cgroup_v1);
     let mistaken = wanted(&format!("{said}netwrks: {{}}\n"));
     assert_eq!(mistaken, wanted(&said));
-    assert_eq!(wanted("a: ["), Wanted::default());
+    assert_eq!(wanted("a: ["), HostRequirements::default());
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn the_first_host_keeps_its_name() {
 #[test]
 fn without_any_document_there_is_nothing_to_do() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Given::read(dir.path(), None, "a").err().unwrap();
+    let error = InitialDocuments::read(dir.path(), None, "a").err().unwrap();
     assert!(error.to_string().contains("--config"), "{error}");
 }
 

@@ -1,0 +1,125 @@
+//! One view of an image: its names in order, and the places of its directories.
+
+use super::names;
+use super::names::{Name, View};
+use super::tree::{Child, Tree};
+
+/// Position of a run of bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The first sector.
+    pub sector: u32,
+    /// How many bytes.
+    pub size: u32,
+}
+
+/// A view with all its names in order, and the places of its directories.
+pub struct Hierarchy {
+    /// Which.
+    pub view: View,
+    /// What each directory holds, in the order of its records; by the directory's index in the
+    /// tree.
+    pub listed: Vec<Vec<Listed>>,
+    /// Each directory's own identifier, by index.
+    pub identifiers: Vec<Vec<u8>>,
+    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
+    /// places.
+    pub order: Vec<usize>,
+    /// Each directory's records, by index. Content that they refer to is in the sectors after them.
+    pub places: Vec<Place>,
+    /// The path table with the less significant bytes first.
+    pub little: Place,
+    /// The path table with the more significant bytes first.
+    pub big: Place,
+}
+
+/// What is in a directory, with its identifier in a view.
+pub struct Listed {
+    /// The file identifier.
+    pub identifier: Vec<u8>,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub child: Child,
+}
+
+impl Hierarchy {
+    pub fn new(view: View, tree: &Tree) -> Self {
+        let count = tree.directories.len();
+        let mut identifiers = vec![vec![0]; count];
+        let mut listed = Vec::with_capacity(count);
+        for directory in &tree.directories {
+            let names = names::names(view, directory);
+            let mut inside: Vec<(Vec<u8>, Listed)> = names
+                .into_iter()
+                .zip(&directory.children)
+                .map(
+                    |(
+                        Name {
+                            identifier, key, ..
+                        },
+                        (name, child),
+                    )| {
+                        (
+                            key,
+                            Listed {
+                                identifier,
+                                name: name.clone(),
+                                child: *child,
+                            },
+                        )
+                    },
+                )
+                .collect();
+            inside.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            let inside: Vec<Listed> = inside.into_iter().map(|(_, listed)| listed).collect();
+            for Listed {
+                identifier, child, ..
+            } in &inside
+            {
+                if let Child::Directory(index) = child {
+                    identifiers[*index].clone_from(identifier);
+                }
+            }
+            listed.push(inside);
+        }
+        let order = order(&listed);
+        let none = Place::default();
+        Self {
+            view,
+            listed,
+            identifiers,
+            order,
+            places: vec![none; count],
+            little: none,
+            big: none,
+        }
+    }
+}
+
+/// The directories level by level, those of one level by the directory above and then by name.
+fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
+    let mut order = vec![0];
+    let mut at = 0;
+    while let Some(index) = order.get(at).copied() {
+        order.extend(
+            listed[index]
+                .iter()
+                .filter_map(|listed| match listed.child {
+                    Child::Directory(index) => Some(index),
+                    Child::File(_) => None,
+                }),
+        );
+        at += 1;
+    }
+    order
+}
+
+/// Size of a path table in bytes.
+pub fn path_table_size(hierarchy: &Hierarchy) -> u64 {
+    hierarchy
+        .identifiers
+        .iter()
+        .map(|identifier| (8 + identifier.len().next_multiple_of(2)) as u64)
+        .sum()
+}

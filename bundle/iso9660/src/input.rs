@@ -1,0 +1,32 @@
+//! The input of an image: its name, its date and its files.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+/// What an image is called and how old it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The volume identifier: 1 to 32 characters of `A-Z0-9_`. Joliet has place for the first 16.
+    pub id: String,
+    /// The date of the image and of everything in it, to the second.
+    pub date: Timestamp,
+}
+
+/// Where a file's content comes from, and its mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The content.
+    pub from: Content,
+    /// Permission bits: `0o644` or `0o755`.
+    pub mode: u32,
+}
+
+/// The content of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// What is in this file when the image is written.
+    File(PathBuf),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}

@@ -1,0 +1,79 @@
+//! A call to the master that answers with a stream of events, followed to the last event, also over
+//! a restart of the master.
+
+use std::time::{Duration, Instant};
+
+use halite_proto::tonic::{Code, Status, Streaming};
+use halite_proto::v1;
+
+use crate::cli::Global;
+use crate::client;
+use crate::client::{AWAY, Operator};
+
+/// The pause before a call is repeated.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Makes a call and hands each event to `take`, until that returns true. If the connection breaks,
+/// the call is repeated. Its request has an id, by which the master resumes the same job.
+///
+/// # Errors
+/// The master refuses the call, or does not answer for longer than [`AWAY`].
+pub async fn follow(
+    global: &Global,
+    start: impl AsyncFn(Operator) -> Result<Streaming<v1::Event>, Status>,
+    mut take: impl FnMut(&v1::Event) -> bool,
+) -> anyhow::Result<()> {
+    let mut lost_since: Option<Instant> = None;
+    loop {
+        let attempt = async {
+            let operator = client::operator(global)
+                .await
+                .map_err(Interruption::Connection)?;
+            let mut events = start(operator).await.map_err(Interruption::Call)?;
+            lost_since = None;
+            while let Some(event) = events.message().await.map_err(Interruption::Call)? {
+                if take(&event) {
+                    return Ok(());
+                }
+            }
+            Err(Interruption::Call(Status::unavailable(
+                "the master ended the stream before the last event",
+            )))
+        };
+        let interruption = match attempt.await {
+            Ok(()) => return Ok(()),
+            Err(interruption) => interruption,
+        };
+        let (error, passing) = match interruption {
+            // If the first connection fails, waiting does not help.
+            Interruption::Connection(error) => (error, lost_since.is_some()),
+            Interruption::Call(status) => (client::refused(&status), is_passing(&status)),
+        };
+        let since = *lost_since.get_or_insert_with(Instant::now);
+        if !passing || since.elapsed() > AWAY {
+            return Err(error);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The reason why a call ended before its last event.
+enum Interruption {
+    /// No connection to the master.
+    Connection(anyhow::Error),
+    /// The call failed.
+    Call(Status),
+}
+
+/// Returns true if the connection broke, and false if the master refused.
+fn is_passing(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::Cancelled | Code::Unknown
+    )
+}
+
+/// The kind of an event, from its tag `halite/job/JID/KIND/…` or `halite/run/ID/KIND`.
+pub fn kind(tag: &str) -> &str {
+    tag.split('/').nth(3).unwrap_or_default()
+}

@@ -1,0 +1,248 @@
+//! A job, from its start to the last return.
+
+use std::collections::BTreeMap;
+
+use halite_proto::v1;
+use halite_states::low::{RunReturn, StateReturn};
+use serde_json::{Value, json};
+
+use crate::cli::Global;
+use crate::client::Operator;
+use crate::event_stream::{follow, kind};
+use crate::output::Screen;
+
+/// One minion's return of a job.
+#[derive(Debug, Clone, Default)]
+pub struct MinionReturn {
+    /// True if the function succeeded.
+    pub success: bool,
+    /// The returned value.
+    pub value: Value,
+    /// The reason of a failure, if it is known.
+    pub error: String,
+}
+
+impl MinionReturn {
+    /// Reads a `ret` event.
+    pub fn from_event(data: &Value) -> Self {
+        Self {
+            success: data["success"].as_bool().unwrap_or(false),
+            value: data["return"].clone(),
+            error: data["error"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The value as the return of a state run.
+    pub fn run(&self) -> Option<RunReturn> {
+        serde_json::from_value(self.value.clone()).ok()
+    }
+}
+
+/// A finished job.
+#[derive(Debug, Clone, Default)]
+pub struct FinishedJob {
+    /// The job id.
+    pub jid: String,
+    /// The return code of the job.
+    pub retcode: i32,
+    /// The returns, by minion.
+    pub returns: BTreeMap<String, MinionReturn>,
+}
+
+/// Starts a job and waits for its end. Shows progress meanwhile.
+///
+/// # Errors
+/// The master refuses the job, or does not answer any more.
+pub async fn run_job(
+    global: &Global,
+    request: v1::RunRequest,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedJob> {
+    let request = v1::RunRequest {
+        request_id: uuid::Uuid::now_v7().to_string(),
+        ..request
+    };
+    let mut watch = JobWatch::default();
+    let start = async |mut operator: Operator| {
+        operator
+            .run(request.clone())
+            .await
+            .map(|answer| answer.into_inner())
+    };
+    follow(global, start, |event| watch.take(event, screen)).await?;
+    screen.clear();
+    Ok(watch.done)
+}
+
+/// The state of a job, collected from its events.
+#[derive(Default)]
+struct JobWatch {
+    done: FinishedJob,
+}
+
+impl JobWatch {
+    /// Takes an event. Returns true for the last one.
+    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
+        let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
+        if let Some(jid) = data["jid"].as_str() {
+            self.done.jid = jid.to_owned();
+        }
+        match kind(&event.tag) {
+            "prog" => screen.progress(&progress(&data)),
+            "ret" => {
+                let minion = data["minion"].as_str().unwrap_or_default().to_owned();
+                self.done
+                    .returns
+                    .insert(minion, MinionReturn::from_event(&data));
+            }
+            _ => {}
+        }
+        if event.last {
+            self.done.retcode = event.retcode;
+        }
+        event.last
+    }
+}
+
+/// One line about the state that a minion applies.
+pub fn progress(data: &Value) -> String {
+    format!(
+        "{}  {}/{}  {} {}",
+        data["minion"].as_str().unwrap_or_default(),
+        data["index"].as_u64().unwrap_or(0) + 1,
+        data["total"],
+        data["state"]["function"].as_str().unwrap_or_default(),
+        data["state"]["name"].as_str().unwrap_or_default(),
+    )
+}
+
+/// The failed states of a `ret` event, for people; nothing if the function succeeded.
+pub fn failures(data: &Value) -> Vec<String> {
+    if data["success"].as_bool().unwrap_or(false) {
+        return Vec::new();
+    }
+    let minion = data["minion"].as_str().unwrap_or_default();
+    let returned = MinionReturn::from_event(data);
+    let mut found: Vec<String> = returned
+        .run()
+        .map(|run| failed_states(minion, &run))
+        .unwrap_or_default();
+    if found.is_empty() {
+        found.push(format!(
+            "{minion}: {}",
+            if returned.error.is_empty() {
+                "failed"
+            } else {
+                &returned.error
+            }
+        ));
+    }
+    found
+}
+
+/// The failed states of a run, as `worker-1: file.managed /etc/x (base.x): COMMENT`. States that
+/// failed only because of a requisite are left out.
+pub fn failed_states(minion: &str, run: &RunReturn) -> Vec<String> {
+    let failed = |state: &&StateReturn| state.result == Some(false);
+    let line = |state: &StateReturn| {
+        format!(
+            "{minion}: {} {} ({}): {}",
+            state.function,
+            state.name,
+            state.sls,
+            state.comment.trim()
+        )
+    };
+    let own: Vec<String> = run
+        .states
+        .iter()
+        .filter(failed)
+        .filter(|state| state.ran)
+        .map(line)
+        .collect();
+    if own.is_empty() {
+        run.states.iter().filter(failed).map(line).collect()
+    } else {
+        own
+    }
+}
+
+/// A finished job as a document.
+pub fn job_document(done: &FinishedJob) -> Value {
+    let (mut changed, mut failed, mut total) = (0, 0, 0);
+    let mut minions = serde_json::Map::new();
+    for (minion, returned) in &done.returns {
+        let mut entry = json!({"success": returned.success});
+        if !returned.error.is_empty() {
+            entry["error"] = json!(returned.error);
+        }
+        match returned.run() {
+            Some(run) => {
+                changed += run.changed();
+                failed += run.failed();
+                total += run.states.len();
+                entry["total"] = json!(run.states.len());
+                entry["changed"] = json!(run.changed());
+                entry["failed"] = json!(run.failed());
+                entry["states"] = json!(run.states);
+            }
+            None => entry["return"] = returned.value.clone(),
+        }
+        minions.insert(minion.clone(), entry);
+    }
+    json!({"job": done.jid, "retcode": done.retcode, "states": total, "changed": changed, "failed": failed,
+        "minions": minions})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(tag: &str, data: Value, last: bool) -> v1::Event {
+        v1::Event {
+            tag: tag.into(),
+            data_json: data.to_string(),
+            last,
+            retcode: 0,
+            ..v1::Event::default()
+        }
+    }
+
+    #[test]
+    fn a_job_is_collected_from_its_events() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = JobWatch::default();
+        let state = json!({"function": "file.managed", "name": "/etc/x"});
+        let prog = json!({"jid": "1", "minion": "w", "index": 0, "total": 2, "state": state});
+        assert_eq!(progress(&prog), "w  1/2  file.managed /etc/x");
+        assert!(!watch.take(&event("halite/job/1/prog/w", prog, false), &mut screen));
+        let ret = json!({"jid": "1", "minion": "w", "success": true, "return": {"states": []}, "error": ""});
+        assert!(!watch.take(&event("halite/job/1/ret/w", ret, false), &mut screen));
+        assert!(watch.take(
+            &event("halite/job/1/done", json!({"jid": "1"}), true),
+            &mut screen
+        ));
+        let document = job_document(&watch.done);
+        assert_eq!(document["changed"], 0);
+        assert_eq!(document["job"], "1");
+        assert_eq!(document["minions"]["w"]["total"], 0);
+    }
+
+    #[test]
+    fn failures_name_the_state_that_failed_itself() {
+        let state = |name: &str, ran: bool, comment: &str| {
+            json!({"index": 0, "__id__": name, "name": name, "function": "pkg.installed", "__sls__": "halite.host.packages",
+                "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 1.0,
+                "__run_num__": 0, "__state_ran__": ran})
+        };
+        let data = json!({"minion": "w", "success": false, "error": "",
+            "return": {"states": [state("a", true, "no such package"), state("b", false, "requisite failed")]}});
+        assert_eq!(
+            failures(&data),
+            ["w: pkg.installed a (halite.host.packages): no such package"]
+        );
+        let lost =
+            json!({"minion": "w", "success": false, "error": "not connected", "return": null});
+        assert_eq!(failures(&lost), ["w: not connected"]);
+    }
+}

@@ -1,0 +1,305 @@
+//! An orchestration, from its start to the last step.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use crate::FAILED;
+use crate::cli::Global;
+use crate::client::Operator;
+use crate::event_stream::{follow, kind};
+use crate::job_watch::{failures, progress};
+use crate::output::{Screen, seconds};
+
+/// A finished orchestration.
+#[derive(Debug, Clone, Default)]
+pub struct FinishedRun {
+    /// The return code of the orchestration.
+    pub retcode: i32,
+    /// The master's summary: status and steps.
+    pub summary: Value,
+    /// All failures, for people: minion, state, comment.
+    pub failures: Vec<String>,
+    /// Remarks on steps that succeeded, for people.
+    pub notes: Vec<String>,
+    /// The duration, in seconds.
+    pub seconds: f64,
+}
+
+/// Starts an orchestration, or joins a running one, and waits for its end. Shows its steps on one
+/// growing line (`label host ✓ images ✓`), or without a terminal on one line each.
+///
+/// # Errors
+/// The master refuses the orchestration, or does not answer any more.
+pub async fn run_orchestration(
+    global: &Global,
+    request: v1::OrchestrateRequest,
+    label: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedRun> {
+    let request = v1::OrchestrateRequest {
+        request_id: uuid::Uuid::now_v7().to_string(),
+        ..request
+    };
+    let started = Instant::now();
+    let mut watch = StepsWatch::new(label);
+    let start = async |mut operator: Operator| {
+        operator
+            .orchestrate(request.clone())
+            .await
+            .map(|answer| answer.into_inner())
+    };
+    follow(global, start, |event| watch.take(event, screen)).await?;
+    let mut done = watch.done;
+    done.seconds = started.elapsed().as_secs_f64();
+    if screen.is_live() && !watch.line.is_empty() {
+        screen.line(format!(
+            "{label}  {}  {}",
+            watch.line.join("  "),
+            seconds(done.seconds)
+        ));
+    }
+    Ok(done)
+}
+
+/// The state of an orchestration, collected from its events.
+struct StepsWatch {
+    label: String,
+    /// The finished steps with their marks, in the order in which they ended.
+    line: Vec<String>,
+    running: String,
+    /// The statuses that were shown, by the position of the step.
+    displayed: BTreeMap<u64, String>,
+    /// The failures of each minion in its last attempt. A repeated attempt replaces the interrupted
+    /// one.
+    failed: BTreeMap<String, Vec<String>>,
+    /// The errors of failed steps. If minions failed, these repeat the minions' failures.
+    failed_steps: Vec<String>,
+    done: FinishedRun,
+}
+
+impl StepsWatch {
+    fn new(label: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            line: Vec::new(),
+            running: String::new(),
+            displayed: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            failed_steps: Vec::new(),
+            done: FinishedRun::default(),
+        }
+    }
+
+    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
+        let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
+        let of_run = event.tag.starts_with("halite/run/");
+        match kind(&event.tag) {
+            "step" if of_run => self.step(&data, screen),
+            "prog" => self.show(&progress(&data), screen),
+            "ret" => {
+                let minion = data["minion"].as_str().unwrap_or_default().to_owned();
+                self.failed.insert(minion, failures(&data));
+            }
+            _ => {}
+        }
+        if event.last && of_run {
+            self.done.retcode = event.retcode;
+            self.done.summary = data;
+            let failed = std::mem::take(&mut self.failed).into_values().flatten();
+            self.done.failures = failed.collect();
+            if self.done.failures.is_empty() {
+                self.done.failures = std::mem::take(&mut self.failed_steps);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn step(&mut self, data: &Value, screen: &mut Screen) {
+        let name = data["id"].as_str().unwrap_or_default();
+        let status = data["status"].as_str().unwrap_or_default();
+        let index = data["index"].as_u64().unwrap_or(0);
+        if self.displayed.insert(index, status.to_owned()).as_deref() == Some(status) {
+            return;
+        }
+        let paint = screen.paint();
+        let mark = match status {
+            "succeeded" => paint.good("✓"),
+            "failed" => paint.bad("✗"),
+            "skipped" => "–".to_owned(),
+            _ => {
+                self.running = name.to_owned();
+                return self.show("", screen);
+            }
+        };
+        self.running.clear();
+        let mark = self.remarks(name, &data["detail"]) + &mark;
+        // A fingerprint is too long for a line that has to leave room for other steps.
+        if screen.is_live() && data["detail"]["fingerprint"].is_string() {
+            screen.line(format!("{}  {name} {mark}", self.label));
+        } else {
+            self.line.push(format!("{name} {mark}"));
+        }
+        if let Some(error) = data["detail"]["error"].as_str() {
+            self.failed_steps.push(format!("step {name}: {error}"));
+        }
+        if screen.is_live() {
+            self.show("", screen);
+        } else {
+            let time = data["seconds"]
+                .as_f64()
+                .map(|time| format!("  {}", seconds(time)))
+                .unwrap_or_default();
+            screen.line(format!("{}  {name} {mark}{time}", self.label));
+        }
+    }
+
+    /// The text before the mark of a step. Minions that a step left out are noted for the end.
+    fn remarks(&mut self, step: &str, detail: &Value) -> String {
+        if let Some(fingerprint) = detail["fingerprint"].as_str() {
+            return format!("(fingerprint {fingerprint}) ");
+        }
+        let left_out = detail["left_out"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let left_out = left_out.collect::<Vec<_>>().join(", ");
+        if left_out.is_empty() {
+            return String::new();
+        }
+        self.done.notes.push(format!(
+            "not connected, so left out of `{step}`: {left_out}. The next `ctl highstate` applies the missing changes."
+        ));
+        format!("(offline: {left_out}) ")
+    }
+
+    fn show(&self, below: &str, screen: &mut Screen) {
+        let running = if self.running.is_empty() {
+            String::new()
+        } else {
+            format!("  {} …", self.running)
+        };
+        screen.progress(&format!(
+            "{}  {}{running}  {below}",
+            self.label,
+            self.line.join("  ")
+        ));
+    }
+}
+
+/// Prints the outcome of an orchestration, and returns the exit code. `success` is the text for a
+/// success; `again` is the command that repeats it.
+///
+/// # Errors
+/// The outcome cannot be written.
+pub fn print_outcome(
+    done: &FinishedRun,
+    success: &str,
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
+        "notes": done.notes, "run": done.summary});
+    screen.answer(&document, |paint| {
+        let mut text: String =
+            done.notes.iter().map(|note| format!("{} {note}\n", paint.notable("!"))).collect();
+        if done.retcode == 0 {
+            return format!("{text}{success} ({}).\n", seconds(done.seconds));
+        }
+        for failure in &done.failures {
+            text.push_str(&format!("{} {}\n", paint.bad("✗"), failure.replace('\n', "\n    ")));
+        }
+        format!("{text}Finished steps are kept. Fix the cause, then run the same command again: {again}\n")
+    })?;
+    Ok(if done.retcode == 0 { 0 } else { FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(tag: &str, data: Value, last: bool) -> v1::Event {
+        v1::Event {
+            tag: tag.into(),
+            data_json: data.to_string(),
+            last,
+            retcode: 0,
+            ..v1::Event::default()
+        }
+    }
+
+    #[test]
+    fn a_repeated_step_event_is_shown_once() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = StepsWatch::new("b");
+        for status in ["running", "succeeded", "succeeded"] {
+            let data =
+                json!({"id": "host", "index": 0, "status": status, "seconds": 1.5, "detail": {}});
+            assert!(!watch.take(&event("halite/run/1/step", data, false), &mut screen));
+        }
+        assert_eq!(watch.line, ["host ✓"]);
+        let failed = json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "why"}});
+        assert!(!watch.take(&event("halite/run/1/step", failed, false), &mut screen));
+        assert!(watch.take(&event("halite/run/1/done", json!({}), true), &mut screen));
+        assert_eq!(watch.done.failures, ["step x: why"]);
+    }
+
+    #[test]
+    fn enrolments_and_omitted_minions_are_shown() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = StepsWatch::new("b");
+        let steps = [
+            ("enrolled", json!({"fingerprint": "ab:cd"})),
+            ("peers", json!({"left_out": ["w2", "w3"]})),
+        ];
+        for (index, (id, detail)) in steps.into_iter().enumerate() {
+            let data = json!({"id": id, "index": index, "status": "succeeded", "detail": detail});
+            watch.take(&event("halite/run/1/step", data, false), &mut screen);
+        }
+        assert_eq!(
+            watch.line,
+            [
+                "enrolled (fingerprint ab:cd) ✓",
+                "peers (offline: w2, w3) ✓"
+            ]
+        );
+        assert!(
+            matches!(&watch.done.notes[..], [note] if note.contains("left out of `peers`: w2, w3"))
+        );
+    }
+
+    #[test]
+    fn only_the_last_attempt_of_a_minion_counts() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = StepsWatch::new("b");
+        let ret = |success: bool, error: &str| json!({"minion": "w", "success": success, "error": error, "return": null});
+        watch.take(
+            &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
+            &mut screen,
+        );
+        watch.take(
+            &event("halite/job/2/ret/w", ret(false, "no such package"), false),
+            &mut screen,
+        );
+        let failed = json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "w: no such package"}});
+        watch.take(&event("halite/run/1/step", failed, false), &mut screen);
+        watch.take(&event("halite/run/1/done", json!({}), true), &mut screen);
+        assert_eq!(watch.done.failures, ["w: no such package"]);
+
+        let mut watch = StepsWatch::new("b");
+        watch.take(
+            &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
+            &mut screen,
+        );
+        watch.take(
+            &event("halite/job/2/ret/w", ret(true, ""), false),
+            &mut screen,
+        );
+        watch.take(&event("halite/run/1/done", json!({}), true), &mut screen);
+        assert!(watch.done.failures.is_empty());
+    }
+}

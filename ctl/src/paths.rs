@@ -1,0 +1,7 @@
+//! Paths and modes of the operator's files.
+
+/// The directory of the declaration: cluster document, node documents, trusted keys.
+pub const CONFIG: &str = "/etc/halite";
+
+/// The mode of the cluster document, which may contain secrets.
+pub const CLUSTER_DOCUMENT_MODE: u32 = 0o600;

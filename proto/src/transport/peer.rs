@@ -1,0 +1,89 @@
+//! The caller at the other end of a connection, and the policy that admits it.
+
+use std::net::SocketAddr;
+
+use tokio::sync::watch;
+
+use crate::identity::Identity;
+use crate::pki::{Inspected, PkiError};
+
+/// An identity and the certificate that proves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The identity in the certificate.
+    pub identity: Identity,
+    /// SHA-256 of the public key, see [`crate::pki::fingerprint`].
+    pub fingerprint: String,
+    /// The certificate's serial number, lower-case hex.
+    pub serial: String,
+    /// End of its validity, seconds since the epoch.
+    pub not_after: i64,
+}
+
+impl Caller {
+    /// Reads the identity in a certificate. It does not verify the certificate.
+    ///
+    /// # Errors
+    /// It names no identity of ours, or several.
+    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
+        let found = Inspected::from_der(der)?;
+        Ok(Self {
+            identity: found.identity()?,
+            fingerprint: found.fingerprint,
+            serial: found.serial,
+            not_after: found.not_after,
+        })
+    }
+}
+
+/// The caller at the other end of a connection, in the extensions of each request.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// The verified identity; `None` for a caller without a certificate.
+    pub caller: Option<Caller>,
+    /// The address of the connection's other end.
+    pub address: SocketAddr,
+}
+
+impl Peer {
+    /// The name for logs and audit: `minion:worker-1`, or the address of a caller without identity.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.caller.as_ref().map_or_else(
+            || self.address.ip().to_string(),
+            |caller| format!("{}:{}", caller.identity.kind(), caller.identity.id()),
+        )
+    }
+
+    /// The peer of a request.
+    ///
+    /// # Errors
+    /// The request did not pass through [`super::Server`]: an internal error.
+    #[allow(
+        clippy::result_large_err,
+        reason = "tonic's own error type, as its services return it"
+    )]
+    pub fn of<T>(request: &tonic::Request<T>) -> Result<&Self, tonic::Status> {
+        request
+            .extensions()
+            .get::<Self>()
+            .ok_or_else(|| tonic::Status::internal("the request came in past the identity check"))
+    }
+}
+
+/// The decision which verified peers may connect, with notifications about those that may not.
+pub trait PeerPolicy: Send + Sync + 'static {
+    /// Decides whether a verified identity may connect now. The server calls it in the handshake
+    /// and again after each change.
+    ///
+    /// # Errors
+    /// The reason for the refusal, for the log.
+    fn admit(&self, caller: &Caller) -> Result<(), String>;
+    /// Changes whenever an identity that was admitted may no longer be.
+    fn changes(&self) -> watch::Receiver<u64>;
+    /// Notifies of a call that the table refused. Must not block.
+    fn refused(&self, peer: &Peer, path: &str, reason: &str);
+    /// Notifies of a failed handshake: no TLS, or a certificate that is not trusted. Must not
+    /// block.
+    fn handshake_failed(&self, address: SocketAddr, reason: &str);
+}

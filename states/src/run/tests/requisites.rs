@@ -1,0 +1,198 @@
+//! Requisites and global arguments, as in Salt.
+
+use serde_json::{Value, json};
+
+use super::{Scripted, chunk, go, results};
+use crate::engine::RunOptions;
+use crate::low::{FORMAT, LowState, Retry};
+use crate::run::run;
+
+#[test]
+fn failhard_ends_the_run_but_not_the_prediction() {
+    let states = || {
+        let mut first = chunk("a", json!({"fail": true}));
+        first.controls.failhard = true;
+        vec![first, chunk("b", json!({}))]
+    };
+    assert_eq!(results(&go(states(), false).0), [("a", Some(false), true)]);
+    assert_eq!(results(&go(states(), true).0).len(), 2);
+}
+
+#[test]
+fn a_failing_prereq_keeps_its_target_from_running() {
+    let mut before = chunk("before", json!({"fail": true}));
+    before.requisites.prereq = vec![1];
+    let (run, log, _) = go(
+        vec![before, chunk("target", json!({"change": true}))],
+        false,
+    );
+    assert_eq!(
+        results(&run),
+        [
+            ("before", Some(false), true),
+            ("target", Some(false), false)
+        ]
+    );
+    assert_eq!(
+        run.states[1].comment,
+        "One or more requisite failed: s.before"
+    );
+    assert_eq!(log, ["check target", "check before"]);
+}
+
+#[test]
+fn a_prereq_target_that_unless_stops_asks_for_nothing() {
+    let mut before = chunk("before", json!({}));
+    before.requisites.prereq = vec![1];
+    let mut target = chunk("target", json!({"change": true}));
+    target.controls.unless = vec![json!("true")];
+    let (run, ..) = go(vec![before, target], false);
+    assert_eq!(run.states[0].comment, "No changes detected");
+}
+
+#[test]
+fn test_mode_predicts_and_never_applies() {
+    let mut watcher = chunk("w", json!({"mod_watch": true}));
+    watcher.requisites.watch = vec![0];
+    let (run, log, _) = go(vec![chunk("a", json!({"change": true})), watcher], true);
+    assert_eq!(results(&run), [("a", None, true), ("w", None, true)]);
+    assert_eq!(
+        log,
+        ["check a", "predict a", "check w", "watch w", "predict w"]
+    );
+}
+
+#[test]
+fn watch_without_mod_watch_is_require() {
+    let mut watcher = chunk("w", json!({}));
+    watcher.requisites.watch = vec![0];
+    let (run, ..) = go(vec![chunk("a", json!({"change": true})), watcher], false);
+    assert!(run.states[1].changes.is_empty());
+    assert_eq!(run.states[1].comment, "Success!");
+}
+
+#[test]
+fn a_handled_failure_does_not_fail_the_run() {
+    let states = |stop| {
+        let mut handler = chunk("h", json!({}));
+        handler.requisites.onfail = vec![0];
+        handler.controls.onfail_stop = stop;
+        vec![chunk("a", json!({"fail": true})), handler]
+    };
+    assert!(go(states(false), false).0.succeeded());
+    assert!(!go(states(true), false).0.succeeded());
+}
+
+#[test]
+fn an_isolated_failure_does_not_fail_the_run() {
+    let mut own = chunk("own", json!({"fail": true}));
+    own.controls.fail_run = false;
+    let (run, ..) = go(vec![own], false);
+    assert!(run.succeeded());
+    assert_eq!(run.failed(), 1);
+}
+
+#[test]
+fn a_parallel_state_does_not_hold_up_the_next_but_holds_its_dependents() {
+    let mut slow = chunk("slow", json!({"slow": true, "change": true}));
+    slow.controls.parallel = true;
+    let mut dependent = chunk("dependent", json!({}));
+    dependent.requisites.onchanges = vec![0];
+    let (run, _, reported) = go(vec![slow, chunk("next", json!({})), dependent], false);
+    assert_eq!(reported, ["next", "slow", "dependent"]);
+    assert_eq!(
+        results(&run),
+        [
+            ("slow", Some(true), true),
+            ("next", Some(true), true),
+            ("dependent", Some(true), true)
+        ]
+    );
+    assert_eq!(
+        run.states.iter().map(|s| s.run_num).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+}
+
+#[test]
+fn retry_keeps_all_comments_and_stops_at_success() {
+    let mut again = chunk("again", json!({"fail_times": 2}));
+    again.controls.retry = Some(Retry {
+        attempts: 5,
+        interval: 0.0,
+        until: true,
+    });
+    let low = LowState {
+        format: FORMAT,
+        minion: "m".into(),
+        chunks: vec![again],
+    };
+    let modules = Scripted::default();
+    let run = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(run(&low, &modules, RunOptions::default(), |_| {}));
+    let attempt = |n| {
+        format!(
+            "Attempt {n}: Returned a result of \"False\", with the following comment: \"Failure!\"\n"
+        )
+    };
+    assert_eq!(
+        run.states[0].comment,
+        format!("{}{}Success!", attempt(1), attempt(2))
+    );
+    assert_eq!(modules.log.into_inner().unwrap().len(), 3);
+}
+
+#[test]
+fn an_apply_can_take_back_a_predicted_change() {
+    let (run, ..) = go(
+        vec![chunk(
+            "a",
+            json!({"change": true, "applied": {"predicted": null}}),
+        )],
+        false,
+    );
+    assert!(run.states[0].changes.is_empty());
+    assert_eq!(run.states[0].comment, "done");
+}
+
+#[test]
+fn values_of_sensitive_states_are_not_shown() {
+    let mut own = chunk("a", json!({"change": true}));
+    own.sensitive = true;
+    let (run, ..) = go(vec![own], false);
+    assert_eq!(
+        Value::Object(run.states[0].changes.clone()),
+        json!({"predicted": "(sensitive, not shown)"})
+    );
+}
+
+#[test]
+fn listeners_run_last_and_once() {
+    let mut listener = chunk("l", json!({"mod_watch": true}));
+    listener.requisites.listen = vec![1, 2];
+    let (run, ..) = go(
+        vec![
+            listener,
+            chunk("a", json!({"change": true})),
+            chunk("b", json!({"change": true})),
+        ],
+        false,
+    );
+    let last = run.states.last().unwrap();
+    assert_eq!(
+        (run.states.len(), last.id.as_str(), last.run_num),
+        (4, "listener_l", 3)
+    );
+    assert_eq!(last.function, "test.mod_watch");
+}
+
+#[test]
+fn a_requisite_on_nothing_is_a_failure_not_a_panic() {
+    let mut wrong = chunk("a", json!({}));
+    wrong.requisites.require = vec![7];
+    let (run, ..) = go(vec![wrong], false);
+    assert_eq!(results(&run), [("a", Some(false), false)]);
+}

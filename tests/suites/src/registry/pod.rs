@@ -1,0 +1,123 @@
+//! A pod whose image the worker has to pull.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BUNDLE, Cluster, WORKER};
+use halite_lab::wait;
+use serde_json::Value;
+
+/// Where containerd keeps what it is fetching.
+const INGEST: &str = "/var/lib/containerd/io.containerd.content.v1.content/ingest";
+
+/// An image of the bundle, by its component.
+fn image(cluster: &Cluster, component: &str) -> Result<String> {
+    let manifest = fs::read(
+        cluster
+            .bootstrap
+            .root()
+            .join(BUNDLE.trim_start_matches('/'))
+            .join("manifest.json"),
+    )?;
+    let manifest: Value = serde_json::from_slice(&manifest)?;
+    Ok(manifest["images"][component]
+        .as_str()
+        .context("no such image")?
+        .to_owned())
+}
+
+/// A pod on the worker that prints its program's version and ends.
+pub(super) struct Pod<'a> {
+    cluster: &'a Cluster,
+    component: &'static str,
+    image: String,
+}
+
+impl<'a> Pod<'a> {
+    pub(super) fn start(cluster: &'a Cluster, component: &'static str) -> Result<Self> {
+        let image = image(cluster, component)?;
+        let there = cluster.worker.sh("ctr -n k8s.io images ls -q")?;
+        ensure!(
+            !there.lines().any(|name| name == image),
+            "{image} is on {WORKER} already: it shows nothing"
+        );
+        let pod = Self {
+            cluster,
+            component,
+            image,
+        };
+        let spec = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.name()},
+            "spec": {"nodeName": WORKER, "restartPolicy": "Never", "containers": [{
+                "name": "it", "image": pod.image, "command": [component, "--version"],
+            }]},
+        });
+        fs::write(
+            cluster.bootstrap.root().join("root/pod.json"),
+            spec.to_string(),
+        )?;
+        cluster.kubectl(&["apply", "-f", "/root/pod.json"])?;
+        Ok(pod)
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("pulled-{}", self.component)
+    }
+
+    /// Waits until containerd has a part of the image that is neither nothing nor all.
+    pub(super) fn wait_for_the_middle(&self) -> Result<()> {
+        wait::promptly(
+            "the pull to be in its middle",
+            Duration::from_secs(30),
+            || {
+                let text = self
+                    .cluster
+                    .worker
+                    .sh(&format!("find {INGEST} -name data -size +2048k"))
+                    .map_err(|error| error.to_string())?;
+                if text.trim().is_empty() {
+                    Err("nothing has come".to_owned())
+                } else {
+                    Ok(())
+                }
+            },
+        )
+    }
+
+    pub(super) fn wait_until_done(&self, limit: Duration) -> Result<()> {
+        wait::until("the pod to have run", limit, || {
+            let answer = self
+                .cluster
+                .kubectl(&["get", "pod", &self.name(), "-o", "json"]);
+            let pod: Value = serde_json::from_str(&answer.map_err(|error| error.to_string())?)
+                .map_err(|error| error.to_string())?;
+            match pod["status"]["phase"].as_str() {
+                Some("Succeeded") => Ok(()),
+                _ => Err(pod["status"].to_string()),
+            }
+        })?;
+        let said = self.cluster.kubectl(&["logs", &self.name()])?;
+        ensure!(!said.trim().is_empty(), "{} said nothing", self.name());
+        Ok(())
+    }
+}
+
+impl Drop for Pod<'_> {
+    /// Whatever happened, what follows finds neither pod nor image.
+    fn drop(&mut self) {
+        let _ = self.cluster.kubectl(&[
+            "delete",
+            "pod",
+            &self.name(),
+            "--wait=true",
+            "--timeout=60s",
+        ]);
+        let line = format!(
+            "for name in $(ctr -n k8s.io images ls | awk -v d=\"$(ctr -n k8s.io images ls | awk '$1 == \"{}\" {{print $3}}')\" \
+             'd != \"\" && $3 == d {{print $1}}'); do ctr -n k8s.io images rm --sync \"$name\"; done",
+            self.image
+        );
+        let _ = self.cluster.worker.sh(&line);
+    }
+}
