@@ -106,7 +106,7 @@ fn every_part_is_missed(bundle: &Path, report: &Value) -> Result<()> {
                 .iter()
                 .any(|people| text("path").starts_with(people)),
         };
-        ensure!(expected, "nobody would miss {artifact}");
+        ensure!(expected, "nothing needs {artifact}");
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
     let mut named = 0;
     for taken in report["without"]
         .as_array()
-        .context("no list of what was taken away")?
+        .context("no list of the removed artifacts")?
     {
         let artifact = &taken["artifact"];
         let text = |name: &str| artifact[name].as_str();
@@ -182,7 +182,7 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
     for (kind, names) in left {
         ensure!(
             names.is_empty(),
-            "of these nobody tried to take each {kind} away: {names:?}"
+            "ctl did not remove each of these {kind} artifacts: {names:?}"
         );
     }
     Ok(named)

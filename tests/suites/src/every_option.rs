@@ -240,7 +240,7 @@ fn on_host(host: &Host) -> Result<()> {
     let rules = host.run(&["firewall-cmd", "--info-policy=halite-host"])?;
     ensure!(
         rules.contains("4551"),
-        "{name} lets nobody ask its nginx: {rules}"
+        "{name} opens no port of its nginx: {rules}"
     );
     Ok(())
 }
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(
             options::chosen(&declared.cluster, "apiServer.vip"),
             "keepalived",
-            "not somebody else's"
+            "the address must be Halite's own"
         );
     }
 

@@ -102,7 +102,7 @@ pub(super) fn harmless_chrony(host: &Host) -> Result<()> {
     let may_set = u64::from_str_radix(capabilities, 16)? >> 25 & 1 == 1;
     ensure!(
         !may_set,
-        "{} could set the machine's clock: boot the lab anew",
+        "{} could set the machine's clock: boot the lab again",
         host.spec.name
     );
     host.sh("mkdir -p /etc/systemd/system/chrony.service.d && \

@@ -50,7 +50,7 @@ fn detectors((): &()) -> Result<Counts> {
     let (lab, host) = bare("detect")?;
     ensure!(
         lab.router.unexpected_names()?.is_empty(),
-        "a name was asked for before anybody asked"
+        "the router saw a name lookup before the first one was made"
     );
     let before = lab.router.escaped()?;
     // Documentation address (RFC 5737): no host has it, and the router rejects the packet.

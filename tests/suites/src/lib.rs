@@ -78,7 +78,8 @@ pub fn main(options: Options) -> Result<ExitCode> {
     for site in [versions::site(), ordinary(&runner.options)] {
         on_site(&mut runner, &site);
     }
-    // It has ended long ago, or the programs that it started would outlive this one.
+    // The thread has normally ended long ago. Wait for it, or its child processes would outlive
+    // this program.
     if let Some(prebuild) = prebuild {
         prebuild
             .join()

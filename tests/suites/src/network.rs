@@ -262,7 +262,7 @@ fn goes_on(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let now = beside(cluster)?;
     for (what, was) in before {
         let is = now.get(what).with_context(|| format!("{what} is gone"))?;
-        ensure!(is == was, "{what} was started anew: was {was}, is {is}");
+        ensure!(is == was, "{what} was restarted: was {was}, is {is}");
     }
     Ok(())
 }

@@ -172,7 +172,7 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     for name in ["ca", "etcd/ca", "front-proxy-ca"] {
         ensure!(
             root.join(format!("etc/kubernetes/pki/{name}.key")).exists(),
-            "{name}.key was not mended"
+            "{name}.key was not repaired"
         );
     }
     for look in LOOKS {
@@ -318,7 +318,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code() == Some(1) && said.contains("custom/init.sls:3:"),
-        "a mistake is told without its place: {said}"
+        "a mistake is reported without its place: {said}"
     );
     Ok(())
 }

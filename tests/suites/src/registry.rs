@@ -282,7 +282,7 @@ fn mended(cluster: &Cluster) -> Result<Counts> {
     let answer = cluster.bootstrap.run(&[CTL, "highstate", "-o", "json"])?;
     ensure!(
         fs::read(worker.root().join(&damaged))? == whole,
-        "{} was not mended",
+        "{} was not repaired",
         damaged.display()
     );
     let answer: Value = serde_json::from_str(&answer)?;

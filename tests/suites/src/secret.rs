@@ -93,7 +93,7 @@ fn made(cluster: &Cluster) -> Result<()> {
     }
     ensure!(
         told,
-        "no job tells of the state {NAME}, so this shows nothing"
+        "no job mentions the state {NAME}, so this test proves nothing"
     );
     for host in cluster.hosts() {
         let found = holders(host, VALUE)?;

@@ -224,7 +224,7 @@ fn away(cluster: &Cluster, original: &str, before: &str) -> Result<()> {
     repair::highstate(cluster, &[])?;
     arrived(cluster, VIP, before)?;
     idle(cluster)?;
-    ensure!(has_address(cluster)?, "the external address was taken away");
+    ensure!(has_address(cluster)?, "the external address was removed");
     Ok(())
 }
 
@@ -287,8 +287,8 @@ fn idle(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Digests of all certificates on both hosts, including the kubelets' own, each with its serial
-/// number.
+/// Digests of all certificates on both hosts, including the kubelets' own. A new certificate has
+/// another serial number, and so another digest.
 fn certificates(cluster: &Cluster) -> Result<String> {
     let list = "find /etc/kubernetes/pki /var/lib/kubelet/pki -name '*.crt' -o -name '*-current.pem' | sort | xargs sha256sum";
     Ok(format!(

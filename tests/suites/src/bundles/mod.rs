@@ -59,8 +59,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// The version of the bundle that the cluster was made from.
 const FIRST: &str = env!("CARGO_PKG_VERSION");
 
-/// File on each host in which a test that leaves the first bundle records the configuration, for
-/// the test that returns to it.
+/// Directory on the bootstrap host in which a test that leaves the first bundle records the hosts'
+/// configuration, for the test that returns to it.
 const BEFORE: &str = "/root/before-bundles";
 
 /// Parts of the tags of states that may change when only the address of the bundle in use differs.
@@ -247,7 +247,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     ensure!(
         told.iter().any(|problem| problem.contains(&behind)),
-        "nobody is behind: {told:?}"
+        "ctl status reports no host that still has the old bundle: {told:?}"
     );
     only_addresses(cluster)?;
     listed(cluster, FIRST, false, 0)?;
@@ -286,7 +286,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     let manifest = second::file(cluster, "manifest.json");
     ensure!(
         manifest.exists(),
-        "ctl bundle remove took {} from its medium",
+        "ctl bundle remove deleted {} from the ISO",
         manifest.display()
     );
     second::take_away(cluster)?;

@@ -242,7 +242,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     if let Some(status) = over {
         bail!("ctl bootstrap has ended with {status} before the new master's program came");
     }
-    // The working process before the one that waits for it.
+    // Kill the working process before the one that waits for it.
     let killed = found
         .iter()
         .rev()
@@ -251,7 +251,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
     let status = ended(&mut first)?;
     ensure!(
         killed == 2 && !status.success(),
-        "{killed} programs were ended, and ctl bootstrap came to {status}"
+        "{killed} programs were killed, and ctl bootstrap ended with {status}"
     );
     match runs(cluster, host, "halite-master", version) {
         Ok(()) => bail!("the master runs the new program already: this shows nothing"),

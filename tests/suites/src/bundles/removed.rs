@@ -214,8 +214,8 @@ fn well(cluster: &Cluster, way: &Way) -> Result<()> {
     quiet(cluster)
 }
 
-/// Restarts the services that need the bundle while it is missing, as after a boot at which the ISO
-/// was not yet mounted.
+/// Restarts Halite and nginx while the bundle is missing, as in a boot at which the ISO is not yet
+/// mounted.
 pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let gone = Gone::new(cluster, &DIRECTORY)?;
     cluster.bootstrap.run(&[

@@ -81,13 +81,13 @@ fn check(cluster: &Cluster, host: &Host) -> Result<Counts> {
         changed
             .iter()
             .any(|tag| tag.contains("firewalld.policy halite-pods-out")),
-        "the highstate did not mend our policy, so nothing was put to the test: {changed:?}"
+        "the highstate did not repair Halite's policy, so nothing was tested: {changed:?}"
     );
     expect("after a highstate that reloads")?;
     let priority = host.sh("firewall-cmd --info-policy=halite-pods-out | grep priority")?;
     ensure!(
         priority.trim() == "priority: -50",
-        "our policy was not mended: {priority}"
+        "Halite's policy was not repaired: {priority}"
     );
     host.run(&[
         "firewall-cmd",

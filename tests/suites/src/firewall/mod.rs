@@ -240,7 +240,7 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
         .filter(|port| *port != SSH && (home || *port == NODE_PORT))
         .collect();
     let open: BTreeSet<u16> = found.open.intersection(&answering).copied().collect();
-    compare("tcp, somebody listens", &answering, &open);
+    compare("tcp, a program listens", &answering, &open);
     Ok(wrong)
 }
 

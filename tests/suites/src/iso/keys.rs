@@ -79,7 +79,7 @@ fn trusted(work: &Work) -> Result<usize> {
             vec!["it holds no public key".to_owned()],
         ),
         (
-            "somebody else's key",
+            "another builder's key",
             other,
             vec![none.clone(), format!("key {id} is not trusted here")],
         ),
@@ -129,7 +129,7 @@ fn trusted(work: &Work) -> Result<usize> {
     unsigned.accepts("a look for damage only")?;
     ensure!(
         unsigned.said.contains("signed by no trusted key"),
-        "it vouches for a key: {}",
+        "the check of an unsigned ISO names a key: {}",
         unsigned.said
     );
     Ok(cases.len() + 3)

@@ -173,7 +173,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
     let verdict = work.verify(&work.copy, &work.public);
     work.restore(at)?;
     verdict?.refuses(
-        "an ISO whose signature was taken away",
+        "an ISO whose signature was removed",
         &["it is not signed".to_owned()],
     )?;
     Ok(4)

@@ -62,7 +62,7 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
         .spec
         .read_only
         .first()
-        .context("no bundle stands on the bootstrap host")?;
+        .context("there is no bundle on the bootstrap host")?;
     let lab = Lab::new(LAB, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     let status = in_lab(&lab, &medium.0, kill)

@@ -55,7 +55,7 @@ impl<'a> Scene<'a> {
         let clean = repair::highstate(cluster, &["--test"])?;
         ensure!(
             clean.changed.is_empty(),
-            "there was something to mend before any damage: {:#?}",
+            "there was something to repair before any damage: {:#?}",
             clean.changed
         );
         let mut scene = Self {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_was_of_no_use_is_told() {
+    fn an_unused_entry_is_reported() {
         let text = "- {where: 'p*', path: a, reason: because}\n- {where: p, path: a, reason: never reached}\n";
         let mut allowed = Allowed::parse(text).unwrap();
         assert!(allowed.allows(&difference("p", "a")));

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1m0s` and `60s` say the same.
+//! Durations in Go's notation: `1m0s` and `60s` are the same.
 
 /// The duration in nanoseconds; `None` for any other text. A number without a unit is no duration
 /// here.

@@ -1,4 +1,4 @@
-//! The same inputs for both: a cluster document for Halite, and an equivalent configuration for
+//! Inputs for both sides: a cluster document for Halite, and an equivalent configuration for
 //! kubeadm.
 
 use anyhow::{Context as _, Result};
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeadm_is_told_what_the_document_says() {
+    fn kubeadm_gets_the_settings_of_the_document() {
         let text = kubeadm(&declaration(OTHER_FLAGS).unwrap(), "v1.36.3").unwrap();
         let documents: Vec<Value> = text
             .split("\n---\n")

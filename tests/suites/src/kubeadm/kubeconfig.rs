@@ -32,7 +32,7 @@ pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
 }
 
 /// The settings of a kubeconfig that has exactly one of each part: the server, the user and the
-/// namespace, without the names that only link these parts.
+/// namespace, and, in a field of their own, the names that only link these parts.
 pub(super) fn in_use(config: &Value) -> Result<Value> {
     let only = |list: &str| -> Result<Value> {
         match config[list].as_array().map(Vec::as_slice) {

@@ -61,7 +61,7 @@ cat ../output
 /// The output of kubeadm.
 #[derive(Debug)]
 pub(super) struct Reference {
-    /// Its files.
+    /// The files that kubeadm made.
     pub(super) files: Vec<File>,
     /// The objects that it would create, as it would send them.
     pub(super) objects: Vec<Value>,

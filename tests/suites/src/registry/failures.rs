@@ -1,4 +1,4 @@
-//! Failures of a server of bundles, each until it is dropped.
+//! Failures of a server of bundles, each undone on drop.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-/// A slow server, so that there is a middle: nginx's own limit for each connection.
+/// nginx configuration for a slow server, so that a transfer can be interrupted: nginx's own limit
+/// for each connection.
 const SLOW: &str = "/etc/nginx/conf.d/halite-lab-slow.conf";
 
-/// Makes a host serve slowly, until it is dropped.
+/// Makes a host serve slowly; undone on drop.
 pub(super) struct Slow<'a>(&'a Host);
 
 impl<'a> Slow<'a> {
@@ -31,7 +32,7 @@ impl Drop for Slow<'_> {
     }
 }
 
-/// A host that does not serve, until it is dropped.
+/// A host whose server is stopped; undone on drop.
 pub(super) struct Dead<'a>(&'a Host);
 
 impl<'a> Dead<'a> {
@@ -56,7 +57,7 @@ impl Drop for Dead<'_> {
     }
 }
 
-/// A host whose server is cut off without a word, until it is dropped.
+/// A host whose server's packets are dropped without an answer; undone on drop.
 pub(super) struct Silent<'a>(&'a Host);
 
 impl<'a> Silent<'a> {
@@ -76,7 +77,7 @@ impl Drop for Silent<'_> {
     }
 }
 
-/// The worker asks the first server before itself, until this is dropped.
+/// Makes the worker use the first host's server before its own; undone on drop.
 pub(super) struct Swapped {
     file: PathBuf,
     text: String,

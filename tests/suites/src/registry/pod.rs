@@ -8,10 +8,10 @@ use halite_lab::cluster::{BUNDLE, Cluster, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
 
-/// Where containerd keeps what it is fetching.
+/// Directory in which containerd stores unfinished downloads.
 const INGEST: &str = "/var/lib/containerd/io.containerd.content.v1.content/ingest";
 
-/// An image of the bundle, by its component.
+/// The reference of a bundle's image, by its component.
 fn image(cluster: &Cluster, component: &str) -> Result<String> {
     let manifest = fs::read(
         cluster
@@ -27,7 +27,8 @@ fn image(cluster: &Cluster, component: &str) -> Result<String> {
         .to_owned())
 }
 
-/// A pod on the worker that prints its program's version and ends.
+/// A pod on the worker that prints its program's version and ends; the pod and its image are
+/// removed on drop.
 pub(super) struct Pod<'a> {
     cluster: &'a Cluster,
     component: &'static str,
@@ -65,7 +66,7 @@ impl<'a> Pod<'a> {
         format!("pulled-{}", self.component)
     }
 
-    /// Waits until containerd has a part of the image that is neither nothing nor all.
+    /// Waits until containerd has downloaded a part of the image, but not all of it.
     pub(super) fn wait_for_the_middle(&self) -> Result<()> {
         wait::promptly(
             "the pull to be in its middle",
@@ -104,7 +105,7 @@ impl<'a> Pod<'a> {
 }
 
 impl Drop for Pod<'_> {
-    /// Whatever happened, what follows finds neither pod nor image.
+    /// Removes pod and image even after a failure, for the tests that follow.
     fn drop(&mut self) {
         let _ = self.cluster.kubectl(&[
             "delete",

@@ -12,7 +12,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
         "halite-master init --config /etc/halite/master.yaml",
-        "makes the authorities once; without them there is nobody who could mend, see how to go back to a copy",
+        "makes the authorities once; without them no program could repair, see how to go back to a copy",
     ),
     (
         "cmd.run",

@@ -164,9 +164,9 @@ pub fn add(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, St
     let printed = each(cluster, foreign.iter(), true, |f| {
         (f.host.clone(), label(f), f.add.clone())
     })?;
-    succeeded(&printed).context("a foreign thing could not be added")?;
+    succeeded(&printed).context("a foreign object could not be added")?;
     let there = read_foreign(cluster, foreign)?;
-    succeeded(&there).context("a foreign thing is not there")?;
+    succeeded(&there).context("a foreign object does not exist")?;
     Ok(there)
 }
 
@@ -190,7 +190,7 @@ pub fn remove(cluster: &Cluster, foreign: &[Foreign]) -> Result<()> {
             f.remove.clone(),
         )
     })?;
-    succeeded(&printed).context("a foreign thing could not be taken away")
+    succeeded(&printed).context("a foreign object could not be removed")
 }
 
 fn succeeded(printed: &BTreeMap<String, String>) -> Result<()> {

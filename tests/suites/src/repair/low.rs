@@ -51,7 +51,7 @@ pub fn tag(minion: &str, function: &str, name: &str, id: &str) -> Tag {
     format!("{minion}: {function} {name} [{id}]")
 }
 
-/// All states of all minions.
+/// The states of all minions.
 #[derive(Debug, Clone)]
 pub struct Low(pub Vec<State>);
 

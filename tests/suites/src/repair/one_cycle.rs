@@ -20,7 +20,7 @@ const MENDED: std::time::Duration = std::time::Duration::from_secs(30);
 pub struct Round<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// Its low state.
+    /// The low state of the cluster.
     pub low: &'a Low,
     /// Damages on hosts.
     pub damages: Vec<Damage>,
@@ -54,7 +54,7 @@ impl Round<'_> {
         let clean = highstate(cluster, &["--test"])?;
         ensure!(
             clean.changed.is_empty(),
-            "there was something to mend before any damage: {:#?}",
+            "there was something to repair before any damage: {:#?}",
             clean.changed
         );
         let theirs = damage::add(cluster, &self.foreign)?;
@@ -136,7 +136,7 @@ impl Round<'_> {
         let left = highstate(self.cluster, &["--test"])?;
         ensure!(
             left.changed.is_empty(),
-            "still to mend: {:#?}",
+            "still to repair: {:#?}",
             left.changed
         );
         Ok(())

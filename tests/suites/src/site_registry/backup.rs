@@ -1,4 +1,4 @@
-//! Backups of the site registry: made, used to bring it back, and reported when they fail.
+//! Backups of the site registry: made, restored, and reported when they fail.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     worker.sh("systemctl start halite-registry-backup.service")?;
     ensure!(backups()?.len() == 2, "two are kept: {:?}", backups()?);
     worker.run(&["ctl", "registry", "verify", BACKUPS])?;
-    // A disk is lost, with a new one in its place.
+    // A disk is lost, and an empty one takes its place.
     worker.sh(&format!("systemctl stop halite-registry && rm -rf {DATA}"))?;
     highstate(cluster, &[])?;
     let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
@@ -64,7 +64,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     forget(&cluster.bootstrap, &image)?;
     let said = run_pod(cluster, "brought-back", BOOTSTRAP, &image, None)?;
     ensure!(said.trim() == "it runs", "{said:?}");
-    // And it can be pushed to again.
+    // Pushes succeed again.
     push(
         &cluster.bootstrap,
         &format!("{NAME}/team/app:2"),
@@ -77,15 +77,15 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// As [`problem`], without the half minute that a minion may take until it looks: who asks for its
-/// grains has those of now.
+/// As [`problem`], without the half minute that a minion may take until its next check: a request
+/// for its grains returns current ones.
 fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
     cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
     problem(cluster, parts)
 }
 
-/// Waits until `ctl status` has one problem of the registry with each of these parts, and no other;
-/// without any, none.
+/// Waits until `ctl status` shows one problem of the registry with each of these parts, and no
+/// other; without parts, no problem.
 fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
     let what = format!("the status to say {parts:?} of the registry");
     wait::until(&what, REPORTED, || {
@@ -124,7 +124,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
         timers.contains("Sun") && timers.contains("02:30:00"),
         "{timers}"
     );
-    // Both at once, as on a Sunday: the second waits for the first.
+    // Start both at once, as on a Sunday: the second waits for the first.
     worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
     let last = newest()?;
     wait::until("the status to know the last backup", REPORTED, || {
@@ -135,7 +135,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
             && known["verified"].is_string();
         if good { Ok(()) } else { Err(known.to_string()) }
     })?;
-    // Its disk is not mounted.
+    // The disk for backups is not mounted.
     worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;
     let failed = worker.sh("systemctl start halite-registry-backup.service");
     ensure!(failed.is_err(), "a backup without its disk: {failed:?}");
@@ -150,7 +150,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     worker.sh(&format!("rm -rf {BACKUPS} && mv {BACKUPS}.away {BACKUPS}"))?;
     worker.sh("systemctl start halite-registry-backup.service")?;
     problem_now(cluster, &[])?;
-    // It cannot even begin.
+    // The backup cannot even start.
     worker.sh("chmod a-x /usr/local/bin/ctl")?;
     let failed = worker.sh("systemctl start halite-registry-backup.service");
     worker.sh("chmod a+x /usr/local/bin/ctl")?;
@@ -158,7 +158,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     problem_now(cluster, &["could not start or was cut off"])?;
     worker.sh("systemctl start halite-registry-backup.service")?;
     problem_now(cluster, &[])?;
-    // A blob rots: in its place, so in all backups at once.
+    // A blob is corrupted in place, so in all backups at once.
     let layer = worker.sh(&format!(
         "find {BACKUPS}/{}/docker -name data -size +100k | head -n 1",
         newest()?
@@ -174,7 +174,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
         cluster,
         &["verification", "is damaged", "ctl registry verify"],
     )?;
-    // What that says to do.
+    // Follow the remedy of that message.
     let hex = layer.rsplit('/').nth(1).context("no digest")?;
     worker.sh(&format!("find {BACKUPS} -path '*/{hex}/data' -delete"))?;
     worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
