@@ -104,7 +104,7 @@ pub fn build_with(
             progress(&format!("what no build needs any more stays: {error}"));
         }
         drop(held);
-        progress("looking for what a cluster could ask for and would not find");
+        progress("checking that the bundle is complete");
         let missing = requirements(&work, &manifest)?.missing(&Inventory::read(&work, &manifest)?);
         if !missing.is_empty() {
             return Err(Error::Missing(missing));
