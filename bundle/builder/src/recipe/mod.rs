@@ -39,6 +39,7 @@ mod chart;
 mod download;
 mod image_exceptions;
 mod network;
+mod program;
 mod reader;
 mod repositories;
 mod rpm;
