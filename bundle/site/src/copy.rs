@@ -1,5 +1,7 @@
 //! Copying a bundle from another host of the site that serves it.
 
+mod servers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::fs::File;
@@ -8,24 +10,16 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::{Digest, files};
-use halite_fetch::{Artifact, Cache, Client, Fetcher, Settings};
+use halite_fetch::{Cache, Settings};
 use halite_manifest::{Entry, Manifest, manifest};
-use url::Url;
 
+use self::servers::{Servers, Wanted};
 use crate::add::Added;
 use crate::error::Error;
 use crate::store::BundleStore;
 use crate::verify;
 
-/// Files requested from a server before its health is checked again. A dead server then costs at
-/// most this many timeouts.
-const BATCH: usize = 16;
-
-/// The largest manifest, in bytes: its size is not known beforehand, and the server is not trusted
-/// yet.
-const MANIFEST: u64 = 256 << 20;
-
-/// The source of a copy.
+/// From where a bundle is copied.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// URLs of the bundle's directory, in the order in which they are tried.
@@ -289,11 +283,8 @@ fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
     entry.sha256.parse().map_err(wrong)
 }
 
-/// A file to fetch: path, digest, size in bytes.
-type Wanted = (String, Digest, Option<u64>);
-
-/// The contents that are neither on this host nor left from an interrupted copy, each once. The
-/// largest come first, so that all threads end at about the same time.
+/// Each content once that is neither here nor kept from an earlier time; the largest first, so that
+/// all threads end at the same time.
 fn missing(
     manifest: &Manifest,
     found: &BTreeMap<String, Here>,
@@ -343,88 +334,7 @@ fn need(
     need
 }
 
-/// The servers. Requests go to the first one until it fails.
-struct Servers {
-    cache: Cache,
-    fetcher: Fetcher,
-    left: Vec<String>,
-    failures: Vec<halite_fetch::Error>,
-}
-
-impl Servers {
-    fn new(origin: &Origin, cache: Cache) -> Result<Self, Error> {
-        let largest = origin.settings.largest.or(Some(MANIFEST));
-        let settings = Settings {
-            largest,
-            ..origin.settings.clone()
-        };
-        let fetcher = Fetcher::new(cache.clone(), Client::new(settings)?);
-        let left = origin.servers.iter().rev().cloned().collect();
-        Ok(Self {
-            cache,
-            fetcher,
-            left,
-            failures: Vec::new(),
-        })
-    }
-
-    /// Fetches all files into the cache. A server that fails is not asked again.
-    fn fetch(
-        &mut self,
-        mut wanted: Vec<Wanted>,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<(), Error> {
-        let megabytes = |wanted: &[Wanted]| {
-            wanted.iter().filter_map(|(_, _, size)| *size).sum::<u64>() / 1_000_000
-        };
-        let total = megabytes(&wanted);
-        while !wanted.is_empty() {
-            let Some(server) = self.left.last().cloned() else {
-                halite_fetch::Error::all(self.failures.drain(..))?;
-                return Err(Error::Incomplete(
-                    "no server is named to copy it from".to_owned(),
-                ));
-            };
-            let batch = wanted.get(..wanted.len().min(BATCH)).unwrap_or_default();
-            let artifacts = batch
-                .iter()
-                .map(|wanted| artifact(&server, wanted))
-                .collect::<Result<Vec<_>, _>>()?;
-            if let Err(error) = self.fetcher.files(&artifacts) {
-                progress(&format!("{server} does not serve it: {error}"));
-                self.failures.push(error);
-                self.left.pop();
-            }
-            wanted.retain(|(_, digest, size)| self.cache.find(digest, *size).is_none());
-            if total > 0 {
-                progress(&format!(
-                    "copied {} of {total} MB",
-                    total - megabytes(&wanted)
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Error> {
-    let wrong = |why: &str| halite_fetch::Error::Setting(format!("{server}: {why}"));
-    let mut url = Url::parse(server).map_err(|error| wrong(&error.to_string()))?;
-    url.path_segments_mut()
-        .map_err(|()| wrong("no address of a server"))?
-        .pop_if_empty()
-        .extend(path.split('/'));
-    let (name, url, digest) = (path.clone(), url.into(), Some(digest.clone()));
-    Ok(Artifact {
-        name,
-        url,
-        digest,
-        size: *size,
-        limit: None,
-    })
-}
-
-/// Puts the files into a new directory.
+/// Puts the files in their places in a new directory.
 fn lay_out(
     dir: &Path,
     manifest: &Manifest,

@@ -7,6 +7,7 @@
 //! what the master compiled.
 
 mod create;
+mod error;
 pub mod files;
 mod profile;
 mod sign;
@@ -18,12 +19,13 @@ use std::fmt;
 use std::path::Path;
 
 use halite_proto::pki;
-use halite_proto::pki::{Inspected, PkiError, PrivateKey};
+use halite_proto::pki::{Inspected, PrivateKey};
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::CertificateDer;
 
 use crate::store::Millis;
 
+pub use error::CaError;
 pub use profile::{CHUNK_CAS, Profile};
 pub use sign::{Issued, request_fingerprint};
 
@@ -36,55 +38,6 @@ pub const NAMES: [&str; 5] = [HALITE, "kubernetes", "etcd", "front-proxy", SITE]
 /// How far certificates begin in the past, so that a host whose clock is a little behind believes
 /// them (kubeadm's `CertificateBackdate`).
 pub const BACKDATE_SECONDS: i64 = 5 * 60;
-
-/// What is wrong with a CA, a request or a profile.
-#[derive(Debug, thiserror::Error)]
-pub enum CaError {
-    /// There is no CA of that name.
-    #[error("there is no CA {0:?}; there are halite, kubernetes, etcd, front-proxy and site")]
-    Unknown(String),
-    /// A file cannot be read or written.
-    #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: String,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A file is missing.
-    #[error("{path} is missing; `halite-master init` makes what is missing")]
-    Missing {
-        /// The file.
-        path: String,
-    },
-    /// A certificate without its key.
-    #[error(
-        "{certificate} is there but {key} is not; put the key beside it, or move the certificate away to get a new CA"
-    )]
-    NoKey {
-        /// The certificate's file.
-        certificate: String,
-        /// The key's file.
-        key: String,
-    },
-    /// A file does not hold what it should.
-    #[error("{path}: {reason}")]
-    Unusable {
-        /// The file.
-        path: String,
-        /// What is wrong and what to do.
-        reason: String,
-    },
-    /// The request is bad.
-    #[error("the certificate request cannot be used: {0}")]
-    Request(String),
-    /// A certificate cannot contain the requested value.
-    #[error("the certificate cannot be made: {0}")]
-    Profile(String),
-    /// Keys and randomness.
-    #[error(transparent)]
-    Pki(#[from] PkiError),
-}
 
 /// One certificate authority.
 pub struct Ca {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
-use super::open_job::OpenJob;
+use super::open_job::{ORDER, OpenJob};
 use super::{Jobs, target};
 use crate::compile;
 use crate::compile::Wanted;
@@ -13,9 +13,6 @@ use crate::declared::Snapshot;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
-
-/// The key of a highstate's groups in the stored arguments of the job.
-const ORDER: &str = "order";
 
 /// The request to make a job.
 #[derive(Debug, Clone, Default)]
@@ -40,14 +37,6 @@ pub struct NewJob {
     pub request_id: Option<String>,
     /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
     pub jid: Option<String>,
-}
-
-/// The groups in the stored arguments of a job.
-pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
-    let args: Value = serde_json::from_str(args_json).unwrap_or_default();
-    args.get(ORDER)
-        .and_then(|order| serde_json::from_value(order.clone()).ok())
-        .unwrap_or_default()
 }
 
 impl Jobs {
@@ -232,20 +221,5 @@ impl Jobs {
             },
         };
         self.returned(jid, minion, answer).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_order_survives_in_the_arguments() {
-        assert_eq!(
-            order_of(r#"{"order": [["a"], ["b", "c"]]}"#),
-            [vec!["a".to_owned()], vec!["b".into(), "c".into()]]
-        );
-        assert!(order_of("{}").is_empty());
-        assert!(order_of("nonsense").is_empty());
     }
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
 use super::Jobs;
-use super::create::order_of;
 use super::open_job::ended;
+use super::open_job::order_of;
 use super::returns::{ended_row, overall, summary, tag};
 use crate::event_stream;
 use crate::event_stream::{EventStream, Stop, Watched, Watcher};

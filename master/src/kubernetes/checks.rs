@@ -2,12 +2,13 @@
 //! between.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::arguments::{flag, number, required, text};
 use super::modules::{KubernetesModules, fail, fail_at, provides};

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::apply_order::CUSTOM;
 use super::arguments::{check_test, flattened};
 use super::operation::Operation;
-use super::prune::Members;
-use super::sets::Declared;
+use super::sets::{Declared, Members};
 use super::{Api, ApiError, ObjectRef};
 
 /// How a run waits.

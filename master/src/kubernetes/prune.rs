@@ -16,17 +16,8 @@ use super::apply_order::Removal;
 use super::checks::AT_ONCE;
 use super::modules::{KubernetesModules, fail};
 use super::operation::Operation;
-use super::sets::{Declared, Member, SET};
+use super::sets::{Declared, Member, Members, SET};
 use super::{ApiError, ObjectRef, Served, apply_order};
-
-/// Everything of any set, as it was found.
-#[derive(Debug, Default)]
-pub(super) struct Members {
-    found: Vec<Member>,
-    pub kinds: Vec<Served>,
-    /// Kinds that could not be listed, with the reason.
-    unseen: Vec<String>,
-}
 
 /// What of one or more sets is to go.
 #[derive(Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiError, FIELD_MANAGER, ObjectRef};
+use super::{ApiError, FIELD_MANAGER, ObjectRef, Served};
 
 /// The label with the name of an object's set.
 pub const SET: &str = "halite/set";
@@ -48,6 +48,15 @@ impl Member {
             ends: ends(object),
         })
     }
+}
+
+/// Everything of any set, as it was found.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    pub found: Vec<Member>,
+    pub kinds: Vec<Served>,
+    /// Kinds that could not be listed, with the reason.
+    pub unseen: Vec<String>,
 }
 
 /// Whether an object is on its way out.

@@ -1,9 +1,8 @@
 //! What a run waits for before it goes on: definitions that are served, objects that have gone.
 
-use std::time::Instant;
-
 use halite_states::engine::Failure;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::modules::{KubernetesModules, fail};
 use super::sets::ends;

@@ -5,7 +5,7 @@
 //! suite ([`suite`]). All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are
 //! text and are not interpreted.
 
-pub mod records;
+mod records;
 mod sqlite;
 #[cfg(test)]
 mod suite;

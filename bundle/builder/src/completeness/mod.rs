@@ -14,7 +14,9 @@ mod install;
 mod inventory;
 mod requirements;
 mod rpm;
+mod rpm_dependencies;
 mod scan;
+mod uses;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -28,7 +30,8 @@ pub use collector::Collector;
 pub(crate) use debian::{Packages, essence, installed};
 pub(crate) use install::plan;
 pub use inventory::Inventory;
-pub use requirements::{Requirements, Uses};
+pub use requirements::Requirements;
+pub use uses::Uses;
 
 /// The dpkg status of a bare host, as a file of a bundle: the packages that a host has before
 /// anything is installed.

@@ -1,15 +1,14 @@
 //! Packages of a bundle for RPM distributions, and their dependencies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use halite_fetch::yum::{Package, Repository};
 use halite_manifest::Entry;
 
-use super::{Artifact, Inventory, Place, RPM_BASE, Unmet, Uses};
+use super::RPM_BASE;
 use crate::error::Error;
-use crate::rpm;
-use crate::rpm::{Base, REPOMD, Unsatisfied};
+use crate::rpm::{Base, REPOMD};
 
 /// The path of the repository in a bundle.
 const ROOT: &str = "rpm";
@@ -17,8 +16,8 @@ const ROOT: &str = "rpm";
 /// The packages of a bundle for hosts of RPM distributions, and the base.
 #[derive(Debug, Clone)]
 pub struct Rpms {
-    base: Base,
-    packages: Vec<Package>,
+    pub(super) base: Base,
+    pub(super) packages: Vec<Package>,
     indexes: Vec<String>,
 }
 
@@ -109,60 +108,5 @@ impl Rpms {
             .get(&path)
             .is_some_and(|entry| entry.sha256 == package.digest.hex());
         (!there).then(|| format!("{path} is not there, or not what the repository's index says"))
-    }
-
-    /// The unmet dependencies of the needed packages.
-    pub fn dependencies(&self, stock: &Inventory, roots: &BTreeMap<String, Uses>) -> Vec<Unmet> {
-        let names: Vec<String> = roots.keys().cloned().collect();
-        let found = rpm::closure(&self.base, &self.packages, &names);
-        let uses = roots.values().next().cloned().unwrap_or_default();
-        let missing = |name: String, why: String, file: String, what: String| Unmet {
-            artifact: Some(Artifact::Rpm {
-                name,
-                version: None,
-            }),
-            why,
-            needed_by: BTreeMap::from([(
-                Place {
-                    file,
-                    line: 0,
-                    what,
-                },
-                uses.clone(),
-            )]),
-        };
-        let lacks = found.lacks.iter().map(|Unsatisfied { user, need, why }| {
-            let name = need
-                .trim_start_matches('(')
-                .split(' ')
-                .next()
-                .unwrap_or(need)
-                .to_owned();
-            missing(
-                name,
-                why.clone(),
-                format!("the package {user}"),
-                format!("needs {need}"),
-            )
-        });
-        let known: BTreeSet<&str> = roots.keys().map(String::as_str).collect();
-        let taken = found
-            .packages
-            .iter()
-            .filter(|(package, _)| !known.contains(package.name.as_str()));
-        let taken = taken.filter_map(|(package, why)| {
-            let artifact = Artifact::Rpm {
-                name: package.name.clone(),
-                version: None,
-            };
-            let lack = stock.lacks(&artifact)?;
-            Some(missing(
-                package.name.clone(),
-                lack,
-                "the yum repository".to_owned(),
-                why.clone(),
-            ))
-        });
-        lacks.chain(taken).collect()
     }
 }

@@ -8,7 +8,7 @@ use halite_durable::Digest;
 use halite_fetch::ImageRef;
 use serde_json::Value;
 
-use super::download::SAY;
+use super::program::SAY;
 use super::reader::Reader;
 
 /// A chart, rendered when the bundle is built.
