@@ -112,7 +112,7 @@ impl Medium {
 /// manifest (the error names all), or the image cannot be written. Then `out` is unchanged.
 pub fn export(
     old: &Path,
-    (new, vouched): (&Path, &str),
+    (new, checked): (&Path, &str),
     out: &Path,
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
@@ -121,9 +121,9 @@ pub fn export(
     let (old_manifest, old_sha256) = Medium::open(old)?.manifest()?;
     let medium = Medium::open(new)?;
     let (manifest, sha256) = medium.manifest()?;
-    if sha256 != vouched {
+    if sha256 != checked {
         let why = format!(
-            "its manifest has the sha256 {sha256}, and the one that was checked has {vouched}: it was exchanged"
+            "its manifest has the sha256 {sha256}, and the one that was checked has {checked}: it was exchanged"
         );
         return Err(Error::content(new, why));
     }

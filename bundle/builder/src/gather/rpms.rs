@@ -109,7 +109,7 @@ fn items(closure: &Closure<'_>) -> Result<BTreeMap<String, Item>, Error> {
             lacks.join("\n  ")
         )));
     }
-    let packages = closure.packages.iter().chain(&closure.besides);
+    let packages = closure.packages.iter().chain(&closure.incidental);
     let item = |(package, why): &(&yum::Package, String)| {
         let version = &package.version;
         let name = format!(

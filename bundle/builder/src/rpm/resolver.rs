@@ -30,7 +30,7 @@ pub struct Closure<'a> {
     pub packages: Vec<(&'a Package, String)>,
     /// Packages that only hosts with more than the base would request: `a` of `(a if b)` when the
     /// base has no `b`.
-    pub besides: Vec<(&'a Package, String)>,
+    pub incidental: Vec<(&'a Package, String)>,
     /// Packages of the base that are updated or replaced.
     pub replaced: Vec<String>,
     /// Everything that prevents the installation.
@@ -115,7 +115,7 @@ pub fn closure<'a>(
             break plan;
         }
     };
-    let besides = solver.besides(&plan);
+    let incidental = solver.incidental(&plan);
     let listed = |chosen: BTreeMap<Id, String>| {
         let mut found: Vec<_> = chosen
             .into_iter()
@@ -130,7 +130,7 @@ pub fn closure<'a>(
     };
     Closure {
         packages: listed(plan.chosen),
-        besides: listed(besides),
+        incidental: listed(incidental),
         replaced: plan
             .gone
             .iter()
@@ -409,7 +409,7 @@ impl Solver<'_, '_> {
     }
 
     /// Packages that only a host with more than the base would need in addition.
-    fn besides(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
+    fn incidental(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
         let mut found = BTreeMap::new();
         for (user, need, condition) in &plan.deferred {
             let Dependency::If(then, when, _) = condition else {
