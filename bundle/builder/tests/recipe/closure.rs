@@ -332,7 +332,7 @@ fn what_dnf_installs_is_what_the_closure_has() {
     // Packages for a host with more than the base.
     let closure = site.closure(&["unmet"]);
     let besides: Vec<_> = closure
-        .besides
+        .incidental
         .iter()
         .map(|(package, why)| (package.name.as_str(), why.as_str()))
         .collect();
