@@ -331,12 +331,15 @@ fn what_dnf_installs_is_what_the_closure_has() {
     }
     // Packages for a host with more than the base.
     let closure = site.closure(&["unmet"]);
-    let besides: Vec<_> = closure
+    let incidental: Vec<_> = closure
         .incidental
         .iter()
         .map(|(package, why)| (package.name.as_str(), why.as_str()))
         .collect();
-    assert_eq!(besides, [("tool", "unmet needs (tool if selinux-policy)")]);
+    assert_eq!(
+        incidental,
+        [("tool", "unmet needs (tool if selinux-policy)")]
+    );
     assert_eq!(
         site.closure(&["drops"]).replaced,
         ["halfway-1-1.el9.x86_64"]

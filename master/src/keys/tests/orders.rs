@@ -1,0 +1,268 @@
+//! Operators' orders on keys, and the limits of enrolment.
+
+use super::*;
+
+#[tokio::test]
+async fn a_rejected_or_deleted_key_is_out_at_once() {
+    let site = site().await;
+    let host = Host::new("worker-1");
+    let token = site
+        .token(Wanted {
+            uses: 9,
+            ..Wanted::default()
+        })
+        .await;
+    let pem = certificate(site.enrol(&host, &token).await);
+    let mut changes = site.app.gate.changes();
+    changes.mark_unchanged();
+    site.order("worker-1", "reject").await.unwrap();
+    assert!(
+        changes.has_changed().unwrap(),
+        "open connections are looked at again"
+    );
+    assert!(!site.admits(&pem));
+    let why = reason(site.enrol(&host, &token).await);
+    assert!(why.contains("an operator rejected this key"), "{why}");
+
+    site.order("worker-1", "accept").await.unwrap();
+    let second = certificate(site.enrol(&host, "").await);
+    assert!(
+        site.admits(&second) && !site.admits(&pem),
+        "what was revoked stays so"
+    );
+    site.order("worker-1", "delete").await.unwrap();
+    assert!(!site.admits(&second));
+    assert_eq!(site.state("worker-1").await, None);
+    // A restart forgets nothing of it.
+    let again = App::open(
+        site.app.config.clone(),
+        Arc::clone(&site.clock) as Arc<_>,
+        Arc::clone(&site.app.store),
+    );
+    let again = Site {
+        app: again.await.unwrap(),
+        clock: Arc::clone(&site.clock),
+        directory: TempDir::new().unwrap(),
+    };
+    let third = certificate(again.enrol(&host, &token).await);
+    assert!(again.admits(&third) && !again.admits(&pem) && !again.admits(&second));
+}
+
+#[tokio::test]
+async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
+    let site = site().await;
+    let host = Host::new("worker-1");
+    certificate(
+        site.enrol(&host, &site.token(Wanted::default()).await)
+            .await,
+    );
+    let (_connection, mut messages) = site.app.connections.join("worker-1");
+    for action in ["delete", "reject"] {
+        for (force, cluster) in [(false, ""), (true, ""), (false, "prod"), (true, "prd")] {
+            let order = Change {
+                id: "worker-1".to_owned(),
+                action: action.to_owned(),
+                cluster: cluster.to_owned(),
+                force,
+                ..Change::default()
+            };
+            let refused = change(&site.app, &order).await.unwrap_err();
+            assert_eq!(refused.kind, RefusalKind::Conflict, "{order:?}");
+            assert!(
+                !refused.message.contains("prod"),
+                "the name is for the operator to know: {refused}"
+            );
+        }
+    }
+    assert_eq!(site.state("worker-1").await, Some(KeyState::Accepted));
+    let order = Change {
+        id: "worker-1".to_owned(),
+        action: "delete".to_owned(),
+        cluster: "prod".to_owned(),
+        force: true,
+        ..Change::default()
+    };
+    change(&site.app, &order).await.unwrap();
+    assert!(messages.recv().await.is_none(), "the stream ends");
+    assert!(!site.app.connections.is_connected("worker-1"));
+}
+
+#[tokio::test]
+async fn orders_that_make_no_sense_are_refused() {
+    let site = site().await;
+    assert_eq!(
+        site.order("unknown", "accept").await.unwrap_err().kind,
+        RefusalKind::NotFound
+    );
+    site.enrol(&Host::new("a"), "").await;
+    assert_eq!(
+        site.order("a", "bless").await.unwrap_err().kind,
+        RefusalKind::Invalid
+    );
+}
+
+#[tokio::test]
+async fn bad_requests_leave_nothing_behind() {
+    let site = site().await;
+    let host = Host::new("a");
+    let good = host.asks("");
+    for bad in [
+        EnrolmentRequest {
+            id: "A".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            id: "master".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            id: "../etc".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            id: String::new(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            csr_pem: "x".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            grains_json: "{".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            grains_json: format!("\"{}\"", "x".repeat(300_000)),
+            ..good.clone()
+        },
+    ] {
+        assert_eq!(
+            enrol(&site.app, &bad).await.unwrap_err().kind,
+            RefusalKind::Invalid,
+            "{bad:?}"
+        );
+    }
+    assert!(site.app.store.keys().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_waiting_room_has_an_end() {
+    let site = site().await;
+    let host = Host::new("x");
+    for number in 0..256 {
+        let newcomer = EnrolmentRequest {
+            id: format!("n{number}"),
+            ..host.asks("")
+        };
+        enrol(&site.app, &newcomer).await.unwrap();
+    }
+    let refused = site.refused(&Host::new("late"), "").await;
+    assert_eq!(refused.kind, RefusalKind::Unavailable);
+    certificate(
+        site.enrol(&Host::new("late"), &site.token(Wanted::default()).await)
+            .await,
+    );
+}
+
+#[tokio::test]
+async fn two_hosts_with_one_token_at_once_are_one_too_many() {
+    let site = site().await;
+    let token = site.token(Wanted::default()).await;
+    let hosts = [Host::new("a"), Host::new("b")];
+    let requests = hosts.each_ref().map(|host| host.asks(&token));
+    let (a, b) = tokio::join!(
+        enrol(&site.app, &requests[0]),
+        enrol(&site.app, &requests[1])
+    );
+    assert_eq!(
+        usize::from(a.is_ok()) + usize::from(b.is_ok()),
+        1,
+        "{a:?} {b:?}"
+    );
+    assert_eq!(site.app.store.keys().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_token_for_roles_lets_in_only_those_declared_with_them() {
+    let site = site().await;
+    let nodes = site.directory.path().join("etc/nodes");
+    std::fs::create_dir_all(&nodes).unwrap();
+    let declared =
+        "apiVersion: halite/v1\nkind: Node\nmetadata: {name: n}\nroles: [worker, etcd]\n";
+    std::fs::write(nodes.join("n.yaml"), declared).unwrap();
+    let roles = |names: &[&str]| Wanted {
+        roles: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Wanted::default()
+    };
+    let host = Host::new("n");
+    let refused = site
+        .refused(&host, &site.token(roles(&["worker"])).await)
+        .await;
+    assert!(refused.message.contains("declared with etcd"), "{refused}");
+    let token = site.token(roles(&["worker", "etcd", "infra"])).await;
+    certificate(site.enrol(&host, &token).await);
+    assert_eq!(
+        site.app.store.key("n").await.unwrap().unwrap().roles,
+        ["worker", "etcd", "infra"]
+    );
+}
+
+#[tokio::test]
+async fn renewal_keeps_the_key() {
+    let site = site().await;
+    let host = Host::new("a");
+    let first = certificate(
+        site.enrol(&host, &site.token(Wanted::default()).await)
+            .await,
+    );
+    site.clock.advance(10 * DAY);
+    let second = renew(&site.app, "a", &host.key.request("a").unwrap())
+        .await
+        .unwrap();
+    assert_ne!(first, second);
+    assert!(site.admits(&second) && site.admits(&first));
+    let other = PrivateKey::generate().unwrap().request("a").unwrap();
+    assert_eq!(
+        renew(&site.app, "a", &other).await.unwrap_err().kind,
+        RefusalKind::Denied
+    );
+    assert_eq!(
+        renew(&site.app, "b", &other).await.unwrap_err().kind,
+        RefusalKind::Denied
+    );
+}
+
+#[test]
+fn init_may_be_repeated_and_follows_the_configuration() {
+    let directory = TempDir::new().unwrap();
+    let mut config = config(&directory);
+    let made = crate::init::init(&config, NOW).unwrap();
+    let identity = config.state_dir.join("identity.crt");
+    let operator = made.operator.join("operator.crt");
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+    let before = (read(&identity), read(&operator));
+    assert_eq!(crate::init::init(&config, NOW).unwrap(), made);
+    assert_eq!((read(&identity), read(&operator)), before);
+    let found = Inspected::from_pem(&before.1).unwrap();
+    assert_eq!(
+        found.identity().unwrap().to_string(),
+        "halite://prod/operator/root"
+    );
+
+    let address: IpAddr = "10.0.0.9".parse().unwrap();
+    config.advertise.push(address);
+    crate::init::init(&config, NOW).unwrap();
+    assert!(
+        Inspected::from_pem(&read(&identity))
+            .unwrap()
+            .addresses
+            .contains(&address)
+    );
+    assert_eq!(read(&operator), before.1);
+    crate::init::init(&config, NOW + 300 * DAY).unwrap();
+    assert_ne!(
+        read(&operator),
+        before.1,
+        "renewed when two thirds of its life are over"
+    );
+}
