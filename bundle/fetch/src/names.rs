@@ -16,14 +16,14 @@ pub const FILE: &str = "+._~^-";
 
 /// Returns whether a text is valid as that part of a package's name: letters, digits and the listed
 /// characters, with no dot at the beginning.
-pub fn fits(text: &str, besides: &str) -> bool {
-    let right = |c: char| c.is_ascii_alphanumeric() || besides.contains(c);
+pub fn fits(text: &str, further: &str) -> bool {
+    let right = |c: char| c.is_ascii_alphanumeric() || further.contains(c);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(right)
 }
 
 /// Checks the same, with a message.
-pub fn check(what: &str, text: &str, besides: &str) -> Result<(), String> {
-    if fits(text, besides) {
+pub fn check(what: &str, text: &str, further: &str) -> Result<(), String> {
+    if fits(text, further) {
         Ok(())
     } else {
         Err(format!("{text:?} cannot be the {what} of a package"))

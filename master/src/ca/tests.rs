@@ -103,7 +103,7 @@ fn making_again_changes_nothing_and_files_are_private() {
 }
 
 #[test]
-fn a_crash_at_any_file_is_mended_by_making_again() {
+fn a_crash_at_any_file_is_repaired_by_making_again() {
     let (_, whole) = made();
     let all: Vec<String> = files_under(whole.path()).into_keys().collect();
     for lost in &all {

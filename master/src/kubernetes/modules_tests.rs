@@ -54,7 +54,7 @@ async fn apply_and_check_again(
 }
 
 #[tokio::test]
-async fn an_object_is_made_mended_and_then_left_alone() {
+async fn an_object_is_made_repaired_and_then_left_alone() {
     let (api, cluster) = cluster(false);
     let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
     let made = apply_and_check_again(&cluster, &state).await;

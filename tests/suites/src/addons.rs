@@ -263,12 +263,12 @@ fn kept(cluster: &Cluster) -> Result<Counts> {
         "local-path",
         "storageclass.kubernetes.io/is-default-class=false",
     ])?;
-    let mended = highstate(cluster, &[])?;
+    let repaired = highstate(cluster, &[])?;
     let of_addons = |tag: &&String| tag.contains("metrics-server") || tag.contains("local-path");
     ensure!(
-        mended.changed.iter().filter(of_addons).count() == 2 && mended.changed.len() == 2,
+        repaired.changed.iter().filter(of_addons).count() == 2 && repaired.changed.len() == 2,
         "{:#?}",
-        mended.changed
+        repaired.changed
     );
     settled(cluster, running)?;
     nothing_written(cluster, OBJECTS)?;

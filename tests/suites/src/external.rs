@@ -281,17 +281,17 @@ fn lagging(cluster: &Cluster) -> Result<Counts> {
         "it does not lag behind"
     );
     let planned = highstate(cluster, &["--test"])?.changed;
-    let mended = highstate(cluster, &[])?.changed;
+    let repaired = highstate(cluster, &[])?.changed;
     let wanted = ["[trust-store-whole]", "service.running containerd "];
     let only = wanted.iter().all(|part| {
-        mended
+        repaired
             .iter()
             .any(|tag| tag.starts_with(WORKER) && tag.contains(part))
     });
-    ensure!(only && mended.len() == wanted.len(), "{mended:#?}");
+    ensure!(only && repaired.len() == wanted.len(), "{repaired:#?}");
     ensure!(
-        mended.is_subset(&planned),
-        "{mended:#?}, but planned was {planned:#?}"
+        repaired.is_subset(&planned),
+        "{repaired:#?}, but planned was {planned:#?}"
     );
     ensure!(
         worker.sh(&format!("cat {BUNDLE}"))? == whole,

@@ -44,8 +44,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: apt,
     },
     Test {
-        name: "registry: a damaged copy is mended, fetching nothing else",
-        run: mended,
+        name: "registry: a damaged copy is repaired, fetching nothing else",
+        run: repaired,
     },
     Test {
         name: "registry: a host that no longer serves forgets the bundles",
@@ -269,7 +269,7 @@ fn apt(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn mended(cluster: &Cluster) -> Result<Counts> {
+fn repaired(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
     let blob = worker.sh(&format!(
         "cd {BUNDLE} && ls -S images/blobs/sha256/* | tail -1"

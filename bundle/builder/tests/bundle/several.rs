@@ -375,7 +375,10 @@ fn only_one_at_a_time_changes_them() {
     // A child process of another test may hold the lock of the addition for a moment longer.
     other.lock().unwrap();
     let error = two.add("0.2.0.iso").unwrap_err();
-    assert!(error.contains("another process is adding or removing"), "{error}");
+    assert!(
+        error.contains("another process is adding or removing"),
+        "{error}"
+    );
     assert!(two.bundles.remove("0.1.0").is_err());
     assert_eq!(two.versions(), ["0.1.0"]);
     drop(other);

@@ -261,7 +261,7 @@ fn the_seal_of_another_image_fits_no_other() {
         complaints(&new.iso, &trust).concat().contains("its map"),
         "the footer's hash finds it"
     );
-    fs::write(&new.iso, crate::hostile::mended(mixed)).unwrap();
+    fs::write(&new.iso, crate::hostile::repaired(mixed)).unwrap();
     let found = complaints(&new.iso, &trust).concat();
     assert!(found.contains("and its statement has"), "{found}");
 

@@ -28,7 +28,7 @@ fn footer(offset: usize, lines: &str) -> Vec<u8> {
 }
 
 /// Replaces the footer of a sealed file with one that matches its present content.
-pub fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn repaired(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = String::new();
     for (name, offset, size) in parts(&bytes) {
         if name == "footer" {

@@ -322,7 +322,12 @@ fn no_command_removes_a_bundle_while_another_uses_it() {
         here.switch("0.2.0", false).unwrap_err(),
         here.remove("0.2.0").unwrap_err(),
     ] {
-        assert!(error.to_string().contains("another process is adding or removing"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("another process is adding or removing"),
+            "{error}"
+        );
     }
     assert_eq!(here.document(), CLUSTER);
     // A check that changes nothing does not wait.

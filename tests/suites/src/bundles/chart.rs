@@ -10,7 +10,8 @@ use halite_lab::wait;
 use halite_upstream::chart;
 use serde_json::Value;
 
-use super::{FIRST, ctl, second};
+use super::answers::{FIRST, ctl};
+use super::second;
 use crate::addons;
 use crate::checks::refused;
 use crate::repair::{highstate, pods, quiet, settled};
@@ -44,11 +45,11 @@ pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
     settled(cluster, running)?;
     quiet(cluster)?;
     damage(cluster)?;
-    let mended = highstate(cluster, &[])?.changed;
+    let repaired = highstate(cluster, &[])?.changed;
     let tag = format!("[chart-{}]", chart::NAME);
     ensure!(
-        mended.len() == 1 && mended.iter().all(|mended| mended.ends_with(&tag)),
-        "{mended:#?}"
+        repaired.len() == 1 && repaired.iter().all(|repaired| repaired.ends_with(&tag)),
+        "{repaired:#?}"
     );
     answers(cluster)?;
     settled(cluster, running)?;

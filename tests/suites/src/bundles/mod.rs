@@ -3,6 +3,7 @@
 //! has. A bundle that is missing for a while does no harm. A bundle with another Halite restarts
 //! only Halite.
 
+mod answers;
 pub(super) mod chart;
 mod newer;
 mod removed;
@@ -17,6 +18,7 @@ use halite_lab::host::Host;
 use halite_upstream::versions::NEWEST;
 use serde_json::Value;
 
+use self::answers::{FIRST, ctl};
 use super::repair::{highstate, quiet, running, still};
 use crate::checks::{only_served, refused};
 use crate::test::{Counts, Test};
@@ -27,7 +29,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: there,
     },
     Test {
-        name: "bundles: a chart is installed, mended, and goes without a trace",
+        name: "bundles: a chart is installed, repaired, and goes without a trace",
         run: chart::all,
     },
     Test {
@@ -56,9 +58,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The version of the bundle that the cluster was made from.
-const FIRST: &str = env!("CARGO_PKG_VERSION");
-
 /// Directory on the bootstrap host in which a test that leaves the first bundle records the hosts'
 /// configuration, for the test that returns to it.
 const BEFORE: &str = "/root/before-bundles";
@@ -83,14 +82,6 @@ fn configuration(host: &Host) -> Result<String> {
 
 fn document(cluster: &Cluster) -> Result<String> {
     Ok(fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?)
-}
-
-/// Runs `ctl` on the bootstrap host and parses the document that it prints.
-fn ctl(cluster: &Cluster, args: &[&str]) -> Result<Value> {
-    let all = [&[CTL, "-o", "json"], args].concat();
-    let text = cluster.bootstrap.run(&all)?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("ctl {} printed no JSON: {text}", args.join(" ")))
 }
 
 /// The row of a bundle in `ctl bundle list`.

@@ -113,7 +113,7 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    scene.is_mended()?;
+    scene.is_repaired()?;
     jobs::sound(&cluster.hosts(), &newest)?;
     Ok(status)
 }

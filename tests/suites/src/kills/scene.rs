@@ -111,7 +111,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Checks that everything is as before, and stays so.
-    pub fn is_mended(&self) -> Result<()> {
+    pub fn is_repaired(&self) -> Result<()> {
         let damaged: Vec<_> = self
             .files
             .keys()

@@ -84,15 +84,15 @@ impl Round<'_> {
         );
         self.expect_named(&predicted)?;
         let daemons = wait_ready::daemons(cluster)?;
-        let mended = highstate(cluster, &[])?;
-        let surprises: Vec<&Tag> = mended.changed.difference(&predicted.changed).collect();
+        let repaired = highstate(cluster, &[])?;
+        let surprises: Vec<&Tag> = repaired.changed.difference(&predicted.changed).collect();
         ensure!(
             surprises.is_empty(),
             "changed, but not named by --test: {surprises:#?}"
         );
         let idle: Vec<&Tag> = predicted
             .changed
-            .difference(&mended.changed)
+            .difference(&repaired.changed)
             .filter(|tag| !predicted.open.contains(*tag))
             .collect();
         ensure!(
@@ -100,7 +100,7 @@ impl Round<'_> {
             "named by --test without doubt, but not changed: {idle:#?}"
         );
 
-        wait_ready::daemons_restarted(cluster, &daemons, &mended)?;
+        wait_ready::daemons_restarted(cluster, &daemons, &repaired)?;
         wait::until("the objects to be as they were", MENDED, || {
             let after = self.read().map_err(|e| format!("{e:#}"))?;
             let differ = differences(&before, &after);
