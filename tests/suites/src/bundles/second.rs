@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::build::with_builder;
 use halite_lab::cluster::Cluster;
 use halite_lab::command::run;
 use halite_lab::progress::Board;
@@ -119,20 +121,22 @@ pub fn variant(
         "date",
         &["-d", &format!("{built} + {minutes} minutes"), "+%s"],
     )?;
-    let date = format!("SOURCE_DATE_EPOCH={}", date.trim());
-    let [ctl, file, out, key] = [&bundle.join("bin/ctl"), &file, &iso, &builder()?]
-        .map(|path| path.to_string_lossy().into_owned());
-    let build = [
-        "bundle",
-        "build",
-        "--offline",
-        "--recipe",
-        &file,
-        "--out",
-        &out,
-        "--key",
-        &key,
-    ];
-    run("env", &[[date.as_str(), &ctl].as_slice(), &build].concat())?;
+    let mut ctl = Command::new(bundle.join("bin/ctl"));
+    let output = with_builder(&mut ctl)?
+        .args(["bundle", "build", "--offline", "--recipe"])
+        .arg(&file)
+        .arg("--out")
+        .arg(&iso)
+        .arg("--key")
+        .arg(builder()?)
+        .env("SOURCE_DATE_EPOCH", date.trim())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "ctl bundle build ended with {}: {}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(iso)
 }

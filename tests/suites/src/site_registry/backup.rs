@@ -100,7 +100,7 @@ fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
             .flatten()
             .filter_map(Value::as_str);
         let own: Vec<&str> = all
-            .filter(|problem| problem.contains("site's registry"))
+            .filter(|problem| problem.contains("site registry"))
             .collect();
         match own.as_slice() {
             [] if parts.is_empty() => Ok(status),
