@@ -16,6 +16,7 @@ pub mod compile;
 pub mod engine;
 pub mod error;
 pub mod low;
+pub mod pattern;
 pub mod run;
 pub mod shipped;
 pub mod signature;

@@ -5,6 +5,7 @@
 
 mod archive;
 mod args;
+mod clean;
 mod cmd;
 mod diff;
 mod file;

@@ -15,7 +15,7 @@ use super::load::Loaded;
 use super::memo::Memo;
 use super::reference::{is_edge, references};
 use super::rewrite::lay_over;
-use super::{arguments, globals, sources};
+use super::{arguments, checks, globals, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::template::{Renderer, Rendering};
 
@@ -66,6 +66,7 @@ fn calls(
 ) -> Vec<Rc<Call>> {
     let mut calls = Vec::new();
     for (name_order, name, arguments) in names(declaration, problems) {
+        let found = problems.len();
         let Some(mut call) = call(declaration, name, arguments, problems) else {
             continue;
         };
@@ -73,6 +74,9 @@ fn calls(
         if let Some(sls) = loaded.find(&declaration.sls) {
             call.provenance.files.clone_from(&sls.rendered.files);
             call.provenance.pillar.clone_from(&sls.rendered.pillar);
+        }
+        if problems.len() == found {
+            checks::check(&call, problems);
         }
         sources::resolve(input, renderer, &mut call, renderings, problems);
         calls.push(Rc::new(call));

@@ -5,10 +5,12 @@
 
 mod arguments;
 mod call;
+mod checks;
 mod chunks;
 mod declaration;
 mod globals;
 mod input;
+mod keep;
 mod load;
 mod memo;
 mod order;
@@ -195,7 +197,9 @@ struct Ordered {
 impl Ordered {
     fn compiled(self, input: &Input) -> Compiled {
         let mut blobs = BTreeMap::new();
-        let calls = chunks::assemble(self.drafts, &self.edges, &self.order).into_iter();
+        let mut calls = chunks::assemble(self.drafts, &self.edges, &self.order);
+        keep::add(&mut calls);
+        let calls = calls.into_iter();
         let (chunks, provenance) = calls
             .map(|call| {
                 blobs.extend(call.blobs);

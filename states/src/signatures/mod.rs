@@ -69,7 +69,9 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
 pub fn compiled_arguments(state: &str, fun: &str) -> &'static [&'static str] {
     match (state, fun) {
         // Relative path to `contents` or `blob`, and `mode`: the content of `source`.
-        ("file", "recurse") => &["files"],
+        ("file", "recurse") => &["files", "keep"],
+        // Paths that `clean` keeps because required states manage them.
+        ("file", "directory") => &["keep"],
         _ => &[],
     }
 }
