@@ -33,6 +33,7 @@ use serde_json::{Map, Value};
 use crate::host::effect::Effect;
 use crate::host::{Host, HostError, HostFuture, chain};
 
+pub(crate) use self::cmd::shell;
 pub(crate) use self::http::answers;
 pub(crate) use self::x509::is_current;
 

@@ -71,7 +71,7 @@ pub(super) fn convert(
         if matches!(argument.value.kind, Kind::Null) && wanted.kind != Wanted::Any {
             continue;
         }
-        match value(wanted, &argument.value) {
+        match value(wanted, &argument.value, signature.state) {
             Ok(value) => {
                 converted.insert(argument.name.clone(), value);
             }
@@ -167,12 +167,14 @@ impl ValueError {
 }
 
 /// The value of an argument in the form that its signature names.
-fn value(wanted: &Arg, node: &Node) -> Result<Value, ValueError> {
+fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
     let but = |takes| ValueError::Kind {
         takes,
         found: node.kind_name(),
     };
     match wanted.kind {
+        // Objects of Kubernetes mean the same here as in a manifest.
+        Wanted::Any if state == "kubernetes" => Ok(node.to_kubernetes_json()),
         Wanted::Any => Ok(node.to_json()),
         Wanted::Text => text(wanted.name, node)
             .map(Value::from)
