@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use halite_document::Problem;
+use halite_proto::ids::JobIdError;
 
 use crate::store::StoreError;
 
@@ -79,6 +80,12 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::internal(chain(&error))
+    }
+}
+
+impl From<JobIdError> for Refusal {
+    fn from(error: JobIdError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 
