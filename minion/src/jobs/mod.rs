@@ -5,6 +5,7 @@
 //! only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
 //! take most of their time.
 
+mod progress;
 mod shell;
 #[cfg(test)]
 #[expect(
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::ids::JobId;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
@@ -24,11 +26,12 @@ use halite_proto::v1::{Grains, Job, JobProgress, JobReturn, JobStarted};
 use halite_states::engine::RunOptions;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::blobs::Store;
 use crate::config::Config;
+use crate::host::HostError;
 use crate::host::linux::LinuxHost;
-use crate::host::{HostError, chain};
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
@@ -332,8 +335,12 @@ impl Jobs {
             .stoppable(Arc::clone(stop))
             .with_pending(Some(pending));
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
+        let mut reports = progress::Reports::default();
         let result =
             halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
+                if !reports.wants(state, Instant::now()) {
+                    return;
+                }
                 self.send(Body::Progress(JobProgress {
                     job: id.to_string(),
                     index: u32::try_from(state.index).unwrap_or(u32::MAX),
