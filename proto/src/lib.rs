@@ -6,6 +6,7 @@ pub mod authz;
 pub mod identity;
 mod pkcs8;
 pub mod pki;
+mod pki_error;
 pub mod transport;
 
 /// The generated messages and services.
