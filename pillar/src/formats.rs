@@ -12,12 +12,37 @@ pub struct Misfit {
     pub message: String,
     /// The remedy.
     pub hint: String,
+    /// The value that the hint names, if it names one; the format accepts it.
+    pub suggestion: Option<String>,
 }
+
+/// A rule for texts.
+type Rule = fn(&str) -> Result<(), Misfit>;
 
 fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
     Misfit {
         message: message.into(),
         hint: hint.into(),
+        suggestion: None,
+    }
+}
+
+/// A misfit of `text` whose hint names another value if the rule accepts that one; otherwise the
+/// hint is `rule_in_words`. A refused suggestion would cost the operator a second round.
+fn suggesting(
+    message: impl Into<String>,
+    text: &str,
+    (rule, rule_in_words): (Rule, &str),
+    value: String,
+) -> Misfit {
+    // The rule itself suggests: with the same text it would not end.
+    if value == text || rule(&value).is_err() {
+        return misfit(message, rule_in_words);
+    }
+    Misfit {
+        message: message.into(),
+        hint: format!("write {value}"),
+        suggestion: Some(value),
     }
 }
 
@@ -90,10 +115,12 @@ fn check_network(text: &str) -> Result<(), Misfit> {
         ));
     };
     if network.network() != network.addr() {
-        return Err(misfit(
-            "has bits set behind its prefix",
-            format!("the network that contains it is {}", network.trunc()),
-        ));
+        let containing = network.trunc().to_string();
+        return Err(Misfit {
+            hint: format!("the network that contains it is {containing}"),
+            suggestion: Some(containing),
+            ..misfit("has bits set behind its prefix", "")
+        });
     }
     Ok(())
 }
@@ -149,14 +176,14 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
             ));
         }
         if let Some(bad) = part.chars().find(|c| !c.is_ascii() || !inner(*c as u8)) {
-            let hint = if bad.is_ascii_uppercase() {
-                format!("write {}", text.to_ascii_lowercase())
-            } else {
-                "use lower-case letters, digits and `-` (RFC 1123)".to_owned()
-            };
-            return Err(misfit(
+            return Err(suggesting(
                 format!("is not a usable name: it has the character {bad:?}"),
-                hint,
+                text,
+                (
+                    check_subdomain,
+                    "use lower-case letters, digits and `-` (RFC 1123)",
+                ),
+                text.to_ascii_lowercase().replace(['_', ' '], "-"),
             ));
         }
         if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
@@ -205,16 +232,29 @@ fn check_version(text: &str) -> Result<(), Misfit> {
 }
 
 fn check_flag(text: &str) -> Result<(), Misfit> {
-    if let Some(bare) = text.strip_prefix('-') {
-        return Err(misfit(
-            "begins with a dash",
-            format!("write {}", bare.trim_start_matches('-')),
-        ));
-    }
-    if let Some((name, _)) = text.split_once('=') {
-        return Err(misfit(
+    const RULE: &str = "lower-case letters, digits and `-`, for example audit-log-maxage";
+    let bare = text.trim_start_matches('-');
+    if let Some((name, _)) = bare.split_once('=') {
+        let found = suggesting(
             "contains the value too",
-            format!("write it as `{name}: VALUE`"),
+            text,
+            (check_flag, RULE),
+            name.to_ascii_lowercase(),
+        );
+        return Err(match &found.suggestion {
+            Some(name) => Misfit {
+                hint: format!("write it as `{name}: VALUE`"),
+                ..found
+            },
+            None => found,
+        });
+    }
+    if bare != text {
+        return Err(suggesting(
+            "begins with a dash",
+            text,
+            (check_flag, RULE),
+            bare.to_ascii_lowercase(),
         ));
     }
     let word = text
@@ -223,10 +263,7 @@ fn check_flag(text: &str) -> Result<(), Misfit> {
     if word && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        Err(misfit(
-            "is not the name of a flag",
-            "lower-case letters, digits and `-`, for example audit-log-maxage",
-        ))
+        Err(misfit("is not the name of a flag", RULE))
     }
 }
 
@@ -237,10 +274,20 @@ fn check_label_key(text: &str) -> Result<(), Misfit> {
     if let Some(prefix) = prefix
         && let Err(why) = check_subdomain(prefix)
     {
-        return Err(misfit(
-            "is not a label's key: the part before the slash is not a DNS name",
-            why.hint,
-        ));
+        let message = "is not a label's key: the part before the slash is not a DNS name";
+        return Err(match why.suggestion {
+            // The suggestion of the rule for names is only the part before the slash.
+            Some(prefix) => suggesting(
+                message,
+                text,
+                (
+                    check_label_key,
+                    "take a DNS name, a slash and a name, for example example.com/role",
+                ),
+                format!("{prefix}/{name}"),
+            ),
+            None => misfit(message, why.hint),
+        });
     }
     if name.is_empty() || check_label_value(name).is_err() {
         return Err(misfit(

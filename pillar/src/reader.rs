@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use halite_document::{yaml, Problem, did_you_mean};
 use halite_document::yaml::{Kind, Node as Yaml};
-use halite_document::{Problem, did_you_mean};
 use serde_json::{Map, Value, json};
 
 use crate::formats;
@@ -96,13 +96,7 @@ impl Reader<'_> {
             (_, wanted) => {
                 let hint = match (wanted, &node.kind) {
                     ("boolean", _) => "write true or false".to_owned(),
-                    ("array", Kind::Text(_) | Kind::Int(_)) => {
-                        if path.starts_with("secrets.") {
-                            String::new()
-                        } else {
-                            format!("write [{}]", node.raw)
-                        }
-                    }
+                    ("array", Kind::Text(_) | Kind::Int(_)) => self.as_list(node, schema, path),
                     _ => String::new(),
                 };
                 self.report(
@@ -113,6 +107,20 @@ impl Reader<'_> {
                 );
                 None
             }
+        }
+    }
+
+    /// The hint for a text where a list is needed: the list of that text, if the schema accepts it.
+    fn as_list(&self, node: &Yaml, schema: &Value, path: &str) -> String {
+        let list = format!("[{}]", node.raw);
+        let is_accepted = yaml::parse("", &list).is_ok_and(|root| {
+            let read = read(&root, schema, "");
+            read.problems.is_empty() && root.items().len() == 1
+        });
+        if is_accepted && !path.starts_with("secrets.") {
+            format!("write {list}")
+        } else {
+            String::new()
         }
     }
 
@@ -140,10 +148,17 @@ impl Reader<'_> {
                 None => match &schema["additionalProperties"] {
                     Value::Bool(false) => {
                         let names: Vec<&str> = known.keys().map(String::as_str).collect();
+                        let is_there =
+                            |name: &str| entries.iter().any(|(have, _)| have.raw == name);
                         let hint = match near(&key.raw, &names) {
                             Some(near) => {
                                 meant.push(near);
-                                format!("did you mean `{near}`?")
+                                if is_there(near) {
+                                    // Renamed to that, it would be refused as a duplicate.
+                                    format!("`{near}` is there already; remove this key")
+                                } else {
+                                    format!("did you mean `{near}`?")
+                                }
                             }
                             None => format!("the keys here are: {}", names.join(", ")),
                         };
