@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -11,7 +12,7 @@ use crate::app::{App, OpenError};
 use crate::backend::Backend;
 use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
 use crate::{metrics, serve};

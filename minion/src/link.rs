@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::minion_client::MinionClient;
@@ -14,8 +15,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::clock;
 use crate::config::Config;
+use crate::host::HostError;
 use crate::host::linux::files;
-use crate::host::{HostError, chain};
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
 

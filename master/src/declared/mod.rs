@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use bundle::InUse;
+use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
@@ -29,7 +30,7 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 pub use nodes::NodeRequest;
 

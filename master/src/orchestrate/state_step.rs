@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
@@ -11,7 +12,6 @@ use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
 use crate::names::MASTER;
-use crate::refusal::chain;
 use crate::store::{JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.

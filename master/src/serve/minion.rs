@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
@@ -21,7 +22,7 @@ use super::{Call, Services, caller_id, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
 use crate::keys;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
 /// The time within which a minion that connects must send its hello.

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
 use halite_proto::v1::{Grains, Job, JobProgress, JobReturn, JobStarted};
@@ -26,8 +27,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::blobs::Store;
 use crate::config::Config;
+use crate::host::HostError;
 use crate::host::linux::LinuxHost;
-use crate::host::{HostError, chain};
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
