@@ -3,29 +3,11 @@
 use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
+use halite_document::schema::{Misfit, Rules};
 use ipnet::Ipv4Net;
-
-/// The reason why a text does not have its format, and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
-    /// The problem, as the rest of a sentence that begins with the text.
-    pub message: String,
-    /// The remedy.
-    pub hint: String,
-    /// The value that the hint names, if it names one; the format accepts it.
-    pub suggestion: Option<String>,
-}
 
 /// A rule for texts.
 type Rule = fn(&str) -> Result<(), Misfit>;
-
-fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
-    Misfit {
-        message: message.into(),
-        hint: hint.into(),
-        suggestion: None,
-    }
-}
 
 /// A misfit of `text` whose hint names another value if the rule accepts that one; otherwise the
 /// hint is `rule_in_words`. A refused suggestion would cost the operator a second round.
@@ -37,12 +19,33 @@ fn suggesting(
 ) -> Misfit {
     // The rule itself suggests: with the same text it would not end.
     if value == text || rule(&value).is_err() {
-        return misfit(message, rule_in_words);
+        return Misfit::new(message, rule_in_words);
     }
     Misfit {
         message: message.into(),
         hint: format!("write {value}"),
         suggestion: Some(value),
+    }
+}
+
+/// The rules of the operator's documents.
+pub(crate) struct Documents;
+
+impl Rules for Documents {
+    fn check(&self, format: &str, text: &str) -> Result<(), Misfit> {
+        check(format, text)
+    }
+
+    fn placeholder(&self, format: &str) -> Option<&'static str> {
+        match format {
+            "ipv4-address" => Some("0.0.0.0"),
+            "ipv4-network" => Some("0.0.0.0/32"),
+            _ => None,
+        }
+    }
+
+    fn secret_paths(&self) -> &'static [&'static str] {
+        &["secrets."]
     }
 }
 
@@ -103,13 +106,13 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
 
 fn check_network(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is an IPv6 network",
             "this version of Halite builds IPv4 clusters",
         ));
     }
     let Ok(network) = Ipv4Net::from_str(text) else {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is not an IPv4 network",
             "write it as address and prefix length, for example 10.233.0.0/16",
         ));
@@ -119,7 +122,7 @@ fn check_network(text: &str) -> Result<(), Misfit> {
         return Err(Misfit {
             hint: format!("the network that contains it is {containing}"),
             suggestion: Some(containing),
-            ..misfit("has bits set behind its prefix", "")
+            ..Misfit::new("has bits set behind its prefix", "")
         });
     }
     Ok(())
@@ -127,26 +130,29 @@ fn check_network(text: &str) -> Result<(), Misfit> {
 
 fn check_address(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is an IPv6 address",
             "this version of Halite builds IPv4 clusters",
         ));
     }
     if text.contains('/') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is a network, not an address",
             "leave out the prefix length",
         ));
     }
     match Ipv4Addr::from_str(text) {
-        Err(_) => Err(misfit("is not an IPv4 address", "for example 10.0.0.11")),
+        Err(_) => Err(Misfit::new(
+            "is not an IPv4 address",
+            "for example 10.0.0.11",
+        )),
         Ok(address)
             if address.is_unspecified()
                 || address.is_loopback()
                 || address.is_multicast()
                 || address.is_broadcast() =>
         {
-            Err(misfit(
+            Err(Misfit::new(
                 "cannot be the address of a host",
                 "take one that other hosts can reach",
             ))
@@ -161,13 +167,13 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
     for part in text.split('.') {
         let bytes = part.as_bytes();
         if part.is_empty() {
-            return Err(misfit(
+            return Err(Misfit::new(
                 "is not a usable name: a part of it is empty",
                 "for example worker-1",
             ));
         }
         if bytes.len() > 63 {
-            return Err(misfit(
+            return Err(Misfit::new(
                 format!(
                     "is not a usable name: a part has {} characters",
                     bytes.len()
@@ -187,14 +193,14 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
             ));
         }
         if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
-            return Err(misfit(
+            return Err(Misfit::new(
                 "is not a usable name: a part begins or ends with `-`",
                 "begin and end with a letter or digit",
             ));
         }
     }
     if text.len() > 253 {
-        return Err(misfit(
+        return Err(Misfit::new(
             format!("is not a usable name: it has {} characters", text.len()),
             "at most 253 (RFC 1123)",
         ));
@@ -210,7 +216,7 @@ fn check_san(text: &str) -> Result<(), Misfit> {
     {
         return Ok(());
     }
-    Err(misfit(
+    Err(Misfit::new(
         "is neither an address nor a DNS name",
         "for example 192.0.2.10 or api.example.com, without port",
     ))
@@ -224,7 +230,7 @@ fn check_version(text: &str) -> Result<(), Misfit> {
     if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a Kubernetes version",
             "for example \"1.36\" or \"1.36.3\"",
         ))
@@ -263,7 +269,7 @@ fn check_flag(text: &str) -> Result<(), Misfit> {
     if word && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        Err(misfit("is not the name of a flag", RULE))
+        Err(Misfit::new("is not the name of a flag", RULE))
     }
 }
 
@@ -286,11 +292,11 @@ fn check_label_key(text: &str) -> Result<(), Misfit> {
                 ),
                 format!("{prefix}/{name}"),
             ),
-            None => misfit(message, why.hint),
+            None => Misfit::new(message, why.hint),
         });
     }
     if name.is_empty() || check_label_value(name).is_err() {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is not a label's key",
             "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
         ));
@@ -309,7 +315,7 @@ fn check_label_value(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a label's value",
             "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
         ))
@@ -321,7 +327,7 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
     if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(fits) {
         Ok(())
     } else {
-        Err(misfit(format!("is not {what}"), hint))
+        Err(Misfit::new(format!("is not {what}"), hint))
     }
 }
 
@@ -334,7 +340,7 @@ fn check_path(text: &str) -> Result<(), Misfit> {
     if below && text.chars().all(fits) && text.split('/').all(|part| part != "..") {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a path that can be used here",
             "begin with `/`; letters, digits, `/`, `.`, `_` and `-`; no `..`",
         ))
@@ -355,14 +361,14 @@ fn host_of(text: &str) -> Option<&str> {
 fn check_registry(text: &str) -> Result<(), Misfit> {
     const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
     if text == "_default" {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is the name that Halite itself writes, for all registries",
             EXAMPLE,
         ));
     }
     match host_of(text) {
         Some(host) if check_subdomain(host).is_ok() => Ok(()),
-        _ => Err(misfit("is not the host of a registry", EXAMPLE)),
+        _ => Err(Misfit::new("is not the host of a registry", EXAMPLE)),
     }
 }
 
@@ -381,7 +387,7 @@ fn check_no_proxy(text: &str) -> Result<(), Misfit> {
     if network || address || host_of(text).is_some_and(bare) {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "cannot be excluded from the proxy",
             "one name, address or network each: registry.corp, .corp, 10.7.0.1, 10.7.0.0/16",
         ))
@@ -392,7 +398,7 @@ fn check_time_server(text: &str) -> Result<(), Misfit> {
     if text.parse::<std::net::IpAddr>().is_ok() || check_subdomain(text).is_ok() {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is neither an address nor a DNS name",
             "for example 192.0.2.10 or ntp.example.com",
         ))
@@ -411,7 +417,7 @@ fn check_time(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a time of the day",
             "hours and minutes, for example \"02:30\"",
         ))
@@ -430,7 +436,7 @@ fn check_day(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a day of the week",
             "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`",
         ))
