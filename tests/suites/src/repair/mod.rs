@@ -11,6 +11,7 @@ pub(super) mod damage;
 mod files;
 mod firewall;
 mod foreign;
+mod lost_etcd;
 mod low;
 mod objects;
 mod one_cycle;
@@ -66,6 +67,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "repair: Kubernetes objects and names",
         run: objects,
+    },
+    Test {
+        name: "repair: etcd without its data is refused, and continues with it",
+        run: lost_etcd::refused,
     },
 ];
 
