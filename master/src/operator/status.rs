@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use halite_errors::chain;
 use serde_json::{Map, Value, json};
 
 use super::{backups, etcd};
@@ -14,7 +15,7 @@ use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::node::overview;
 use crate::names::MASTER;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::{Facts, Key, MinionBundle, RowState, Run};
 
 /// The time that the Kubernetes API gets to answer; the status is useful without it.

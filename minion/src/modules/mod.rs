@@ -27,11 +27,12 @@ mod test;
 mod user;
 mod x509;
 
+use halite_errors::chain;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
 use crate::host::effect::Effect;
-use crate::host::{Host, HostError, HostFuture, chain};
+use crate::host::{Host, HostError, HostFuture};
 
 pub(crate) use self::http::answers;
 pub(crate) use self::x509::is_current;

@@ -15,6 +15,7 @@ mod lost_etcd;
 mod low;
 mod objects;
 mod one_cycle;
+mod renewal;
 mod system;
 mod wait_ready;
 
@@ -63,6 +64,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "repair: certificates and firewall",
         run: certificates,
+    },
+    Test {
+        name: "repair: a renewed certificate is used by the program that holds it",
+        run: renewal::taken_up,
     },
     Test {
         name: "repair: Kubernetes objects and names",
