@@ -165,6 +165,8 @@ fn report(state: &str) {
 
 #[cfg(test)]
 mod tests {
+    use halite_proto::ids::JobId;
+
     use super::*;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
@@ -175,7 +177,7 @@ mod tests {
             .await
             .unwrap();
         for number in 0..50 {
-            let jid = format!("{number:02}");
+            let jid = JobId::from_number(number);
             let job = Job {
                 jid: jid.clone(),
                 function: "test.ping".into(),
@@ -185,6 +187,7 @@ mod tests {
                 operator: "root".into(),
                 target: "a".into(),
                 minions: vec!["a".into()],
+                order: Vec::new(),
                 created: 0,
                 deadline: None,
                 request_id: None,

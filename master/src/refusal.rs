@@ -2,6 +2,7 @@
 
 use halite_document::Problem;
 use halite_errors::chain;
+use halite_proto::ids::JobIdError;
 
 use crate::store::StoreError;
 
@@ -78,5 +79,11 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::internal(chain(&error))
+    }
+}
+
+impl From<JobIdError> for Refusal {
+    fn from(error: JobIdError) -> Self {
+        Self::invalid(error.to_string())
     }
 }

@@ -279,10 +279,7 @@ impl Snapshot {
             .unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let paths = allowed_secrets(&self.declaration, minion);
-            let secrets = paths
-                .iter()
-                .filter_map(|path| self.secret(minion, path))
-                .collect();
+            let secrets = paths.iter().filter_map(|path| self.secret(minion, path));
             Arc::new(Redactor::new(secrets))
         };
         Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))

@@ -117,9 +117,10 @@ impl Minion for Services {
             what,
         };
         self.audited(call, async {
+            let job = request.job.parse()?;
             let chunk = self
                 .backend
-                .sign_allowed(minion, &request.job, &request.tag)
+                .sign_allowed(minion, &job, &request.tag)
                 .await?;
             let (ca, profile) =
                 Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
@@ -136,7 +137,7 @@ impl Minion for Services {
                     ca,
                     subject: issued.subject,
                     owner: minion.to_owned(),
-                    job: request.job,
+                    job: Some(job),
                     tag: request.tag,
                     created: now,
                     not_after: issued.not_after.saturating_mul(1000),
@@ -174,7 +175,7 @@ impl Minion for Services {
         self.counted(call, async {
             let pieces = self
                 .backend
-                .fetch(minion, &request.job, &request.sha256)
+                .fetch(minion, &request.job.parse()?, &request.sha256)
                 .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
             Ok(Box::pin(replies) as Self::FetchStream)

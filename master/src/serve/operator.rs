@@ -151,7 +151,7 @@ impl Operator for Services {
             what: job.clone(),
         };
         self.counted(call, async {
-            Ok(document(&self.backend.show_job(job).await?))
+            Ok(document(&self.backend.show_job(&job.parse()?).await?))
         })
         .await
     }
