@@ -8,7 +8,7 @@ use std::time::Duration;
 use halite_errors::chain;
 use serde_json::{Map, Value, json};
 
-use super::backups;
+use super::{backups, etcd};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
@@ -73,6 +73,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
+    problems.extend(etcd::problems(&facts));
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);

@@ -134,7 +134,8 @@ impl Jobs {
         new
     }
 
-    /// Sends the grains to the master when scheduled work has left a report that it does not know.
+    /// Sends the grains to the master when scheduled work has left a report that it does not know,
+    /// or the data of the etcd member has appeared or gone.
     pub async fn check_reports(&self) {
         let known = {
             let grains = self.grains.lock().unwrap_or_else(PoisonError::into_inner);
@@ -371,7 +372,7 @@ impl Jobs {
             },
         );
         Store::new(self.config.blobs()).prune();
-        if !job.test && result.changed() > 0 {
+        if !job.test && (result.changed() > 0 || result.failed() > 0) {
             self.refresh_grains().await;
         }
     }

@@ -7,6 +7,7 @@ mod archive;
 mod args;
 mod cmd;
 mod diff;
+mod etcd;
 mod file;
 mod firewalld;
 mod fstab;
@@ -156,6 +157,7 @@ const FUNCTIONS: &[Function] = &[
         |h, c| Box::pin(cmd::wait(h, c)),
         |h, c| Box::pin(cmd::run(h, c)),
     ),
+    function("etcd", "data", |h, c| Box::pin(etcd::data(h, c))),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
     function("file", "blockreplace", |h, c| {
