@@ -1,6 +1,6 @@
 //! `clean`: the entries of a directory that no state wants.
 
-use halite_states::error::chain;
+use halite_errors::chain;
 use halite_states::pattern::PathPattern;
 
 use super::args::Args;

@@ -2,12 +2,12 @@
 
 use halite_document::yaml::{Kind, Node};
 use halite_document::{Problem, did_you_mean};
+use halite_errors::chain;
 use serde_json::{Map, Value};
 
 use super::declaration::{Argument, Declaration};
 use super::globals;
 use super::globals::boolean;
-use crate::error::chain;
 use crate::pattern::{Expression, LinePattern, PathPattern, PatternError};
 use crate::signature::{Arg, Kind as Wanted, Signature};
 use crate::signatures;

@@ -1,10 +1,10 @@
 //! Checks of arguments that depend on each other.
 
 use halite_document::Problem;
+use halite_errors::chain;
 use serde_json::Value;
 
 use super::call::Call;
-use crate::error::chain;
 use crate::pattern::LinePattern;
 
 /// Refuses combinations of arguments that a state function would refuse on the host, or read in

@@ -2,7 +2,7 @@
 //! after one run: a line that is there already is not added again, and an edit that would change
 //! another line in the next run is refused.
 
-use halite_states::error::chain;
+use halite_errors::chain;
 use halite_states::low::Chunk;
 use halite_states::pattern::{Expression, LinePattern};
 
