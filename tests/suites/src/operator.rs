@@ -25,7 +25,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: secrets,
     },
     Test {
-        name: "operator: own states come last, and their failure stops nothing",
+        name: "operator: own states come last, and their failure counts",
         run: own_states,
     },
     Test {
