@@ -1,5 +1,6 @@
 //! The service for hosts without a certificate: enrolment.
 
+use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -11,7 +12,7 @@ use super::{Call, Services};
 use crate::ca::HALITE;
 use crate::keys;
 use crate::keys::{Answer, EnrolmentRequest};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// The reason why a minion of another protocol version is not served; `None` when it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {

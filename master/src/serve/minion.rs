@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
@@ -21,7 +22,7 @@ use super::{Call, Services, caller_id, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
 use crate::keys;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
 /// The time within which a minion that connects must send its hello.
@@ -116,9 +117,10 @@ impl Minion for Services {
             what,
         };
         self.audited(call, async {
+            let job = request.job.parse()?;
             let chunk = self
                 .backend
-                .sign_allowed(minion, &request.job, &request.tag)
+                .sign_allowed(minion, &job, &request.tag)
                 .await?;
             let (ca, profile) =
                 Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
@@ -135,7 +137,7 @@ impl Minion for Services {
                     ca,
                     subject: issued.subject,
                     owner: minion.to_owned(),
-                    job: request.job,
+                    job: Some(job),
                     tag: request.tag,
                     created: now,
                     not_after: issued.not_after.saturating_mul(1000),
@@ -173,7 +175,7 @@ impl Minion for Services {
         self.counted(call, async {
             let pieces = self
                 .backend
-                .fetch(minion, &request.job, &request.sha256)
+                .fetch(minion, &request.job.parse()?, &request.sha256)
                 .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
             Ok(Box::pin(replies) as Self::FetchStream)

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
 use halite_proto::transport::{Peer, Server, TlsError};
@@ -22,7 +23,7 @@ use crate::backend::Backend;
 use crate::ca::{CaError, HALITE};
 use crate::init;
 use crate::metrics::CallLabels;
-use crate::refusal::{Refusal, RefusalKind, chain};
+use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
 
 /// Largest message of a host without a certificate: a request, a token and grains.

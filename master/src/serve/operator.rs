@@ -5,6 +5,7 @@ use std::pin::Pin;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
+use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
@@ -25,7 +26,7 @@ use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, Wanted};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
@@ -150,7 +151,7 @@ impl Operator for Services {
             what: job.clone(),
         };
         self.counted(call, async {
-            Ok(document(&self.backend.show_job(job).await?))
+            Ok(document(&self.backend.show_job(&job.parse()?).await?))
         })
         .await
     }
