@@ -37,27 +37,25 @@ fn listen(args: Value, change: fn(&mut Chunk)) -> (RunReturn, Vec<String>) {
 
 #[test]
 fn conditions_keep_a_listener_from_acting() {
-    let changes: [(fn(&mut Chunk), &str); 3] = [
-        (
-            |chunk| chunk.controls.unless = vec![json!("true")],
-            "unless condition is true",
-        ),
-        (
-            |chunk| chunk.controls.onlyif = vec![json!("false")],
-            "onlyif condition is false",
-        ),
-        (
-            |chunk| chunk.controls.creates = vec!["/there".into()],
-            "/there exists",
-        ),
-    ];
-    for (change, comment) in changes {
+    let keeps = |change: fn(&mut Chunk), comment: &str| {
         let (run, log) = listen(json!({"mod_watch": true}), change);
         let last = run.states.last().unwrap();
         assert_eq!((last.id.as_str(), last.ran), ("listener_l", false));
         assert_eq!(last.comment, comment);
         assert!(!log.contains(&"watch l".to_owned()), "{log:?}");
-    }
+    };
+    keeps(
+        |chunk| chunk.controls.unless = vec![json!("true")],
+        "unless condition is true",
+    );
+    keeps(
+        |chunk| chunk.controls.onlyif = vec![json!("false")],
+        "onlyif condition is false",
+    );
+    keeps(
+        |chunk| chunk.controls.creates = vec!["/there".into()],
+        "/there exists",
+    );
 }
 
 #[test]
