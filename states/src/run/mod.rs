@@ -5,7 +5,6 @@
 //! run; a state with a requisite on it waits. The returns are in the order in which the states
 //! started, `listen` calls last, so every run of one low state reports in the same order.
 
-mod prereq;
 mod requisites;
 mod returns;
 mod single;
@@ -16,8 +15,7 @@ use std::pin::Pin;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use prereq::Foreseen;
-use requisites::{Context, Decision};
+use requisites::{Context, Decision, Foreseen};
 use returns::{Outcome, Started};
 use single::{Call, Triggers};
 use triggers::TriggerGraph;

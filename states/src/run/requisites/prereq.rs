@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 
-use super::requisites::{Context, failed, indices, triggered, unmet};
-use super::returns::state;
-use super::single;
+use super::{Context, failed, indices, triggered, unmet};
 use crate::engine::{Failure, Modules};
 use crate::low::{LowState, StateReturn};
+use crate::run::returns::state;
+use crate::run::single;
 
 /// The expectation of the `prereq` targets of a state.
 #[derive(Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(super) enum Outlook {
 }
 
 /// The `prereq` requisites of a run, and the failures that they foresaw.
-pub(super) struct Foreseen {
+pub(in crate::run) struct Foreseen {
     /// For each state those that have it as `prereq`.
     before: Vec<Vec<usize>>,
     /// Comments of failed checks, by target. Such a target does not run in its turn: the state
@@ -38,7 +38,7 @@ pub(super) struct Foreseen {
 }
 
 impl Foreseen {
-    pub(super) fn new(low: &LowState) -> Self {
+    pub(in crate::run) fn new(low: &LowState) -> Self {
         let mut before = vec![Vec::new(); low.chunks.len()];
         for (index, chunk) in low.chunks.iter().enumerate() {
             for target in &chunk.requisites.prereq {
@@ -56,7 +56,7 @@ impl Foreseen {
 
     /// All positions that must be finished before a state is decided: its requisites, the states
     /// that have it as `prereq`, and what its own `prereq` targets wait for.
-    pub(super) fn needed(&self, low: &LowState, index: usize) -> Vec<usize> {
+    pub(in crate::run) fn needed(&self, low: &LowState, index: usize) -> Vec<usize> {
         let mut checked = vec![index];
         let mut needed: Vec<usize> = self.before[index].clone();
         let mut next = 0;

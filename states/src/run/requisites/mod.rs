@@ -4,11 +4,15 @@
 //! `require` or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last the `mod_watch` that a
 //! changed `watch` target triggers.
 
-use super::prereq::{Foreseen, Outlook, outlook};
+mod prereq;
+
+use self::prereq::{Outlook, outlook};
 use super::returns::state;
 use super::triggers::TriggerGraph;
 use crate::engine::Modules;
 use crate::low::{LowState, Requisites, StateReturn};
+
+pub(super) use self::prereq::Foreseen;
 
 /// The decision about one state.
 pub(super) enum Decision {
