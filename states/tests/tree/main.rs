@@ -13,4 +13,5 @@ mod outside;
 mod releases;
 mod servers;
 mod support;
+mod units;
 mod whole;
