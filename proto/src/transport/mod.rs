@@ -8,6 +8,7 @@
 //! verifying it again.
 
 mod client;
+mod error;
 mod peer;
 mod server;
 #[cfg(test)]
@@ -19,10 +20,10 @@ mod tls;
 use std::time::Duration;
 
 pub use client::{
-    Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
-    pinned_over,
+    Channel, ClientIdentity, Pinned, connect, connect_over, connect_pinned, pinned_over,
 };
-pub use peer::{Caller, Peer, PeerPolicy};
+pub use error::{ConnectError, HandshakeError, MasterAlert};
+pub use peer::{Caller, NotAdmitted, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
 pub use tls::install_crypto;
 
