@@ -7,7 +7,12 @@
 //! tickets are off at both ends, because a resumed session would admit a certificate without
 //! verifying it again.
 
+mod authorised;
 mod client;
+#[cfg(test)]
+mod flood_tests;
+mod limits;
+mod oldest_first;
 mod peer;
 mod server;
 #[cfg(test)]
@@ -22,6 +27,7 @@ pub use client::{
     Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
     pinned_over,
 };
+pub use limits::STRANGER_MESSAGE;
 pub use peer::{Caller, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
 pub use tls::install_crypto;
