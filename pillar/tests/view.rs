@@ -10,6 +10,7 @@ use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
 use halite_pillar::resolve;
+use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
@@ -341,6 +342,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
         &mut declaration,
         "worker-1",
         &host(json!({"eth0": ["10.0.0.12"]})),
+        Evidence::OnTheHost,
     );
     assert!(
         nowhere
@@ -350,7 +352,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
             .contains("workload-plane network; it has: 10.0.0.12")
     );
     let both = host(json!({"a": ["10.1.0.12"], "b": ["10.2.0.12"], "c": ["10.0.0.12"]}));
-    let resolved = resolve::node(&mut declaration, "worker-1", &both).unwrap();
+    let resolved = resolve::node(&mut declaration, "worker-1", &both, Evidence::OnTheHost).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.12");
     assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
     let recorded = resolved.node_text.unwrap();
@@ -362,11 +364,78 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
         &mut declaration,
         "worker-1",
         &host(json!({"a": ["10.1.0.12"]})),
+        Evidence::Connection(None),
     )
     .unwrap();
     assert_eq!(
         (again.node_text, again.addresses),
         (None, resolved.addresses)
+    );
+}
+
+#[test]
+fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
+    let peer = |text: &str| Evidence::Connection(Some(text.parse().unwrap()));
+    let host = |addresses: Value| {
+        HostFacts::from_grains("worker-1", &json!({"ip4_interfaces": addresses}))
+    };
+    // Two planes: the connection comes from the control plane, the workload address is another.
+    let both = json!({"b": ["10.2.0.12"], "c": ["10.0.0.12", "10.0.0.13"]});
+    let resolved = resolve::node(
+        &mut declaration(),
+        "worker-1",
+        &host(both.clone()),
+        peer("10.0.0.13"),
+    )
+    .unwrap();
+    assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.13");
+    assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
+    // The bootstrap host has 10.0.0.11; a bridge of a container engine has the same address everywhere.
+    let cases = [
+        (
+            json!({"c": ["10.0.0.11"], "b": ["10.2.0.12"]}),
+            peer("10.0.0.11"),
+            "is that of the node `bootstrap-1`",
+        ),
+        (
+            both.clone(),
+            peer("192.168.0.7"),
+            "its connection to the master comes from 192.168.0.7",
+        ),
+        (both, Evidence::Connection(None), "is not open"),
+        (
+            json!({"docker0": ["10.0.0.12"], "b": ["10.2.0.12"]}),
+            peer("10.0.0.12"),
+            "no address in a control-plane network",
+        ),
+        (
+            json!({"c": ["10.0.0.12"], "virbr0": ["10.2.0.12"]}),
+            peer("10.0.0.12"),
+            "no address in a workload-plane network",
+        ),
+    ];
+    for (addresses, evidence, wanted) in cases {
+        let mut declaration = declaration();
+        let first = HostFacts::from_grains(
+            "bootstrap-1",
+            &json!({"ip4_interfaces": {"c": ["10.0.0.11"], "b": ["10.2.0.11"]}}),
+        );
+        resolve::node(&mut declaration, "bootstrap-1", &first, Evidence::OnTheHost).unwrap();
+        let refused = resolve::node(&mut declaration, "worker-1", &host(addresses), evidence);
+        let refused = refused.err().unwrap();
+        assert!(refused.message.contains(wanted), "{wanted}: {refused}");
+        assert_eq!(declaration.nodes["worker-1"].resolved, None);
+    }
+    // The host of the master itself connects to its own address.
+    let resolved = resolve::node(
+        &mut declaration(),
+        "worker-1",
+        &host(json!({"b": ["10.2.0.12"], "c": ["10.0.0.12"]})),
+        peer("127.0.0.1"),
+    );
+    assert_eq!(
+        resolved.unwrap().addresses.control_plane.to_string(),
+        "10.0.0.12"
     );
 }
 
@@ -387,7 +456,8 @@ fn the_vip_is_never_a_hosts_own_address() {
     let mut declaration = load(&texts, &Context::default()).unwrap();
     let grains = json!({"ip4_interfaces": {"eth0": ["10.0.0.100", "10.0.0.11"]}});
     let host = HostFacts::from_grains("bootstrap-1", &grains);
-    let resolved = resolve::node(&mut declaration, "bootstrap-1", &host).unwrap();
+    let resolved =
+        resolve::node(&mut declaration, "bootstrap-1", &host, Evidence::OnTheHost).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.11");
     let view = view(&declaration, &bundle(), &Pki::default(), "bootstrap-1").unwrap();
     assert_eq!(view["halite"]["apiServer"]["address"], "10.0.0.100");

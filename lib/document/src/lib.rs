@@ -4,12 +4,15 @@
 //! and column, or a [`Problem`] that a person can act on. A `Problem` also reports errors in the
 //! meaning of a document, by whichever crate finds them.
 //!
+//! [`text`] has the characters of values that must not reach a terminal as they are.
+//!
 //! The crate never opens a file, prints nothing and knows no schema.
 
 mod position;
 pub mod problem;
 #[cfg(feature = "yaml")]
 mod suggestion;
+pub mod text;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 

@@ -29,7 +29,7 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::{Refusal, RefusalKind, chain};
 
 pub use nodes::NodeRequest;
 
@@ -41,6 +41,9 @@ pub struct Declarations {
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
+    /// For each minion the redactor of the last readable declaration, and one for all secrets that
+    /// it could have had since the master started.
+    redactors: Mutex<BTreeMap<String, (Arc<Redactor>, Arc<Redactor>)>>,
     /// Node documents are written one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
@@ -58,6 +61,7 @@ impl Declarations {
             configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
             current: Mutex::default(),
+            redactors: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
         }
     }
@@ -81,6 +85,39 @@ impl Declarations {
             .is_ok()
             .then(|| (stamp, Arc::clone(&snapshot)));
         Ok(snapshot)
+    }
+
+    /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
+    /// too: a return may come after the secret was changed, or while the documents cannot be read.
+    ///
+    /// # Errors
+    /// The declaration cannot be read, and could not be since the master started. Nothing of the
+    /// minion may be stored or displayed then.
+    pub fn redactor(&self, minion: &str) -> Result<Arc<Redactor>, Refusal> {
+        let fresh = self.load().map(|snapshot| snapshot.redactor(minion));
+        let mut redactors = self
+            .redactors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match (fresh, redactors.get(minion)) {
+            (Ok(fresh), Some((last, all))) if Arc::ptr_eq(&fresh, last) => Ok(Arc::clone(all)),
+            (Ok(fresh), known) => {
+                let all = match known {
+                    Some((_, all)) => Arc::new(all.with(&fresh)),
+                    None => Arc::clone(&fresh),
+                };
+                redactors.insert(minion.to_owned(), (fresh, Arc::clone(&all)));
+                Ok(all)
+            }
+            (Err(_), Some((_, all))) => Ok(Arc::clone(all)),
+            (Err(refusal), None) => Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!(
+                    "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                    refusal.message
+                ),
+            )),
+        }
     }
 
     /// The directory of the operator's documents.
@@ -269,9 +306,9 @@ impl Snapshot {
             .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
     }
 
-    /// The redactor for the returns of one minion.
+    /// The redactor for the returns of one minion, with the secrets of this snapshot only.
     #[must_use]
-    pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
+    fn redactor(&self, minion: &str) -> Arc<Redactor> {
         let mut redactors = self
             .redactors
             .lock()

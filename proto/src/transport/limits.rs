@@ -24,7 +24,7 @@ pub(super) const STRANGER_TIME: Duration = Duration::from_secs(20);
 /// Largest request of a caller without a certificate: a token, a certificate request, and grains.
 pub const STRANGER_MESSAGE: usize = 128 * 1024;
 /// Largest request of a minion outside its stream: a certificate request.
-pub const MINION_REQUEST: usize = 128 * 1024;
+const MINION_REQUEST: usize = 128 * 1024;
 /// The connections that a server holds when no limit was set.
 const CONNECTIONS: usize = 512;
 
@@ -98,9 +98,10 @@ pub(super) fn body(path: &str) -> Option<usize> {
     }
 }
 
-/// The owner of an address: the address itself, or the network of 64 bits in which an IPv6 host
-/// chooses its addresses freely.
-fn source(address: IpAddr) -> String {
+/// The owner of an address, for budgets: the address itself, or the network of 64 bits in which an
+/// IPv6 host chooses its addresses freely.
+#[must_use]
+pub fn source(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {

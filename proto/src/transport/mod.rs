@@ -27,7 +27,7 @@ pub use client::{
     Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
     pinned_over,
 };
-pub use limits::STRANGER_MESSAGE;
+pub use limits::{STRANGER_MESSAGE, source};
 pub use peer::{Caller, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
 pub use tls::install_crypto;
