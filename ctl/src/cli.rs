@@ -6,6 +6,7 @@ mod registry;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use halite_proto::ids::JobId;
 
 use crate::output::Format;
 
@@ -301,7 +302,7 @@ pub enum Job {
     /// Show a job with its returns.
     Show {
         /// The job id.
-        job: String,
+        job: JobId,
     },
 }
 

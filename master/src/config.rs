@@ -163,8 +163,9 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use halite_errors::chain;
+
     use super::*;
-    use crate::refusal::chain;
 
     #[test]
     fn the_short_form_has_the_fixed_paths() {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -11,7 +12,7 @@ use crate::app::{App, OpenError};
 use crate::backend::Backend;
 use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
 use crate::{descriptors, metrics, serve};
@@ -165,6 +166,8 @@ fn report(state: &str) {
 
 #[cfg(test)]
 mod tests {
+    use halite_proto::ids::JobId;
+
     use super::*;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
@@ -175,7 +178,7 @@ mod tests {
             .await
             .unwrap();
         for number in 0..50 {
-            let jid = format!("{number:02}");
+            let jid = JobId::from_number(number);
             let job = Job {
                 jid: jid.clone(),
                 function: "test.ping".into(),
@@ -185,6 +188,7 @@ mod tests {
                 operator: "root".into(),
                 target: "a".into(),
                 minions: vec!["a".into()],
+                order: Vec::new(),
                 created: 0,
                 deadline: None,
                 request_id: None,

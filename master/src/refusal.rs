@@ -1,8 +1,8 @@
 //! The answer to a request that is not fulfilled: its kind, for programs, and its text, for people.
 
-use std::error::Error;
-
 use halite_document::Problem;
+use halite_errors::chain;
+use halite_proto::ids::JobIdError;
 
 use crate::store::StoreError;
 
@@ -82,45 +82,8 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// An error and its causes as one text, parted by colons. A cause that the message before it ends
-/// with already is not repeated.
-#[must_use]
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let message = cause.to_string();
-        if !text.ends_with(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
-        }
-        next = cause.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    enum Failed {
-        #[error("cannot open the store")]
-        Open(#[source] std::io::Error),
-        #[error("cannot read the store: {0}")]
-        Read(#[source] std::io::Error),
-    }
-
-    #[test]
-    fn a_chain_names_each_cause_once() {
-        let cause = || std::io::Error::other("disk full");
-        assert_eq!(
-            chain(&Failed::Open(cause())),
-            "cannot open the store: disk full"
-        );
-        assert_eq!(
-            chain(&Failed::Read(cause())),
-            "cannot read the store: disk full"
-        );
+impl From<JobIdError> for Refusal {
+    fn from(error: JobIdError) -> Self {
+        Self::invalid(error.to_string())
     }
 }

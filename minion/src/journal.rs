@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use halite_proto::ids::JobId;
 use serde::{Deserialize, Serialize};
 
 use crate::host::linux::files;
@@ -112,18 +113,15 @@ pub enum JournalError {
     /// A record cannot be written as JSON.
     #[error("cannot encode a record of the journal")]
     Encode(#[from] serde_json::Error),
-    /// Not an id that can name a file.
-    #[error("`{0}` is not a job id")]
-    Id(String),
     /// It was started before: never twice.
     #[error("job {0} was started before")]
-    Known(String),
+    Known(JobId),
 }
 
 /// The journal. Answers are in the store only; memory has the ids.
 pub struct Journal<S> {
     store: S,
-    jobs: Mutex<BTreeMap<String, Progress>>,
+    jobs: Mutex<BTreeMap<JobId, Progress>>,
 }
 
 impl<S: RecordStore> Journal<S> {
@@ -135,7 +133,7 @@ impl<S: RecordStore> Journal<S> {
     pub fn open(store: S) -> Result<Self, JournalError> {
         let mut jobs = BTreeMap::new();
         for name in store.names()? {
-            let Some(job) = name.strip_suffix(".json").filter(|job| is_id(job)) else {
+            let Some(Ok(job)) = name.strip_suffix(".json").map(str::parse::<JobId>) else {
                 continue;
             };
             let content = store.get(&name)?.unwrap_or_default();
@@ -152,12 +150,12 @@ impl<S: RecordStore> Journal<S> {
                             "interrupted: the minion or its host went down while the job ran; run it again"
                                 .to_owned(),
                     };
-                    put(&store, job, Progress::Returned, Some(answer))?;
+                    put(&store, &job, Progress::Returned, Some(answer))?;
                     Progress::Returned
                 }
                 Ok(record) => record.progress,
             };
-            jobs.insert(job.to_owned(), progress);
+            jobs.insert(job, progress);
         }
         Ok(Self {
             store,
@@ -165,27 +163,27 @@ impl<S: RecordStore> Journal<S> {
         })
     }
 
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Progress>> {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Progress>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Progress of a job; `None` when it was never started here, or so long ago that the journal
     /// has forgotten it.
-    pub fn progress(&self, job: &str) -> Option<Progress> {
+    pub fn progress(&self, job: &JobId) -> Option<Progress> {
         self.jobs().get(job).copied()
     }
 
     /// Ids of the jobs that were started and have no answer yet.
-    pub fn running(&self) -> Vec<String> {
+    pub fn running(&self) -> Vec<JobId> {
         self.with_progress(Progress::Started)
     }
 
     /// Ids of the jobs whose answer the master may not have.
-    pub fn returned(&self) -> Vec<String> {
+    pub fn returned(&self) -> Vec<JobId> {
         self.with_progress(Progress::Returned)
     }
 
-    fn with_progress(&self, progress: Progress) -> Vec<String> {
+    fn with_progress(&self, progress: Progress) -> Vec<JobId> {
         self.jobs()
             .iter()
             .filter(|(_, p)| **p == progress)
@@ -197,16 +195,13 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// It was started before, or the disk fails: then it must not be run.
-    pub fn start(&self, job: &str) -> Result<(), JournalError> {
-        if !is_id(job) {
-            return Err(JournalError::Id(job.chars().take(80).collect()));
-        }
+    pub fn start(&self, job: &JobId) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         if jobs.contains_key(job) {
-            return Err(JournalError::Known(job.to_owned()));
+            return Err(JournalError::Known(job.clone()));
         }
         put(&self.store, job, Progress::Started, None)?;
-        jobs.insert(job.to_owned(), Progress::Started);
+        jobs.insert(job.clone(), Progress::Started);
         Ok(())
     }
 
@@ -214,10 +209,10 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn finish(&self, job: &str, answer: Answer) -> Result<(), JournalError> {
+    pub fn finish(&self, job: &JobId, answer: Answer) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         put(&self.store, job, Progress::Returned, Some(answer))?;
-        jobs.insert(job.to_owned(), Progress::Returned);
+        jobs.insert(job.clone(), Progress::Returned);
         Ok(())
     }
 
@@ -225,7 +220,7 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn answer(&self, job: &str) -> Result<Option<Answer>, JournalError> {
+    pub fn answer(&self, job: &JobId) -> Result<Option<Answer>, JournalError> {
         let content = self.store.get(&file(job))?.unwrap_or_default();
         Ok(serde_json::from_slice::<Record>(&content)
             .ok()
@@ -236,15 +231,15 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// The disk fails; nothing is lost, the minion sends the answer once more.
-    pub fn stored(&self, job: &str) -> Result<(), JournalError> {
+    pub fn stored(&self, job: &JobId) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         if jobs.get(job) != Some(&Progress::Returned) {
             return Ok(());
         }
         put(&self.store, job, Progress::Stored, None)?;
-        jobs.insert(job.to_owned(), Progress::Stored);
+        jobs.insert(job.clone(), Progress::Stored);
         // Job ids begin with their time: the first are the oldest.
-        let stored: Vec<String> = jobs
+        let stored: Vec<JobId> = jobs
             .iter()
             .filter(|(_, p)| **p == Progress::Stored)
             .map(|(job, _)| job.clone())
@@ -259,7 +254,7 @@ impl<S: RecordStore> Journal<S> {
 
 fn put(
     store: &impl RecordStore,
-    job: &str,
+    job: &JobId,
     progress: Progress,
     answer: Option<Answer>,
 ) -> Result<(), JournalError> {
@@ -267,14 +262,6 @@ fn put(
     Ok(store.put(&file(job), &content)?)
 }
 
-fn file(job: &str) -> String {
+fn file(job: &JobId) -> String {
     format!("{job}.json")
-}
-
-fn is_id(job: &str) -> bool {
-    (1..=128).contains(&job.len())
-        && job
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-        && !job.starts_with('.')
 }

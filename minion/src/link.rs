@@ -4,6 +4,8 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
+use halite_proto::ids::{JobId, JobIdError};
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::minion_client::MinionClient;
@@ -14,8 +16,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::clock;
 use crate::config::Config;
+use crate::host::HostError;
 use crate::host::linux::files;
-use crate::host::{HostError, chain};
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
 
@@ -143,7 +145,7 @@ impl Session<'_> {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             grains_json,
-            running_jobs: self.jobs.running(),
+            running_jobs: self.jobs.running().into_iter().map(String::from).collect(),
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };
@@ -196,11 +198,26 @@ impl Session<'_> {
     fn handle(&self, body: Option<master_message::Body>) {
         match body {
             Some(master_message::Body::Job(job)) => self.jobs.accept(job),
-            Some(master_message::Body::Stored(stored)) => self.jobs.stored(&stored.job),
-            Some(master_message::Body::Cancel(cancel)) => self.jobs.cancel(&cancel.job),
+            Some(master_message::Body::Stored(stored)) => {
+                if let Some(job) = named(&stored.job) {
+                    self.jobs.stored(&job);
+                }
+            }
+            Some(master_message::Body::Cancel(cancel)) => {
+                if let Some(job) = named(&cancel.job) {
+                    self.jobs.cancel(&job);
+                }
+            }
             Some(master_message::Body::Hello(_)) | None => {}
         }
     }
+}
+
+/// The job that a message names; a malformed id is of no job of this minion.
+fn named(job: &str) -> Option<JobId> {
+    job.parse()
+        .inspect_err(|error: &JobIdError| tracing::warn!(%error, "ignored a message of the master"))
+        .ok()
 }
 
 /// Sets the masters: the configured ones, then those that the master named.

@@ -4,13 +4,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_states::engine::RunOptions;
 use halite_states::low::{RunReturn, StateReturn};
 
 use crate::blobs::LocalBlobs;
+use crate::host::HostError;
 use crate::host::certificate::NoSigner;
 use crate::host::linux::LinuxHost;
-use crate::host::{HostError, chain};
 use crate::journal::Directory;
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;

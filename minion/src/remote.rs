@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use halite_durable::digest::is_sha256;
+use halite_proto::ids::JobId;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::{FetchRequest, SignRequest};
@@ -25,17 +26,17 @@ const LARGEST: usize = 512 << 20;
 /// The master, for one job.
 pub struct Remote {
     channel: watch::Receiver<Option<Channel>>,
-    job: String,
+    job: JobId,
     cache: Store,
 }
 
 impl Remote {
     /// `channel` holds the connection while there is one.
     #[must_use]
-    pub fn new(channel: watch::Receiver<Option<Channel>>, job: &str, cache: Store) -> Self {
+    pub fn new(channel: watch::Receiver<Option<Channel>>, job: &JobId, cache: Store) -> Self {
         Self {
             channel,
-            job: job.to_owned(),
+            job: job.clone(),
             cache,
         }
     }
@@ -60,7 +61,7 @@ impl Remote {
         };
         let request = FetchRequest {
             sha256: hash.to_owned(),
-            job: self.job.clone(),
+            job: self.job.to_string(),
         };
         let mut client = self.client().await?;
         let stream = tokio::time::timeout(ANSWER, client.fetch(request)).await;
@@ -114,7 +115,7 @@ impl Signer for Remote {
                 HostError::failed(format!("{}: the master did not sign", request.cert_path), e)
             };
             let question = SignRequest {
-                job: self.job.clone(),
+                job: self.job.to_string(),
                 tag: request.tag.clone(),
                 csr_pem: csr_pem.to_owned(),
             };

@@ -17,6 +17,7 @@ use halite_durable::digest::sha256;
 use halite_minion::config::Config;
 use halite_minion::jobs::Jobs;
 use halite_minion::{enrol, identity, link};
+use halite_proto::ids::JobId;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
@@ -305,9 +306,13 @@ impl World {
     }
 }
 
-fn job(id: &str, function: &str, args: serde_json::Value) -> Job {
+fn id(number: u64) -> String {
+    JobId::from_number(number).into()
+}
+
+fn job(number: u64, function: &str, args: serde_json::Value) -> Job {
     Job {
-        job: id.into(),
+        job: id(number),
         function: function.into(),
         args_json: args.to_string(),
         ..Job::default()
@@ -362,26 +367,26 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
     let (mut stream, hello) = world.stream().await;
     assert!(hello.grains_json.contains("\"id\":\"worker-1\""));
     stream
-        .send(ToMinion::Job(job("1", "test.ping", json!({}))))
+        .send(ToMinion::Job(job(1, "test.ping", json!({}))))
         .await;
     assert_eq!(stream.returned().await.return_json, "true");
 
     let hash = sha256(b"from the master");
     let path = world.config.state_dir.join("target");
-    for (id, retcode) in [("2", 1), ("3", 0)] {
+    for (number, retcode) in [(2, 1), (3, 0)] {
         let order = Job {
             low_json: managed(&path, &hash),
-            ..job(id, "state.apply", json!({}))
+            ..job(number, "state.apply", json!({}))
         };
         stream.send(ToMinion::Job(order)).await;
         let answer = stream.returned().await;
         assert_eq!(
             (answer.job.as_str(), answer.retcode),
-            (id, retcode),
+            (id(number).as_str(), retcode),
             "{answer:?}"
         );
         stream
-            .send(ToMinion::Stored(ReturnStored { job: id.into() }))
+            .send(ToMinion::Stored(ReturnStored { job: id(number) }))
             .await;
         world
             .master
@@ -401,7 +406,7 @@ async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
     let going = world.minion();
     let ran = world.config.state_dir.join("ran");
     let order = job(
-        "7",
+        7,
         "cmd.run",
         json!({"cmd": format!("echo x >> {}", ran.display())}),
     );
@@ -412,17 +417,17 @@ async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
 
     let (mut stream, hello) = world.stream().await;
     assert!(hello.running_jobs.is_empty());
-    assert_eq!(stream.returned().await.job, "7", "handed in again");
+    assert_eq!(stream.returned().await.job, id(7), "handed in again");
     stream.send(ToMinion::Job(order.clone())).await;
-    assert_eq!(stream.returned().await.job, "7");
+    assert_eq!(stream.returned().await.job, id(7));
     stream
-        .send(ToMinion::Stored(ReturnStored { job: "7".into() }))
+        .send(ToMinion::Stored(ReturnStored { job: id(7) }))
         .await;
     // Answered after `stored` was heard: messages keep their order.
     stream
-        .send(ToMinion::Job(job("8", "test.ping", json!({}))))
+        .send(ToMinion::Job(job(8, "test.ping", json!({}))))
         .await;
-    assert_eq!(stream.returned().await.job, "8");
+    assert_eq!(stream.returned().await.job, id(8));
     going.send_replace(true);
     drop(stream);
 
@@ -431,8 +436,8 @@ async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
     stream.send(ToMinion::Job(order)).await;
     let answer = stream.returned().await;
     assert_eq!(
-        (answer.job.as_str(), answer.retcode),
-        ("7", 2),
+        (answer.job, answer.retcode),
+        (id(7), 2),
         "a finished job is never begun again"
     );
     assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\n");

@@ -4,6 +4,7 @@
 
 pub mod authz;
 pub mod identity;
+pub mod ids;
 mod pkcs8;
 pub mod pki;
 pub mod transport;

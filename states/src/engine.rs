@@ -9,9 +9,9 @@ use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 
+use halite_errors::chain;
 use serde_json::{Map, Value};
 
-use crate::error::chain;
 use crate::low::Chunk;
 
 /// The result of a check.

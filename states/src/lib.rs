@@ -14,7 +14,6 @@
 #[cfg(feature = "compiler")]
 pub mod compile;
 pub mod engine;
-pub mod error;
 pub mod low;
 pub mod run;
 pub mod shipped;

@@ -222,7 +222,8 @@ pub async fn job(global: &Global, command: Job, screen: &mut Screen) -> anyhow::
             screen.answer(&jobs, |_| list(&jobs))?;
         }
         Job::Show { job } => {
-            let job = document(operator.show_job(v1::ShowJobRequest { job }).await)?;
+            let request = v1::ShowJobRequest { job: job.into() };
+            let job = document(operator.show_job(request).await)?;
             screen.answer(&job, |paint| one(&job, paint))?;
         }
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use halite_errors::chain;
 use halite_registry_backup as registry;
-use halite_registry_backup::{Backup, Backups, Damage, Repaired, Reporter, chain};
+use halite_registry_backup::{Backup, Backups, Damage, Repaired, Reporter};
 use serde_json::{Value, json};
 
 use crate::FAILED;

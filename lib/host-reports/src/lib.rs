@@ -1,4 +1,5 @@
-//! Reports that scheduled work leaves on a host, for `ctl status`.
+//! Reports that scheduled work leaves on a host, and what the host knows of its etcd member, for
+//! `ctl status`.
 //!
 //! Each kind of work has a name and up to three files in one directory of its host: `NAME.since`
 //! was created when the work was scheduled, `NAME.json` contains the [`Report`] of its last run,
@@ -7,6 +8,8 @@
 //!
 //! This crate only describes the files. It neither reads nor writes them, so that the minion can
 //! use it at no cost.
+
+pub mod etcd;
 
 use serde::{Deserialize, Serialize};
 

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::{ByteProgress, files};
+use halite_errors::chain;
 use jiff::Timestamp;
 
 use crate::backup_metadata::{BackupMetadata, Damage, Repaired};
 use crate::backups::{Backup, create_private_dir};
 use crate::digest::{BlobDamage, Digest};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::folder::{Folder, Lookup};
 use crate::layout::{CONTENT, REPOSITORIES, ROOT, open_blob};
 use crate::metadata_error::FORMAT;

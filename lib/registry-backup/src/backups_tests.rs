@@ -1,8 +1,9 @@
 use std::os::unix::fs::symlink;
 
+use halite_errors::chain;
+
 use super::*;
 use crate::backup_metadata::{Damage, Repaired};
-use crate::error::chain;
 use crate::metadata_error::FORMAT;
 
 const FACTS: &str = "backup.json";

@@ -53,14 +53,3 @@ impl Error {
         }
     }
 }
-
-/// The text of an error with its causes: `cannot read x: permission denied`.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
-}

@@ -32,7 +32,7 @@ mod verify;
 pub use backup::{CreatedBackup, create};
 pub use backup_metadata::{BackupMetadata, Damage, Repaired};
 pub use backups::{Backup, Backups};
-pub use error::{Error, chain};
+pub use error::Error;
 pub use metadata_error::MetadataError;
 pub use report::Reporter;
 pub use restore::{Outcome, Restored, restore};

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use halite_durable::files;
+use halite_errors::chain;
 use halite_host_reports::{Good, Report};
 use jiff::Timestamp;
 
 use crate::backup::CreatedBackup;
 use crate::backup_metadata::Damage;
 use crate::backups::{Backup, Backups};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::verify::Verified;
 
 /// Writes the report of a run.

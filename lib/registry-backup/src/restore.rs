@@ -8,11 +8,12 @@ use std::path::Path;
 
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::{ByteProgress, files};
+use halite_errors::chain;
 
 use crate::backup_metadata::{BackupMetadata, Damage};
 use crate::backups::{Backup, Backups};
 use crate::digest::{BlobDamage, Digest};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::folder::{Folder, Lookup, Owner};
 use crate::image_needs;
 use crate::layout::{CONTENT, REPOSITORIES, ROOT, open_blob, resolve_data};

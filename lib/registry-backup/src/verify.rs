@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use halite_durable::ByteProgress;
+use halite_errors::chain;
 
 use crate::backup_metadata::{BackupMetadata, Damage};
 use crate::backups::Backup;
 use crate::digest::{BLOBS, BlobDamage, Digest};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::folder::{Folder, Lookup};
 use crate::layout::{REPOSITORIES, ROOT, open_blob};
 use crate::scan::scan;

@@ -2,71 +2,83 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 
+use aho_corasick::AhoCorasick;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 /// The text that is displayed in place of a secret.
 pub const HIDDEN: &str = "(secret)";
 
-/// Replaces each given secret in the texts of a value by [`HIDDEN`]: as a whole, each of its lines
-/// (a diff shows them one by one), and its JSON form. Secrets shorter than four characters are only
-/// replaced where they are the whole text.
+/// Replaces each given secret in the texts of a value, as [`Redactor::value`] does.
 pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>) {
-    let mut needles: BTreeSet<String> = BTreeSet::new();
-    for secret in secrets {
-        if secret.is_empty() {
-            continue;
-        }
-        needles.insert(secret.to_owned());
-        needles.extend(
-            secret
-                .lines()
-                .map(str::trim)
-                .filter(|line| worth_hiding(line))
-                .map(str::to_owned),
-        );
-        if let Ok(json) = serde_json::to_string(secret) {
-            needles.insert(json.trim_matches('"').to_owned());
-        }
-    }
-    // The longest first: a line must not be hidden inside the whole.
-    let mut needles: Vec<String> = needles.into_iter().collect();
-    needles.sort_by_key(|needle| std::cmp::Reverse(needle.len()));
-    replace(value, &needles);
+    Redactor::new(secrets).value(value);
 }
 
-/// Whether a line of a secret reveals something by itself; the frame lines of PEM do not.
-fn worth_hiding(line: &str) -> bool {
-    line.len() >= 8 && !line.starts_with("-----")
-}
-
-/// Replaces the needles in every text below, keys excepted: a secret is never filled into a key.
-fn replace(value: &mut Value, needles: &[String]) {
-    match value {
-        Value::String(text) => {
-            for needle in needles {
-                if (needle.len() >= 4 && text.contains(needle.as_str())) || text == needle {
-                    *text = text.replace(needle.as_str(), HIDDEN);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, needles)),
-        Value::Object(map) => map.values_mut().for_each(|item| replace(item, needles)),
-        _ => {}
-    }
-}
-
-/// Removes a set of secrets, for example those that one minion may have.
+/// Removes a set of secrets, for example those that one minion may have. It is built once and asked
+/// for each message: one pass over a text finds all secrets.
+///
+/// A secret is replaced by [`HIDDEN`] as a whole, by each of its lines (a diff shows them one by
+/// one), in its JSON form and in Base64 (data of a Kubernetes Secret). Secrets shorter than four
+/// characters are only replaced where they are the whole text.
 #[derive(Default, Clone)]
 pub struct Redactor {
-    secrets: Vec<String>,
+    /// Finds the texts of at least [`SHORTEST_INSIDE`] bytes.
+    finder: Finder,
+    /// Texts that are hidden only where they are the whole.
+    whole: BTreeSet<String>,
+    secrets: usize,
 }
+
+/// Finds secrets inside a text.
+#[derive(Default, Clone)]
+enum Finder {
+    /// There are no secrets to find.
+    #[default]
+    Nothing,
+    /// Finds these secrets.
+    Secrets(AhoCorasick),
+    /// The secrets are more than the automaton can hold; redaction must not fail open.
+    Everything,
+}
+
+/// Length in bytes from which on a secret is also replaced inside a longer text. Shorter ones occur
+/// in any text by chance.
+const SHORTEST_INSIDE: usize = 4;
+
+/// The same for the lines of a secret, which are more than one.
+const SHORTEST_LINE: usize = 8;
 
 impl Redactor {
     /// A redactor for these texts.
     #[must_use]
-    pub fn new(secrets: Vec<String>) -> Self {
-        Self { secrets }
+    pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
+        let mut forms = BTreeSet::new();
+        let mut count = 0;
+        for secret in secrets {
+            let secret = secret.as_ref();
+            if !secret.is_empty() {
+                count += 1;
+                forms.extend(forms_of(secret));
+            }
+        }
+        let inside: Vec<&String> = forms
+            .iter()
+            .filter(|form| form.len() >= SHORTEST_INSIDE)
+            .collect();
+        let finder = match AhoCorasick::new(&inside) {
+            _ if inside.is_empty() => Finder::Nothing,
+            Ok(automaton) => Finder::Secrets(automaton),
+            Err(_) => Finder::Everything,
+        };
+        forms.retain(|form| form.len() < SHORTEST_INSIDE);
+        Self {
+            finder,
+            whole: forms,
+            secrets: count,
+        }
     }
 
     /// A redactor for the secrets of both.
@@ -86,12 +98,7 @@ impl Redactor {
     /// Removes the secrets from a text.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
-        let mut value = Value::from(text);
-        self.value(&mut value);
-        match value {
-            Value::String(clean) => clean,
-            other => other.to_string(),
-        }
+        self.clean(text).unwrap_or_else(|| text.to_owned())
     }
 
     /// Removes the secrets from JSON text. Text that is not JSON becomes a JSON string.
@@ -107,15 +114,73 @@ impl Redactor {
         }
     }
 
-    /// Removes the secrets from the texts of a value.
+    /// Removes the secrets from every text below, keys excepted: a secret is never filled into a
+    /// key.
     pub fn value(&self, value: &mut Value) {
-        redact(value, self.secrets.iter().map(String::as_str));
+        match value {
+            Value::String(text) => {
+                if let Some(clean) = self.clean(text) {
+                    *text = clean;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.value(item)),
+            _ => {}
+        }
     }
+
+    /// The text without secrets; `None` if it has none. Secrets that overlap are hidden as one, so
+    /// that no end of the second is left.
+    fn clean(&self, text: &str) -> Option<String> {
+        if self.whole.contains(text) {
+            return Some(HIDDEN.to_owned());
+        }
+        let automaton = match &self.finder {
+            Finder::Nothing => return None,
+            Finder::Secrets(automaton) => automaton,
+            Finder::Everything => return Some(HIDDEN.to_owned()),
+        };
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for one in automaton.find_overlapping_iter(text) {
+            // Ascending by end; a longer one may begin before those that were found earlier.
+            let mut range = one.range();
+            while let Some(last) = found.pop_if(|last| last.end > range.start) {
+                range.start = range.start.min(last.start);
+            }
+            found.push(range);
+        }
+        if found.is_empty() {
+            return None;
+        }
+        let mut clean = String::with_capacity(text.len());
+        let mut end = 0;
+        for range in found {
+            clean.push_str(&text[end..range.start]);
+            clean.push_str(HIDDEN);
+            end = range.end;
+        }
+        clean.push_str(&text[end..]);
+        Some(clean)
+    }
+}
+
+/// The forms in which a secret may occur in a text.
+fn forms_of(secret: &str) -> Vec<String> {
+    let mut forms = vec![secret.to_owned(), STANDARD.encode(secret)];
+    let lines = secret.lines().map(str::trim).filter(|line| {
+        // The frame lines of PEM reveal nothing.
+        line.len() >= SHORTEST_LINE && !line.starts_with("-----")
+    });
+    forms.extend(lines.map(str::to_owned));
+    if let Ok(json) = serde_json::to_string(secret) {
+        forms.push(json.trim_matches('"').to_owned());
+    }
+    forms
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} secrets)", self.secrets.len())
+        write!(f, "Redactor({} secrets)", self.secrets)
     }
 }
 
@@ -141,8 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn overlapping_secrets_leave_nothing_of_either() {
+        let redactor = Redactor::new(["abcdef", "defghi", "fghijklm", "xyz"]);
+        assert_eq!(redactor.text("1abcdefghijklm2"), "1(secret)2");
+        assert_eq!(redactor.text("abcdefabcdef"), "(secret)(secret)");
+        assert_eq!(redactor.text("ä abcdef ö xyz"), "ä (secret) ö xyz");
+        assert_eq!(redactor.text("xyz"), HIDDEN);
+    }
+
+    #[test]
+    fn a_secret_in_base64_is_hidden() {
+        let data = json!({"data": {"password": STANDARD.encode("canary-secret")}}).to_string();
+        assert_eq!(
+            Redactor::new(["canary-secret"]).json(&data),
+            r#"{"data":{"password":"(secret)"}}"#
+        );
+    }
+
+    #[test]
     fn json_text_and_what_is_neither_lose_the_secret() {
-        let redactor = Redactor::new(vec!["canary-secret\nsecond-line".into()]);
+        let redactor = Redactor::new(["canary-secret\nsecond-line"]);
         assert!(
             !redactor
                 .json(r#"{"a": ["x canary-secret y"], "b": "+second-line"}"#)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halite_proto::ids::{JobId, JobIdError};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use halite_states::low::Chunk;
@@ -61,7 +62,12 @@ impl LiveBackend {
     async fn connected(&self, minion: &str, hello: &v1::MinionHello) -> Result<(), Refusal> {
         let grains: Value = serde_json::from_str(&hello.grains_json).unwrap_or_default();
         self.record_addresses(minion, &grains).await;
-        self.jobs.connected(minion, &hello.running_jobs).await
+        let running: Vec<JobId> = hello
+            .running_jobs
+            .iter()
+            .map(|job| job.parse())
+            .collect::<Result<_, JobIdError>>()?;
+        self.jobs.connected(minion, &running).await
     }
 
     /// Logs a failure only: a host without a fitting address can still return, and a compile that
@@ -117,7 +123,7 @@ impl Backend for LiveBackend {
         Box::pin(history::jobs(&self.app, limit))
     }
 
-    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value> {
+    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
         Box::pin(history::job(&self.app, jid))
     }
 
@@ -142,7 +148,7 @@ impl Backend for LiveBackend {
     fn sign_allowed<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
         Box::pin(files::certificate_chunk(&self.app, minion, job, tag))
@@ -151,7 +157,7 @@ impl Backend for LiveBackend {
     fn fetch<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
         Box::pin(async move {

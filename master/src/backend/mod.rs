@@ -16,6 +16,7 @@ mod trust_tests;
 use std::future::Future;
 use std::pin::Pin;
 
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::Value;
@@ -50,7 +51,7 @@ pub trait Backend: Send + Sync {
     /// `Operator.ListJobs`.
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
     /// `Operator.ShowJob`.
-    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value>;
+    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
     /// `Operator.AddNode`: validates and writes the node document (idempotent). The caller makes
     /// token and command.
     fn add_node<'a>(
@@ -64,7 +65,7 @@ pub trait Backend: Send + Sync {
     fn sign_allowed<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk>;
     /// A file by the digest of its content, if this minion's part of `job` refers to it. It is a
@@ -72,7 +73,7 @@ pub trait Backend: Send + Sync {
     fn fetch<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream>;
     /// Sends a minion what waits for it. The caller has registered its stream and stored the facts

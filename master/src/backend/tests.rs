@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
@@ -134,7 +135,7 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
         let (_connection, mut messages) = life.app.connections.join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
         let text = json!({"text": large}).to_string();
-        let answer = v1::JobReturn { job: jid.clone(), retcode: 0, return_json: text, error: String::new() };
+        let answer = v1::JobReturn { job: jid.to_string(), retcode: 0, return_json: text, error: String::new() };
         let hand_in = || {
             let body = Some(v1::minion_message::Body::Returned(answer.clone()));
             life.backend.on_message("worker-1", v1::MinionMessage { body })
@@ -150,7 +151,7 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         life.store.limit_pages(Some(limit)).await;
         hand_in().await.unwrap();
         let acknowledged = messages.try_recv().unwrap().body;
-        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if stored.job == jid));
+        assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if jid == stored.job.as_str()));
         assert_eq!(life.store.row(&jid, "worker-1").await.unwrap().unwrap().state, RowState::Returned);
     });
 }
@@ -254,9 +255,10 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job")
         };
+        let jid: JobId = job.job.parse().unwrap();
         let sha256 = halite_proto::pki::sha256_hex(b"a file of the bundle\n");
         let pieces: Vec<_> = backend
-            .fetch(id, &job.job, &sha256)
+            .fetch(id, &jid, &sha256)
             .await
             .unwrap()
             .collect()
@@ -270,7 +272,7 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         );
         let tag = "x509_|-cert_|-/etc/pki/x.crt_|-certificate";
         assert_eq!(
-            backend.sign_allowed(id, &job.job, tag).await.unwrap().args["common_name"],
+            backend.sign_allowed(id, &jid, tag).await.unwrap().args["common_name"],
             "x"
         );
 
@@ -278,22 +280,22 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
         };
         let other = "0".repeat(64);
-        denied(backend.fetch(id, &job.job, &other).await.map(|_| ()));
+        denied(backend.fetch(id, &jid, &other).await.map(|_| ()));
         denied(
             backend
-                .fetch("bootstrap-1", &job.job, &sha256)
+                .fetch("bootstrap-1", &jid, &sha256)
                 .await
                 .map(|_| ()),
         );
         denied(
             backend
-                .sign_allowed("bootstrap-1", &job.job, tag)
+                .sign_allowed("bootstrap-1", &jid, tag)
                 .await
                 .map(|_| ()),
         );
         denied(
             backend
-                .sign_allowed(id, &job.job, "file_|-payload_|-/opt/payload_|-managed")
+                .sign_allowed(id, &jid, "file_|-payload_|-/opt/payload_|-managed")
                 .await
                 .map(|_| ()),
         );
@@ -310,8 +312,8 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             messages.recv().await.unwrap().body,
             Some(v1::master_message::Body::Stored(_))
         ));
-        denied(backend.fetch(id, &job.job, &sha256).await.map(|_| ()));
-        denied(backend.sign_allowed(id, &job.job, tag).await.map(|_| ()));
+        denied(backend.fetch(id, &jid, &sha256).await.map(|_| ()));
+        denied(backend.sign_allowed(id, &jid, tag).await.map(|_| ()));
     });
 }
 
@@ -365,10 +367,8 @@ fn a_job_goes_on_after_the_master_was_killed() {
         };
         let mut stream = life.backend.run("root", request).await.unwrap();
         let new = stream.next().await.unwrap().unwrap();
-        serde_json::from_str::<Value>(&new.data_json).unwrap()["jid"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let jid = &serde_json::from_str::<Value>(&new.data_json).unwrap()["jid"];
+        jid.as_str().unwrap().parse::<JobId>().unwrap()
     });
     life.kill();
     let life = site.live();
@@ -384,7 +384,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
         (1, ["motd".to_owned()].as_slice())
     );
     assert!(matches!(
-        journal.entries[&jid],
+        journal.entries[jid.as_str()],
         Entry::Returned | Entry::Done
     ));
 }

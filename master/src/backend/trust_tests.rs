@@ -54,7 +54,7 @@ async fn stored(life: &Life, jid: &str) -> String {
 }
 
 #[test]
-fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_meanwhile() {
+fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_before() {
     let documents = [
         "{ this is no document",
         "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: another-value-now, roles: [worker]}\n",

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use halite_errors::chain;
 use halite_manifest::manifest::load_text;
 use halite_manifest::{Bundles, InstalledBundle, Manifest};
 use halite_pillar::bundle_facts::{BundleFacts, SiteBundle};
 use halite_pillar::cluster::Cluster;
 use halite_states::tree::{MAX_FILE, MemoryTree, from_bundle_path};
 
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// The content of the bundle in use.
 pub struct InUse {

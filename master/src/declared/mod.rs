@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use bundle::InUse;
+use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
@@ -29,7 +30,7 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, RefusalKind, chain};
+use crate::refusal::{Refusal, RefusalKind};
 
 pub use nodes::NodeRequest;
 
@@ -315,10 +316,7 @@ impl Snapshot {
             .unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let paths = allowed_secrets(&self.declaration, minion);
-            let secrets = paths
-                .iter()
-                .filter_map(|path| self.secret(minion, path))
-                .collect();
+            let secrets = paths.iter().filter_map(|path| self.secret(minion, path));
             Arc::new(Redactor::new(secrets))
         };
         Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))

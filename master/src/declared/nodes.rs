@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
+use halite_errors::chain;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::Declarations;
 use crate::ca::files;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// The mode of node documents; they contain no secret.
 const MODE: u32 = 0o644;

@@ -7,6 +7,7 @@
 
 mod stream;
 
+use halite_proto::ids::JobId;
 use halite_states::low::{Chunk, LowState};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ const BLOB: &str = "blob:";
 pub async fn certificate_chunk(
     app: &App,
     minion: &str,
-    job: &str,
+    job: &JobId,
     tag: &str,
 ) -> Result<Chunk, Refusal> {
     let stored = app.store.job(job).await?;
@@ -63,7 +64,7 @@ pub async fn fetch(
     app: &App,
     snapshot: &Snapshot,
     minion: &str,
-    job: &str,
+    job: &JobId,
     sha256: &str,
 ) -> Result<ByteStream, Refusal> {
     let low = open_low(app, minion, job).await?;
@@ -87,7 +88,7 @@ pub async fn fetch(
     stream::of_file(path, sha256.to_owned()).await
 }
 
-async fn open_low(app: &App, minion: &str, job: &str) -> Result<LowState, Refusal> {
+async fn open_low(app: &App, minion: &str, job: &JobId) -> Result<LowState, Refusal> {
     let refusal = || Refusal::denied(format!("{minion} has no open job {job}"));
     let row = app.store.row(job, minion).await?.ok_or_else(refusal)?;
     if !matches!(

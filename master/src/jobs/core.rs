@@ -14,6 +14,8 @@
 
 use std::collections::BTreeSet;
 
+use halite_proto::ids::JobId;
+
 use crate::store::{Millis, RowState};
 
 /// The time after a minion's hello within which the return of a started job that the hello did not
@@ -28,14 +30,14 @@ pub struct Session {
     /// The time at which the stream was opened or closed.
     pub since: Millis,
     /// The jobs that the hello named as running, or that have started since.
-    pub running: BTreeSet<String>,
+    pub running: BTreeSet<JobId>,
     /// The jobs that were sent since the stream was opened.
-    pub sent: BTreeSet<String>,
+    pub sent: BTreeSet<JobId>,
 }
 
 impl Session {
     /// Begins a session with a minion's hello.
-    pub fn connect(&mut self, running: impl IntoIterator<Item = String>, now: Millis) {
+    pub fn connect(&mut self, running: impl IntoIterator<Item = JobId>, now: Millis) {
         *self = Self {
             connected: true,
             since: now,
@@ -60,7 +62,7 @@ impl Session {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRow {
     /// The job.
-    pub jid: String,
+    pub jid: JobId,
     /// True for a job that applies states: no other such job may run at the same time.
     pub exclusive: bool,
     /// The state of the row in the store.
@@ -71,7 +73,7 @@ pub struct OpenRow {
 
 /// The ids of the jobs to send to a minion now. `rows` are its open rows, oldest first.
 #[must_use]
-pub fn due(rows: &[OpenRow], session: &Session) -> Vec<String> {
+pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
     if !session.connected {
         return Vec::new();
     }
@@ -155,54 +157,62 @@ pub fn expired(
 mod tests {
     use super::*;
 
-    fn row(jid: &str, exclusive: bool, state: RowState) -> OpenRow {
+    fn row(jid: u64, exclusive: bool, state: RowState) -> OpenRow {
         OpenRow {
-            jid: jid.into(),
+            jid: JobId::from_number(jid),
             exclusive,
             state,
             blocked: false,
         }
     }
 
-    fn session(running: &[&str]) -> Session {
+    fn ids(numbers: &[u64]) -> Vec<JobId> {
+        numbers.iter().copied().map(JobId::from_number).collect()
+    }
+
+    fn session(running: &[u64]) -> Session {
         let mut session = Session::default();
-        session.connect(running.iter().map(ToString::to_string), 1000);
+        session.connect(running.iter().copied().map(JobId::from_number), 1000);
         session
     }
 
     #[test]
     fn one_state_job_at_a_time_and_functions_beside_it() {
         let rows = [
-            row("1", true, RowState::Queued),
-            row("2", true, RowState::Queued),
-            row("3", false, RowState::Queued),
+            row(1, true, RowState::Queued),
+            row(2, true, RowState::Queued),
+            row(3, false, RowState::Queued),
         ];
         let mut open = session(&[]);
-        assert_eq!(due(&rows, &open), ["1", "3"]);
-        open.sent.extend(["1".to_owned(), "3".to_owned()]);
-        assert_eq!(due(&rows, &open), [""; 0]);
-        assert_eq!(due(&rows[1..], &open), ["2"], "the first one has returned");
+        assert_eq!(due(&rows, &open), ids(&[1, 3]));
+        open.sent.extend(ids(&[1, 3]));
+        assert_eq!(due(&rows, &open), ids(&[]));
+        assert_eq!(
+            due(&rows[1..], &open),
+            ids(&[2]),
+            "the first one has returned"
+        );
     }
 
     #[test]
     fn a_new_session_sends_again_each_job_not_known_to_have_started() {
-        let rows = [row("1", true, RowState::Sent)];
-        assert_eq!(due(&rows, &session(&[])), ["1"]);
-        assert_eq!(due(&rows, &session(&["1"])), [""; 0]);
+        let rows = [row(1, true, RowState::Sent)];
+        assert_eq!(due(&rows, &session(&[])), ids(&[1]));
+        assert_eq!(due(&rows, &session(&[1])), ids(&[]));
         assert_eq!(
-            due(&[row("1", true, RowState::Started)], &session(&[])),
-            [""; 0]
+            due(&[row(1, true, RowState::Started)], &session(&[])),
+            ids(&[])
         );
-        assert_eq!(due(&rows, &Session::default()), [""; 0], "not connected");
+        assert_eq!(due(&rows, &Session::default()), ids(&[]), "not connected");
     }
 
     #[test]
     fn a_blocked_row_waits_and_does_not_delay_others() {
-        let mut first = row("1", true, RowState::Queued);
+        let mut first = row(1, true, RowState::Queued);
         first.blocked = true;
         assert_eq!(
-            due(&[first, row("2", true, RowState::Queued)], &session(&[])),
-            ["2"]
+            due(&[first, row(2, true, RowState::Queued)], &session(&[])),
+            ids(&[2])
         );
     }
 
@@ -214,8 +224,8 @@ mod tests {
         };
         let mut gone = session(&[]);
         gone.disconnect(2000);
-        let queued = row("1", true, RowState::Queued);
-        let started = row("1", true, RowState::Started);
+        let queued = row(1, true, RowState::Queued);
+        let started = row(1, true, RowState::Started);
         assert_eq!(expired(&queued, &gone, 2500, None, limits, 2599), None);
         assert_eq!(
             expired(&queued, &gone, 2500, None, limits, 2600),
@@ -227,11 +237,11 @@ mod tests {
             Some(Expiry::Disconnected)
         );
         assert_eq!(
-            expired(&started, &session(&["1"]), 0, Some(5000), limits, 4999),
+            expired(&started, &session(&[1]), 0, Some(5000), limits, 4999),
             None
         );
         assert_eq!(
-            expired(&started, &session(&["1"]), 0, Some(5000), limits, 5000),
+            expired(&started, &session(&[1]), 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
         assert_eq!(
@@ -246,7 +256,7 @@ mod tests {
             Some(Expiry::Interrupted)
         );
         assert_eq!(
-            expired(&started, &session(&["1"]), 0, None, limits, i64::MAX / 2),
+            expired(&started, &session(&[1]), 0, None, limits, i64::MAX / 2),
             None
         );
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
-use super::open_job::{ORDER, OpenJob};
+use super::open_job::OpenJob;
 use super::{Jobs, target};
 use crate::compile;
 use crate::compile::Wanted;
@@ -36,13 +37,13 @@ pub struct NewJob {
     /// The caller's id of this request.
     pub request_id: Option<String>,
     /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
-    pub jid: Option<String>,
+    pub jid: Option<JobId>,
 }
 
 impl Jobs {
     /// An id for a job that will be made.
     #[must_use]
-    pub fn next_jid(&self) -> String {
+    pub fn next_jid(&self) -> JobId {
         self.jids.next(self.app.clock.now())
     }
 
@@ -52,7 +53,7 @@ impl Jobs {
     /// # Errors
     /// The job does not compile for one of the minions (then nothing is stored or sent), or the
     /// store failed.
-    pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
+    pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
         // A task of its own: a caller that goes away must not cut it off between store and
         // dispatch.
         let jobs = Arc::clone(self);
@@ -61,7 +62,7 @@ impl Jobs {
             .map_err(|error| Refusal::internal(format!("cannot make the job: {error}")))?
     }
 
-    async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<String, Refusal> {
+    async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
         let function = Function::find(&new.function)?;
         if new.test && !function.has_test_mode() {
             return Err(Refusal::invalid(format!(
@@ -93,22 +94,20 @@ impl Jobs {
         } else {
             new.timeout
         };
-        let mut args = if new.args.is_null() {
-            json!({})
+        let args_json = if new.args.is_null() {
+            "{}".to_owned()
         } else {
-            new.args.clone()
+            new.args.to_string()
         };
-        if !new.order.is_empty() {
-            args[ORDER] = json!(new.order);
-        }
         let job = Job {
             jid: jid.clone(),
             function: function.name.to_owned(),
-            args_json: args.to_string(),
+            args_json,
             test: new.test,
             operator: new.operator.clone(),
             target: new.target.clone(),
             minions: new.minions.clone(),
+            order: new.order.clone(),
             created: now,
             deadline: Some(now + Millis::from(seconds) * 1000),
             request_id: new.request_id.clone(),
@@ -129,7 +128,7 @@ impl Jobs {
             ready
         };
         let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
-            "order": new.order, "test": job.test, "operator": job.operator});
+            "order": job.order, "test": job.test, "operator": job.operator});
         self.publish(function, &jid, "new", &event, None).await?;
         for minion in ready {
             match function.place {
@@ -145,7 +144,7 @@ impl Jobs {
         &self,
         new: &NewJob,
         function: &Function,
-        jid: &str,
+        jid: &JobId,
     ) -> Result<Vec<JobRow>, Refusal> {
         let sls = if function.name == "state.highstate" {
             None
@@ -205,7 +204,7 @@ impl Jobs {
     }
 
     /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
-    async fn answer_here(self: &Arc<Self>, jid: &str, minion: &str) -> Result<(), Refusal> {
+    async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &str) -> Result<(), Refusal> {
         let snapshot: Arc<Snapshot> = self.declarations.load()?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::Value;
@@ -26,7 +27,7 @@ impl Jobs {
     pub async fn connected(
         self: &Arc<Self>,
         minion: &str,
-        running: &[String],
+        running: &[JobId],
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         {
@@ -175,7 +176,7 @@ impl Jobs {
             job.function.as_str()
         };
         Ok(v1::Job {
-            job: job.jid.clone(),
+            job: job.jid.to_string(),
             function: function.to_owned(),
             args_json: job.args_json.clone(),
             low_json,

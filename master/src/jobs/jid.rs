@@ -3,6 +3,8 @@
 
 use std::sync::Mutex;
 
+use halite_proto::ids::JobId;
+
 use crate::store::Millis;
 
 /// Makes job ids that only grow, even when the clock stops or goes back.
@@ -14,33 +16,33 @@ pub struct Jids {
 impl Jids {
     /// Continues after `last`, the newest id in the store.
     #[must_use]
-    pub fn after(last: Option<&str>) -> Self {
+    pub fn after(last: Option<&JobId>) -> Self {
         Self {
-            last: Mutex::new(last.and_then(micros).unwrap_or(0)),
+            last: Mutex::new(last.and_then(|last| micros(last)).unwrap_or(0)),
         }
     }
 
     /// The next id.
     #[must_use]
-    pub fn next(&self, now: Millis) -> String {
+    pub fn next(&self, now: Millis) -> JobId {
         let mut last = self
             .last
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         *last = now.saturating_mul(1000).max(*last + 1);
-        text(*last)
+        id(*last)
     }
 }
 
-fn text(micros: i64) -> String {
-    jiff::Timestamp::from_microsecond(micros).map_or_else(
-        |_| format!("{micros:020}"),
-        |time| {
-            time.to_zoned(jiff::tz::TimeZone::UTC)
-                .strftime("%Y%m%d%H%M%S%6f")
-                .to_string()
-        },
-    )
+fn id(micros: i64) -> JobId {
+    let dated = jiff::Timestamp::from_microsecond(micros).ok().map(|time| {
+        let time = time.to_zoned(jiff::tz::TimeZone::UTC);
+        time.strftime("%Y%m%d%H%M%S%6f").to_string()
+    });
+    // A clock that shows no year of four digits still gives ids that are unique and grow.
+    dated
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| JobId::from_number(micros.unsigned_abs()))
 }
 
 fn micros(jid: &str) -> Option<i64> {
@@ -64,8 +66,8 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_grow_whatever_the_clock_does() {
-        let jids = Jids::after(Some("20261121000000123000"));
-        let made: Vec<String> = [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124]
+        let jids = Jids::after(Some(&"20261121000000123000".parse().unwrap()));
+        let made: Vec<JobId> = [1_795_219_200_123, 1_795_219_200_123, 5, 1_795_219_200_124]
             .map(|now| jids.next(now))
             .into();
         assert_eq!(made[0], "20261121000000123001");

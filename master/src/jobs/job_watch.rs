@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use halite_proto::ids::JobId;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
 use super::Jobs;
 use super::open_job::ended;
-use super::open_job::order_of;
 use super::returns::{ended_row, overall, summary, tag};
 use crate::event_stream;
 use crate::event_stream::{EventStream, Stop, Watched, Watcher};
@@ -19,7 +19,7 @@ impl Jobs {
     /// The events of a job. `bus` must have been subscribed to before the job was made; for an
     /// existing job, any subscription will do.
     #[must_use]
-    pub fn follow(self: &Arc<Self>, jid: String, bus: Receiver<Event>) -> EventStream {
+    pub fn follow(self: &Arc<Self>, jid: JobId, bus: Receiver<Event>) -> EventStream {
         let prefix = format!("halite/job/{jid}/");
         let jobs = Arc::clone(self);
         event_stream::follow(
@@ -37,7 +37,7 @@ impl Jobs {
 
 struct WatchedJob {
     jobs: Arc<Jobs>,
-    jid: String,
+    jid: JobId,
     /// The prefix of the tags of its events.
     prefix: String,
     /// The minions whose return was reported.
@@ -95,7 +95,7 @@ fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>)
 
 fn introduction(job: &Job) -> Event {
     let data = json!({"jid": job.jid, "function": job.function, "target": job.target, "minions": job.minions,
-        "order": order_of(&job.args_json), "test": job.test, "operator": job.operator});
+        "order": job.order, "test": job.test, "operator": job.operator});
     event(tag(&job.jid, "new", None), job.created, &data, None)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
@@ -63,7 +64,7 @@ impl Jobs {
 
     async fn carry_out(
         self: &Arc<Self>,
-        jid: &str,
+        jid: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
         match message.function.as_str() {
@@ -78,7 +79,7 @@ impl Jobs {
 
     async fn apply_here(
         self: &Arc<Self>,
-        jid: &str,
+        jid: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
         let low: LowState = serde_json::from_str(&message.low_json)

@@ -22,6 +22,8 @@ pub mod target;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use halite_proto::ids::JobId;
+
 use self::core::Session;
 use self::function::Function;
 use self::jid::Jids;
@@ -41,7 +43,7 @@ pub struct Jobs {
     declarations: Arc<Declarations>,
     clusters: Arc<Clusters>,
     jids: Jids,
-    open: Mutex<BTreeMap<String, OpenJob>>,
+    open: Mutex<BTreeMap<JobId, OpenJob>>,
     lanes: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Session>>>>,
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
@@ -59,7 +61,7 @@ impl Jobs {
     ) -> Result<Arc<Self>, Refusal> {
         let newest = app.store.jobs(1).await?;
         let jobs = Arc::new(Self {
-            jids: Jids::after(newest.first().map(|job| job.jid.as_str())),
+            jids: Jids::after(newest.first().map(|job| &job.jid)),
             app,
             declarations,
             clusters,
@@ -101,7 +103,7 @@ impl Jobs {
                 self.returned(&row.jid, MASTER, answer).await?;
             }
         }
-        let jids: Vec<String> = self.open_jobs().keys().cloned().collect();
+        let jids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
         for jid in jids {
             self.finish_if_done(&jid).await?;
         }
@@ -109,7 +111,7 @@ impl Jobs {
         self.dispatch(MASTER).await
     }
 
-    fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<String, OpenJob>> {
+    fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, OpenJob>> {
         // Nothing panics while holding the lock; a poisoned one still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,7 +125,7 @@ impl Jobs {
     ///
     /// # Errors
     /// There is no such job, or the store failed.
-    pub async fn wait(&self, jid: &str) -> Result<(Job, Vec<JobRow>), Refusal> {
+    pub async fn wait(&self, jid: &JobId) -> Result<(Job, Vec<JobRow>), Refusal> {
         let mut ends = self.ends.subscribe();
         loop {
             ends.borrow_and_update();

@@ -2,14 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::core::Limits;
 use super::function::Function;
 use crate::store::{Job, JobRow, Millis, RowState};
-
-/// The key of a highstate's groups in the stored arguments of the job.
-pub(super) const ORDER: &str = "order";
 
 /// The part of an open job that is kept in memory. All of it can be read from the store again.
 pub(super) struct OpenJob {
@@ -41,7 +36,7 @@ impl OpenJob {
             deadline: job.deadline,
             limits: function.limits(),
             pending,
-            order: order_of(&job.args_json),
+            order: job.order.clone(),
             ready_since: BTreeMap::new(),
         };
         open.make_ready(now);
@@ -81,27 +76,4 @@ impl OpenJob {
 /// True for the states of a part that has ended.
 pub(super) fn ended(state: RowState) -> bool {
     matches!(state, RowState::Returned | RowState::Lost)
-}
-
-/// The groups in the stored arguments of a job.
-pub(super) fn order_of(args_json: &str) -> Vec<Vec<String>> {
-    let args: Value = serde_json::from_str(args_json).unwrap_or_default();
-    args.get(ORDER)
-        .and_then(|order| serde_json::from_value(order.clone()).ok())
-        .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_order_survives_in_the_arguments() {
-        assert_eq!(
-            order_of(r#"{"order": [["a"], ["b", "c"]]}"#),
-            [vec!["a".to_owned()], vec!["b".into(), "c".into()]]
-        );
-        assert!(order_of("{}").is_empty());
-        assert!(order_of("nonsense").is_empty());
-    }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
@@ -21,12 +22,14 @@ impl Jobs {
     /// The store failed: then the return is not acknowledged, and the minion sends it again.
     pub async fn message_from(self: &Arc<Self>, minion: &str, body: Body) -> Result<(), Refusal> {
         match body {
-            Body::Started(started) => self.started(&started.job, minion).await,
+            Body::Started(started) => self.started(&started.job.parse()?, minion).await,
             Body::Progress(progress) => {
-                self.progress(minion, progress).await;
+                let jid = progress.job.parse()?;
+                self.progress(&jid, minion, progress).await;
                 Ok(())
             }
             Body::Returned(returned) => {
+                let jid = returned.job.parse()?;
                 let redactor = self.declarations.redactor(minion)?;
                 let answer = Answer {
                     retcode: returned.retcode,
@@ -34,7 +37,7 @@ impl Jobs {
                     error: redactor.text(&returned.error),
                     when: self.app.clock.now(),
                 };
-                self.returned(&returned.job, minion, answer).await?;
+                self.returned(&jid, minion, answer).await?;
                 let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
                 // A minion that has disconnected sends it again and is answered then.
                 let _ = self
@@ -49,13 +52,13 @@ impl Jobs {
     }
 
     /// Notes that a minion has started the job: its journal has it.
-    pub(super) async fn started(&self, jid: &str, minion: &str) -> Result<(), Refusal> {
+    pub(super) async fn started(&self, jid: &JobId, minion: &str) -> Result<(), Refusal> {
         let place = self.open_jobs().get(jid).map(|job| job.function.place);
         let Some(place) = place else { return Ok(()) };
         {
             let lane = self.lane(minion);
             let mut session = lane.lock().await;
-            session.running.insert(jid.to_owned());
+            session.running.insert(jid.clone());
         }
         // The start of a query need not be written: its return follows at once, and sending it
         // twice does no harm.
@@ -72,10 +75,10 @@ impl Jobs {
         Ok(())
     }
 
-    async fn progress(&self, minion: &str, progress: v1::JobProgress) {
+    async fn progress(&self, jid: &JobId, minion: &str, progress: v1::JobProgress) {
         let ours = self
             .open_jobs()
-            .get(&progress.job)
+            .get(jid)
             .is_some_and(|job| job.pending.contains(minion));
         if !ours {
             return;
@@ -86,11 +89,18 @@ impl Jobs {
         };
         let clean = redactor.json(&progress.state_json);
         let state: Value = serde_json::from_str(&clean).unwrap_or_default();
-        self.progressed(&progress.job, minion, progress.index, progress.total, state);
+        self.progressed(jid, minion, progress.index, progress.total, state);
     }
 
     /// Announces that one state of a job is done.
-    pub(super) fn progressed(&self, jid: &str, minion: &str, index: u32, total: u32, state: Value) {
+    pub(super) fn progressed(
+        &self,
+        jid: &JobId,
+        minion: &str,
+        index: u32,
+        total: u32,
+        state: Value,
+    ) {
         let event =
             json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
         self.app
@@ -104,7 +114,7 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn returned(
         self: &Arc<Self>,
-        jid: &str,
+        jid: &JobId,
         minion: &str,
         answer: Answer,
     ) -> Result<(), Refusal> {
@@ -144,7 +154,7 @@ impl Jobs {
     /// The store failed.
     pub(super) async fn lost(
         self: &Arc<Self>,
-        jid: &str,
+        jid: &JobId,
         minion: &str,
         why: &str,
     ) -> Result<(), Refusal> {
@@ -169,7 +179,7 @@ impl Jobs {
     /// of the next group of the job.
     fn end_part<'a>(
         self: &'a Arc<Self>,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         // Boxed, because sending may store a return at once, which calls this again.
@@ -204,7 +214,7 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn finish_if_done(&self, jid: &str) -> Result<(), Refusal> {
+    pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
         let function = {
             let mut open = self.open_jobs();
             match open.get(jid) {
@@ -241,7 +251,7 @@ impl Jobs {
     pub(super) async fn publish(
         &self,
         function: &Function,
-        jid: &str,
+        jid: &JobId,
         what: &str,
         event: &Value,
         last: Option<i32>,
@@ -263,7 +273,7 @@ impl Jobs {
 }
 
 /// `halite/job/JID/WHAT[/MINION]`, after Salt's `salt/job/JID/ret/MINION`.
-pub(super) fn tag(jid: &str, what: &str, minion: Option<&str>) -> String {
+pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&str>) -> String {
     match minion {
         Some(minion) => format!("halite/job/{jid}/{what}/{minion}"),
         None => format!("halite/job/{jid}/{what}"),
@@ -290,7 +300,7 @@ pub(super) fn ended_row(row: &JobRow) -> Value {
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(jid: &str, rows: &[JobRow]) -> Value {
+pub(super) fn summary(jid: &JobId, rows: &[JobRow]) -> Value {
     let named = |keep: &dyn Fn(&JobRow) -> bool| -> Vec<&str> {
         rows.iter()
             .filter(|row| keep(row))

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_proto::ids::JobId;
+
 use super::core::{OpenRow, Session, due};
 use crate::store::RowState;
 
@@ -24,6 +26,10 @@ impl Dice {
     fn one_in(&mut self, limit: usize) -> bool {
         self.below(limit) == 0
     }
+}
+
+fn id(number: usize) -> JobId {
+    JobId::from_number(number.try_into().unwrap())
 }
 
 #[derive(Clone, Debug)]
@@ -85,14 +91,14 @@ impl Simulation {
             .enumerate()
             .filter(|(_, (state, _))| open(*state))
             .map(|(jid, (state, exclusive))| OpenRow {
-                jid: jid.to_string(),
+                jid: id(jid),
                 exclusive: *exclusive,
                 state: *state,
                 blocked: false,
             })
             .collect();
         for jid in due(&rows, &self.session) {
-            let number: usize = jid.parse().unwrap();
+            let number: usize = jid.as_str().parse().unwrap();
             self.session.sent.insert(jid);
             if self.rows[number].0 == RowState::Queued {
                 self.rows[number].0 = RowState::Sent;
@@ -113,8 +119,7 @@ impl Simulation {
         for jid in &running {
             self.mark_started(*jid);
         }
-        self.session
-            .connect(running.iter().map(ToString::to_string), 1);
+        self.session.connect(running.iter().copied().map(id), 1);
         for (jid, entry) in &self.minion.journal {
             if let Entry::Returned = entry {
                 self.up.push(ToMaster::Returned(*jid));
@@ -139,12 +144,12 @@ impl Simulation {
     fn master_receives(&mut self, message: ToMaster) {
         match message {
             ToMaster::Started(jid) => {
-                self.session.running.insert(jid.to_string());
+                self.session.running.insert(id(jid));
                 self.mark_started(jid);
             }
             ToMaster::Returned(jid) => {
                 self.rows[jid].0 = RowState::Returned;
-                self.session.running.remove(&jid.to_string());
+                self.session.running.remove(&id(jid));
                 self.down.push(ToMinion::Stored(jid));
             }
         }

@@ -1,6 +1,6 @@
 //! Target expressions over the accepted minions.
 
-use halite_states::error::chain;
+use halite_errors::chain;
 use halite_states::target::{Candidate, matches};
 use serde_json::Value;
 

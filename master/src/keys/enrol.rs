@@ -272,7 +272,7 @@ pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, R
             ca: HALITE.to_owned(),
             subject: issued.subject.clone(),
             owner: key.id.clone(),
-            job: String::new(),
+            job: None,
             tag: String::new(),
             created: now,
             not_after: issued.not_after.saturating_mul(1000),

@@ -1,5 +1,6 @@
 //! `ctl job`: documents about past and present jobs and runs.
 
+use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -21,7 +22,7 @@ pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
 ///
 /// # Errors
 /// There is neither a job nor a run with this id, or the store failed.
-pub async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
+pub async fn job(app: &App, id: &JobId) -> Result<Value, Refusal> {
     if let Some(job) = app.store.job(id).await? {
         let mut document = summary(&job);
         let rows = app.store.rows(id).await?;
@@ -40,7 +41,7 @@ pub async fn job(app: &App, id: &str) -> Result<Value, Refusal> {
 fn summary(job: &Job) -> Value {
     json!({
         "jid": job.jid, "function": job.function, "args": parsed(&job.args_json), "test": job.test,
-        "operator": job.operator, "target": job.target, "minions": job.minions, "created": rfc3339(job.created),
+        "operator": job.operator, "target": job.target, "minions": job.minions, "order": job.order, "created": rfc3339(job.created),
         "status": job.status.as_str(), "retcode": job.retcode, "finished": when(job.finished), "bundle": job.bundle,
     })
 }

@@ -2,6 +2,7 @@
 //! who is calling and what they may do.
 
 mod backups;
+mod etcd;
 pub mod history;
 pub mod run;
 pub mod show;

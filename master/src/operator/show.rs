@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_proto::v1::ShowRequest;
 use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
@@ -15,7 +16,7 @@ use crate::compile::Wanted;
 use crate::declared::{Declarations, Snapshot};
 use crate::jobs::{Jobs, target};
 use crate::names::MASTER;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// Texts larger than this are named by their digest.
 const SHOWN: usize = 256 * 1024;

@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use halite_errors::chain;
 use serde_json::{Map, Value, json};
 
-use super::backups;
+use super::{backups, etcd};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::node::overview;
 use crate::names::MASTER;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::{Facts, Key, MinionBundle, RowState, Run};
 
 /// The time that the Kubernetes API gets to answer; the status is useful without it.
@@ -72,6 +73,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
+    problems.extend(etcd::problems(&facts));
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);

@@ -18,6 +18,7 @@ mod waits;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
@@ -39,7 +40,7 @@ use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 pub struct Orchestrator {
     jobs: Arc<Jobs>,
     /// The runs that this process works on.
-    active: Mutex<BTreeSet<String>>,
+    active: Mutex<BTreeSet<JobId>>,
     /// Held while a request decides whether to start a run or to join one.
     starting: tokio::sync::Mutex<()>,
 }
@@ -92,7 +93,7 @@ impl Orchestrator {
         self: &Arc<Self>,
         operator: &str,
         request: v1::OrchestrateRequest,
-    ) -> Result<String, Refusal> {
+    ) -> Result<JobId, Refusal> {
         let _one_at_a_time = self.starting.lock().await;
         let over = pillar_override(&request.pillar_json)?;
         let pillar_json = over.to_string();

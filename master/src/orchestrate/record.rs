@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
 use serde_json::{Map, Value, json};
@@ -70,7 +71,7 @@ impl Recorder {
     }
 
     /// Records a job of a step before the job is made, so that a restarted master finds it.
-    pub(super) async fn note_job(&self, index: usize, jid: &str) -> Result<(), Failure> {
+    pub(super) async fn note_job(&self, index: usize, jid: &JobId) -> Result<(), Failure> {
         let mut detail = self.detail(index);
         match detail.entry("jobs").or_insert_with(|| json!([])) {
             Value::Array(jobs) => jobs.push(json!(jid)),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
+use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
@@ -11,7 +13,6 @@ use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
 use crate::names::MASTER;
-use crate::refusal::chain;
 use crate::store::{JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
@@ -169,7 +170,7 @@ impl StepRunner<'_> {
     }
 
     /// The jobs that this step made before the master restarted, oldest first.
-    fn earlier_jobs(&self, index: usize) -> Vec<String> {
+    fn earlier_jobs(&self, index: usize) -> Vec<JobId> {
         let detail = self.recorder.detail(index);
         let jobs = detail
             .get("jobs")
@@ -177,8 +178,7 @@ impl StepRunner<'_> {
             .cloned()
             .unwrap_or_default();
         jobs.iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
+            .filter_map(|jid| jid.as_str()?.parse().ok())
             .collect()
     }
 
@@ -190,7 +190,7 @@ impl StepRunner<'_> {
         index: usize,
         new: &NewJob,
         batch: &[String],
-        before: &mut Vec<String>,
+        before: &mut Vec<JobId>,
         skips: bool,
     ) -> Result<BatchDone, Failure> {
         let mut left: Vec<String> = batch.to_vec();
@@ -235,8 +235,8 @@ impl StepRunner<'_> {
     async fn earlier_job(
         &self,
         minions: &[String],
-        before: &mut Vec<String>,
-    ) -> Result<Option<String>, Failure> {
+        before: &mut Vec<JobId>,
+    ) -> Result<Option<JobId>, Failure> {
         while !before.is_empty() {
             let jid = before.remove(0);
             let job = self
@@ -259,7 +259,7 @@ impl StepRunner<'_> {
         index: usize,
         new: &NewJob,
         minions: &[String],
-    ) -> Result<String, Failure> {
+    ) -> Result<JobId, Failure> {
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
         let new = NewJob {
@@ -406,7 +406,7 @@ mod tests {
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
-        let mut row = JobRow::queued("1", "worker-1", None);
+        let mut row = JobRow::queued(&JobId::from_number(1), "worker-1", None);
         row.return_json = Some(
             json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
                 .to_string(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
@@ -14,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 
 /// The events of a run. `bus` must have been subscribed to before the run was started or found.
-pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> EventStream {
+pub(super) fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
     let (reported, jids) = (BTreeMap::new(), BTreeSet::new());
     event_stream::follow(
@@ -32,13 +33,13 @@ pub(super) fn follow(jobs: Arc<Jobs>, run: String, bus: Receiver<Event>) -> Even
 
 struct WatchedRun {
     jobs: Arc<Jobs>,
-    run: String,
+    run: JobId,
     /// The prefix of the tags of its events.
     prefix: String,
     /// The last reported status of each step.
     reported: BTreeMap<u64, String>,
     /// The jobs of the run.
-    jids: BTreeSet<String>,
+    jids: BTreeSet<JobId>,
     introduced: bool,
 }
 
@@ -47,9 +48,7 @@ impl WatchedRun {
     fn is_news(&mut self, event: &Event) -> bool {
         let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
         if event.tag.ends_with("/job") {
-            if let Some(jid) = data.get("jid").and_then(Value::as_str) {
-                self.jids.insert(jid.to_owned());
-            }
+            self.jids.extend(data.get("jid").and_then(id));
             return true;
         }
         match (
@@ -95,8 +94,7 @@ impl Watched for WatchedRun {
                 .and_then(Value::as_array)
                 .cloned()
                 .unwrap_or_default();
-            self.jids
-                .extend(jobs.iter().filter_map(Value::as_str).map(str::to_owned));
+            self.jids.extend(jobs.iter().filter_map(id));
             let status = step.status.as_str().to_owned();
             if self
                 .reported
@@ -127,7 +125,12 @@ impl Watched for WatchedRun {
     }
 }
 
-fn event(run: &str, what: &str, time: Millis, data: &Value, last: Option<i32>) -> Event {
+/// The id of a job in an event or a step.
+fn id(value: &Value) -> Option<JobId> {
+    value.as_str()?.parse().ok()
+}
+
+fn event(run: &JobId, what: &str, time: Millis, data: &Value, last: Option<i32>) -> Event {
     Event {
         seq: 0,
         tag: format!("halite/run/{run}/{what}"),
@@ -150,7 +153,7 @@ fn conclusion(run: &Run, steps: &[Step]) -> Event {
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(id: &str, status: RunStatus, steps: &[Step]) -> Value {
+pub(super) fn summary(id: &JobId, status: RunStatus, steps: &[Step]) -> Value {
     let total = steps.len();
     json!({"id": id, "status": status.as_str(), "retcode": i32::from(status != RunStatus::Succeeded),
         "steps": steps.iter().map(|step| step_data(step, total)).collect::<Vec<_>>()})

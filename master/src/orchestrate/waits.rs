@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -10,7 +11,6 @@ use tokio::time::Instant;
 
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
-use crate::refusal::chain;
 use crate::store::KeyState;
 
 /// The pause between two checks.

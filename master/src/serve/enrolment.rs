@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -13,7 +14,7 @@ use super::{Services, outcome, status};
 use crate::ca::HALITE;
 use crate::keys;
 use crate::keys::{Answer, EnrolmentRequest};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::Audit;
 
 const METHOD: &str = "Enrolment/Enrol";

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
@@ -23,7 +24,7 @@ use super::{Call, Services, caller_id, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
 use crate::keys;
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
 /// The time within which a minion that connects must send its hello.
@@ -116,9 +117,8 @@ impl Minion for Services {
         self.share(&minion, Work::Sign).await?;
         let Self { app, backend, .. } = self.clone();
         self.audited(call, async move {
-            let chunk = backend
-                .sign_allowed(&minion, &request.job, &request.tag)
-                .await?;
+            let job = request.job.parse()?;
+            let chunk = backend.sign_allowed(&minion, &job, &request.tag).await?;
             let (ca, profile) =
                 Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
             let now = app.clock.now();
@@ -132,7 +132,7 @@ impl Minion for Services {
                     ca,
                     subject: issued.subject,
                     owner: minion,
-                    job: request.job,
+                    job: Some(job),
                     tag: request.tag,
                     created: now,
                     not_after: issued.not_after.saturating_mul(1000),
@@ -167,7 +167,7 @@ impl Minion for Services {
         self.counted(call, async {
             let pieces = self
                 .backend
-                .fetch(minion, &request.job, &request.sha256)
+                .fetch(minion, &request.job.parse()?, &request.sha256)
                 .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
             Ok(Box::pin(replies) as Self::FetchStream)

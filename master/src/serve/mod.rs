@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
 use halite_proto::transport::{Peer, STRANGER_MESSAGE, Server, TlsError};
@@ -23,7 +24,7 @@ use crate::app::App;
 use crate::backend::Backend;
 use crate::ca::{CaError, HALITE};
 use crate::metrics::CallLabels;
-use crate::refusal::{Refusal, RefusalKind, chain};
+use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
 use crate::{descriptors, init};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
+use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
@@ -26,7 +27,7 @@ use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, Wanted};
-use crate::refusal::{Refusal, chain};
+use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
@@ -139,7 +140,7 @@ impl Operator for Services {
         let job = &request.get_ref().job;
         let call = Call::new(peer, "Operator/ShowJob", job.clone());
         self.counted(call, async {
-            Ok(document(&self.backend.show_job(job).await?))
+            Ok(document(&self.backend.show_job(&job.parse()?).await?))
         })
         .await
     }

@@ -13,6 +13,8 @@ mod suite;
 use std::future::Future;
 use std::pin::Pin;
 
+use halite_proto::ids::JobId;
+
 pub use records::*;
 pub use sqlite::{SqliteStore, write_backups};
 
@@ -141,25 +143,29 @@ pub trait Store: Send + Sync {
     /// is there already, nothing is stored and the job of that id is returned.
     fn create_job<'a>(&'a self, job: &'a Job, rows: &'a [JobRow]) -> StoreFuture<'a, Created<Job>>;
     /// A job.
-    fn job<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Option<Job>>;
+    fn job<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Option<Job>>;
     /// The newest jobs first, at most `limit`.
     fn jobs(&self, limit: u32) -> StoreFuture<'_, Vec<Job>>;
     /// Jobs that are not finished, oldest first: what a restarted master takes up again.
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>>;
     /// A job's rows, by minion.
-    fn rows<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
+    fn rows<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<JobRow>>;
     /// One row.
-    fn row<'a>(&'a self, jid: &'a str, minion: &'a str) -> StoreFuture<'a, Option<JobRow>>;
+    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a str) -> StoreFuture<'a, Option<JobRow>>;
     /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
     /// minion is sent again.
     fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
     /// Queued → sent; false when it was past that.
-    fn mark_sent<'a>(&'a self, jid: &'a str, minion: &'a str, now: Millis)
-    -> StoreFuture<'a, bool>;
+    fn mark_sent<'a>(
+        &'a self,
+        jid: &'a JobId,
+        minion: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
     /// Queued or sent → started; false when it was past that.
     fn mark_started<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool>;
@@ -167,7 +173,7 @@ pub trait Store: Send + Sync {
     /// an answer is there already (a repeated return) or the row does not exist.
     fn record_return<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
@@ -176,7 +182,7 @@ pub trait Store: Send + Sync {
     /// part was returned with 0, otherwise 1.
     fn record_last_return<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
@@ -188,13 +194,13 @@ pub trait Store: Send + Sync {
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Marks a job as finished, with its overall return code.
-    fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()>;
+    fn finish_job<'a>(&'a self, jid: &'a JobId, retcode: i32, now: Millis) -> StoreFuture<'a, ()>;
     /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All
     /// of these stay:
     ///
@@ -209,7 +215,7 @@ pub trait Store: Send + Sync {
     /// Stores a run and its steps, all or nothing; by request id as [`Store::create_job`].
     fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>>;
     /// A run.
-    fn run<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Run>>;
+    fn run<'a>(&'a self, id: &'a JobId) -> StoreFuture<'a, Option<Run>>;
     /// The newest runs first, at most `limit`.
     fn runs(&self, limit: u32) -> StoreFuture<'_, Vec<Run>>;
     /// Runs whose status is running, oldest first.
@@ -217,7 +223,7 @@ pub trait Store: Send + Sync {
     /// Changes a run's status and current step.
     fn update_run<'a>(
         &'a self,
-        id: &'a str,
+        id: &'a JobId,
         status: RunStatus,
         current: u32,
         now: Millis,
@@ -225,7 +231,7 @@ pub trait Store: Send + Sync {
     /// Stores one step, replacing the one with the same index.
     fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()>;
     /// A run's steps, in order.
-    fn steps<'a>(&'a self, run: &'a str) -> StoreFuture<'a, Vec<Step>>;
+    fn steps<'a>(&'a self, run: &'a JobId) -> StoreFuture<'a, Vec<Step>>;
 
     // Events, audit, facts, blobs
 

@@ -1,5 +1,7 @@
 //! The records of the store: plain data, one type a table.
 
+use halite_proto::ids::JobId;
+
 use super::{Millis, StoreError};
 
 /// An enum that is stored as lower-case text.
@@ -154,8 +156,8 @@ pub struct Certificate {
     pub subject: String,
     /// For whom: a minion id, `operator:NAME` or `master`.
     pub owner: String,
-    /// The job whose low state asked for it; empty for identities.
-    pub job: String,
+    /// The job whose low state asked for it; none for identities.
+    pub job: Option<JobId>,
     /// The asking chunk's tag; empty for identities.
     pub tag: String,
     /// Issued at.
@@ -183,7 +185,7 @@ pub struct Revocation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// The job's id: grows with time.
-    pub jid: String,
+    pub jid: JobId,
     /// `state.apply`, `test.ping`, …
     pub function: String,
     /// Its arguments, JSON.
@@ -196,6 +198,8 @@ pub struct Job {
     pub target: String,
     /// The minions that it resolved to, sorted.
     pub minions: Vec<String>,
+    /// Groups of minions that run one after the other; empty: all at once.
+    pub order: Vec<Vec<String>>,
     /// Made at.
     pub created: Millis,
     /// Deadline; none: no time-out.
@@ -220,16 +224,16 @@ pub struct MinionBundle {
     /// The bundle's version.
     pub bundle: String,
     /// The last job for the minion that was made from it, test runs aside.
-    pub jid: String,
+    pub jid: JobId,
     /// The last highstate from it that succeeded there.
-    pub highstate: Option<String>,
+    pub highstate: Option<JobId>,
 }
 
 /// One minion's part of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
     /// The job.
-    pub jid: String,
+    pub jid: JobId,
     /// The minion.
     pub minion: String,
     /// The low state for this minion with placeholders for secrets; none for plain functions.
@@ -253,9 +257,9 @@ pub struct JobRow {
 impl JobRow {
     /// A row that is stored and not yet sent.
     #[must_use]
-    pub fn queued(jid: &str, minion: &str, low_json: Option<String>) -> Self {
+    pub fn queued(jid: &JobId, minion: &str, low_json: Option<String>) -> Self {
         Self {
-            jid: jid.to_owned(),
+            jid: jid.clone(),
             minion: minion.to_owned(),
             low_json,
             state: RowState::Queued,
@@ -285,8 +289,8 @@ pub struct Answer {
 /// An orchestration. It is compiled once; the compiled form is what is stored and resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its id: grows with time.
-    pub id: String,
+    /// Its id, of the same form as that of a job.
+    pub id: JobId,
     /// The SLS, dotted.
     pub sls: String,
     /// Overrides of the pillar for this run, JSON.
@@ -313,7 +317,7 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The run.
-    pub run: String,
+    pub run: JobId,
     /// Position in the run's low state.
     pub index: u32,
     /// The step's id in its SLS.

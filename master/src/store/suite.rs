@@ -11,6 +11,11 @@ pub(super) use self::jobs::{
     the_last_return_finishes_its_job,
 };
 
+/// A job id that is short to write.
+pub(super) fn jid(number: u64) -> JobId {
+    JobId::from_number(number)
+}
+
 pub(super) fn key(id: &str, state: KeyState) -> Key {
     Key {
         id: id.to_owned(),
@@ -39,15 +44,16 @@ fn token(id: &str, uses_left: u32) -> Token {
     }
 }
 
-pub(super) fn job(jid: &str, request_id: Option<&str>) -> Job {
+pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
     Job {
-        jid: jid.to_owned(),
+        jid: jid(number),
         function: "state.apply".to_owned(),
         args_json: "{}".to_owned(),
         test: true,
         operator: "root".to_owned(),
         target: "*".to_owned(),
         minions: vec!["a".to_owned(), "b".to_owned()],
+        order: vec![vec!["b".to_owned()], vec!["a".to_owned()]],
         created: 10,
         deadline: Some(99),
         request_id: request_id.map(str::to_owned),
@@ -58,9 +64,9 @@ pub(super) fn job(jid: &str, request_id: Option<&str>) -> Job {
     }
 }
 
-fn run(id: &str, request_id: Option<&str>) -> Run {
+fn run(number: u64, request_id: Option<&str>) -> Run {
     Run {
-        id: id.to_owned(),
+        id: jid(number),
         sls: "halite.orchestrate.bootstrap".to_owned(),
         pillar_json: "{}".to_owned(),
         test: false,
@@ -74,9 +80,9 @@ fn run(id: &str, request_id: Option<&str>) -> Run {
     }
 }
 
-fn step(run: &str, index: u32) -> Step {
+fn step(run: u64, index: u32) -> Step {
     Step {
-        run: run.to_owned(),
+        run: jid(run),
         index,
         name: format!("step {index}"),
         status: StepStatus::Waiting,
@@ -160,7 +166,7 @@ pub(super) async fn certificates_and_revocations_are_recorded(store: &dyn Store)
         ca: "kubernetes".to_owned(),
         subject: "CN=x".to_owned(),
         owner: "a".to_owned(),
-        job: "j".to_owned(),
+        job: Some(jid(1)),
         tag: "t".to_owned(),
         created,
         not_after: 100,
@@ -188,28 +194,25 @@ pub(super) async fn certificates_and_revocations_are_recorded(store: &dyn Store)
 }
 
 pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
-    let steps = [step("r1", 0), step("r1", 1)];
+    let steps = [step(11, 0), step(11, 1)];
     assert_eq!(
-        store
-            .create_run(&run("r1", Some("q")), &steps)
-            .await
-            .unwrap(),
+        store.create_run(&run(11, Some("q")), &steps).await.unwrap(),
         Created::New
     );
-    let again = store.create_run(&run("r2", Some("q")), &[]).await.unwrap();
-    assert_eq!(again, Created::Existing(run("r1", Some("q"))));
-    assert_eq!(store.steps("r1").await.unwrap(), steps);
+    let again = store.create_run(&run(12, Some("q")), &[]).await.unwrap();
+    assert_eq!(again, Created::Existing(run(11, Some("q"))));
+    assert_eq!(store.steps(&jid(11)).await.unwrap(), steps);
     let done = Step {
         status: StepStatus::Succeeded,
         detail_json: "{\"job\":\"1\"}".to_owned(),
         started: Some(1),
         ended: Some(2),
-        ..step("r1", 0)
+        ..step(11, 0)
     };
     store.put_step(&done).await.unwrap();
-    assert_eq!(store.steps("r1").await.unwrap(), [done, step("r1", 1)]);
+    assert_eq!(store.steps(&jid(11)).await.unwrap(), [done, step(11, 1)]);
     store
-        .update_run("r1", RunStatus::Running, 1, 8)
+        .update_run(&jid(11), RunStatus::Running, 1, 8)
         .await
         .unwrap();
     let open = store.open_runs().await.unwrap();
@@ -218,27 +221,27 @@ pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
         [Run {
             current: 1,
             changed: 8,
-            ..run("r1", Some("q"))
+            ..run(11, Some("q"))
         }]
     );
     store
-        .update_run("r1", RunStatus::Failed, 1, 9)
+        .update_run(&jid(11), RunStatus::Failed, 1, 9)
         .await
         .unwrap();
     assert!(store.open_runs().await.unwrap().is_empty());
     assert_eq!(
-        store.run("r1").await.unwrap().unwrap().status,
+        store.run(&jid(11)).await.unwrap().unwrap().status,
         RunStatus::Failed
     );
-    store.create_run(&run("r3", None), &[]).await.unwrap();
-    let listed: Vec<String> = store
+    store.create_run(&run(13, None), &[]).await.unwrap();
+    let listed: Vec<JobId> = store
         .runs(9)
         .await
         .unwrap()
         .into_iter()
         .map(|run| run.id)
         .collect();
-    assert_eq!(listed, ["r3", "r1"]);
+    assert_eq!(listed, [jid(13), jid(11)]);
 }
 
 pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &dyn Store) {

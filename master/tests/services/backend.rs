@@ -6,6 +6,7 @@ use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
 use halite_master::refusal::Refusal;
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::{Value, json};
@@ -113,7 +114,7 @@ impl Backend for OneJob {
         self.answer(format!("list_jobs {limit}"), json!({}))
     }
 
-    fn show_job<'a>(&'a self, jid: &'a str) -> BackendFuture<'a, Value> {
+    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
         self.answer(format!("show_job {jid}"), json!({}))
     }
 
@@ -135,20 +136,20 @@ impl Backend for OneJob {
     fn sign_allowed<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
-        let own = minion == MINION && job == JOB && tag == TAG;
+        let own = minion == MINION && *job == JOB && tag == TAG;
         self.if_own(own, format!("sign by {minion}"), chunk())
     }
 
     fn fetch<'a>(
         &'a self,
         minion: &'a str,
-        job: &'a str,
+        job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
-        let own = minion == MINION && job == JOB && sha256 == SHA256;
+        let own = minion == MINION && *job == JOB && sha256 == SHA256;
         let pieces = futures_util::stream::iter([Ok(b"con".to_vec()), Ok(b"tent".to_vec())]);
         self.if_own(own, format!("fetch by {minion}"), Box::pin(pieces))
     }

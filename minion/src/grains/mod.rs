@@ -2,15 +2,16 @@
 //!
 //! The sources are `/proc`, `/sys`, `/etc` and the host's own tools, never the network. Salt's
 //! meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`,
-//! `halite_version` and `reports` are our own.
+//! `halite_version`, `reports` and `etcd` are our own.
 
+mod etcd;
 mod network;
 mod reports;
 mod system;
 
 use std::path::Path;
 
-use halite_host_reports::GRAIN;
+use halite_host_reports::{GRAIN, etcd as member};
 use serde_json::{Map, Value, json};
 
 /// Grains that always change: they alone are no reason to send the grains to the master.
@@ -35,13 +36,18 @@ pub async fn collect(id: &str, reports: &Path) -> Value {
     if let Some(reports) = reports::read(reports) {
         grains.insert(GRAIN.to_owned(), reports);
     }
+    if let Some(found) = etcd::read(Path::new("/")) {
+        grains.insert(member::GRAIN.to_owned(), found);
+    }
     Value::Object(grains)
 }
 
-/// Returns whether these grains have the reports that are in a directory now. Cheap to call.
+/// Returns whether these grains have the reports that are in a directory now, and the etcd member
+/// as it is now. Cheap to call.
 #[must_use]
 pub fn is_reported(grains: &Value, reports: &Path) -> bool {
     grains.get(GRAIN) == reports::read(reports).as_ref()
+        && grains.get(member::GRAIN) == etcd::read(Path::new("/")).as_ref()
 }
 
 /// Returns whether a grain differs that a state could depend on.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub type HostResult<T> = Result<T, HostError>;
 
 /// The host could not answer a question or carry out an effect. Each text names the path, unit or
-/// command; [`chain`] adds the causes.
+/// command; [`halite_errors::chain`] adds the causes.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The kernel refused an operation on a file or directory.
@@ -94,40 +94,5 @@ impl HostError {
         Self::Refused {
             reason: reason.into(),
         }
-    }
-}
-
-/// The error and its causes as one line, for places that take text: a state's comment, a log line,
-/// a job's answer. A cause that the text before it already ends with is left out: some libraries
-/// repeat theirs.
-#[must_use]
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let line = cause.to_string();
-        if !text.ends_with(&line) {
-            text.push_str(": ");
-            text.push_str(&line);
-        }
-        next = cause.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chain_names_each_cause_once() {
-        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let inner = HostError::io("read", "/etc/shadow", denied);
-        assert_eq!(
-            chain(&HostError::failed("no accounts", inner)),
-            "no accounts: cannot read /etc/shadow: permission denied"
-        );
-        let repeated = HostError::failed("bus: closed", "closed");
-        assert_eq!(chain(&repeated), "bus: closed");
     }
 }

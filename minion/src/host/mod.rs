@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use self::effect::{Command, Effect, FirewallSettings, Output};
 
-pub use self::error::{HostError, HostResult, chain};
+pub use self::error::{HostError, HostResult};
 
 /// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host
 /// are one type.

@@ -5,6 +5,7 @@
 //! only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
 //! take most of their time.
 
+mod progress;
 mod shell;
 #[cfg(test)]
 #[expect(
@@ -17,17 +18,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_errors::chain;
+use halite_proto::ids::JobId;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
 use halite_proto::v1::{Grains, Job, JobProgress, JobReturn, JobStarted};
 use halite_states::engine::RunOptions;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::blobs::Store;
 use crate::config::Config;
+use crate::host::HostError;
 use crate::host::linux::LinuxHost;
-use crate::host::{HostError, chain};
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
@@ -58,7 +62,7 @@ pub struct Jobs {
     /// Messages to the master; lost while there is no link, which is why answers are journaled.
     outbox: mpsc::UnboundedSender<Body>,
     channel: watch::Receiver<Option<Channel>>,
-    active: Mutex<BTreeMap<String, Arc<Stop>>>,
+    active: Mutex<BTreeMap<JobId, Arc<Stop>>>,
     /// Number of active jobs; `drain` waits for 0.
     count: watch::Sender<usize>,
     /// One state run after the other.
@@ -90,7 +94,7 @@ impl Jobs {
         }))
     }
 
-    fn active(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Stop>>> {
+    fn active(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Stop>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +104,7 @@ impl Jobs {
     }
 
     /// Ids of the jobs that were started and are not answered.
-    pub fn running(&self) -> Vec<String> {
+    pub fn running(&self) -> Vec<JobId> {
         self.active().keys().cloned().collect()
     }
 
@@ -130,7 +134,8 @@ impl Jobs {
         new
     }
 
-    /// Sends the grains to the master when scheduled work has left a report that it does not know.
+    /// Sends the grains to the master when scheduled work has left a report that it does not know,
+    /// or the data of the etcd member has appeared or gone.
     pub async fn check_reports(&self) {
         let known = {
             let grains = self.grains.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,19 +153,19 @@ impl Jobs {
         }
     }
 
-    fn resend_answer(&self, job: &str) {
+    fn resend_answer(&self, job: &JobId) {
         match self.journal.answer(job) {
             Ok(Some(answer)) => self.send(returned(job, answer)),
             Ok(None) => {}
-            Err(error) => tracing::error!(job, error = chain(&error), "cannot send an answer"),
+            Err(error) => tracing::error!(%job, error = chain(&error), "cannot send an answer"),
         }
     }
 
     /// Records that the master has stored an answer.
-    pub fn stored(&self, job: &str) {
+    pub fn stored(&self, job: &JobId) {
         if let Err(error) = self.journal.stored(job) {
             tracing::error!(
-                job,
+                %job,
                 error = chain(&error),
                 "the answer will be sent once more"
             );
@@ -168,9 +173,9 @@ impl Jobs {
     }
 
     /// Ends a job that the master cancels.
-    pub fn cancel(&self, job: &str) {
+    pub fn cancel(&self, job: &JobId) {
         if let Some(stop) = self.active().get(job) {
-            tracing::info!(job, "cancelled by the master");
+            tracing::info!(%job, "cancelled by the master");
             stop.request(CANCELLED);
         }
     }
@@ -191,9 +196,24 @@ impl Jobs {
 
     /// Takes a job from the master. A known job is not started again, only answered again.
     pub fn accept(self: &Arc<Self>, job: Job) {
-        let id = job.job.clone();
+        let id: JobId = match job.job.parse() {
+            Ok(id) => id,
+            Err(error) => {
+                let Answer {
+                    retcode,
+                    return_json,
+                    error,
+                } = failed(1, &chain(&error));
+                return self.send(Body::Returned(JobReturn {
+                    job: job.job,
+                    retcode,
+                    return_json,
+                    error,
+                }));
+            }
+        };
         if self.active().contains_key(&id) {
-            return self.send(Body::Started(JobStarted { job: id }));
+            return self.send(Body::Started(JobStarted { job: id.into() }));
         }
         match self.journal.progress(&id) {
             None => {}
@@ -213,9 +233,9 @@ impl Jobs {
             let worker = Arc::clone(&jobs);
             let name = id.clone();
             // A task of its own: a panic in a module ends the job and not the minion.
-            let ended = tokio::spawn(async move { worker.run(job, &stop).await }).await;
+            let ended = tokio::spawn(async move { worker.run(id, job, &stop).await }).await;
             if let Err(error) = ended {
-                tracing::error!(job = name, %error, "the job panicked");
+                tracing::error!(job = %name, %error, "the job panicked");
                 jobs.finish(
                     &name,
                     failed(1, "the minion failed internally; its log says where"),
@@ -226,8 +246,7 @@ impl Jobs {
         });
     }
 
-    async fn run(&self, job: Job, stop: &Arc<Stop>) {
-        let id = job.job.clone();
+    async fn run(&self, id: JobId, job: Job, stop: &Arc<Stop>) {
         match job.function.as_str() {
             "test.ping" => self.send(returned(&id, done(&Value::Bool(true)))),
             "grains.items" => {
@@ -244,7 +263,7 @@ impl Jobs {
                     self.finish(&id, answer);
                 }
             }
-            "state.apply" => self.apply(job, stop).await,
+            "state.apply" => self.apply(id, job, stop).await,
             other => self.send(returned(
                 &id,
                 failed(1, &format!("this minion has no function `{other}`")),
@@ -253,33 +272,34 @@ impl Jobs {
     }
 
     /// Records the start and reports it; false when the job must not run.
-    fn start(&self, id: &str) -> bool {
+    fn start(&self, id: &JobId) -> bool {
         match self.journal.start(id) {
             Ok(()) => {
-                self.send(Body::Started(JobStarted { job: id.to_owned() }));
+                self.send(Body::Started(JobStarted {
+                    job: id.to_string(),
+                }));
                 true
             }
             Err(error) => {
                 let error = chain(&error);
-                tracing::error!(job = id, error, "not run");
+                tracing::error!(job = %id, error, "not run");
                 self.send(returned(id, failed(1, &error)));
                 false
             }
         }
     }
 
-    fn finish(&self, id: &str, answer: Answer) {
+    fn finish(&self, id: &JobId, answer: Answer) {
         if let Err(error) = self.journal.finish(id, answer.clone()) {
-            tracing::error!(job = id, error = chain(&error), "the answer is not durable");
+            tracing::error!(job = %id, error = chain(&error), "the answer is not durable");
         }
         self.send(returned(id, answer));
     }
 
-    async fn apply(&self, job: Job, stop: &Arc<Stop>) {
-        let id = job.job;
+    async fn apply(&self, id: JobId, job: Job, stop: &Arc<Stop>) {
         let _turn = self.states.lock().await;
         let lock =
-            exclusive::take(|| tracing::info!(job = id, "waiting for another run on this host"))
+            exclusive::take(|| tracing::info!(job = %id, "waiting for another run on this host"))
                 .await;
         if stop.reason().is_some() {
             return self.send(returned(
@@ -301,7 +321,7 @@ impl Jobs {
             return;
         }
         tracing::info!(
-            job = id,
+            job = %id,
             states = low.chunks.len(),
             test = job.test,
             "applying"
@@ -316,10 +336,14 @@ impl Jobs {
             .stoppable(Arc::clone(stop))
             .with_pending(Some(pending));
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
+        let mut reports = progress::Reports::default();
         let result =
             halite_states::run::run(&low, &runner, RunOptions { test: job.test }, |state| {
+                if !reports.wants(state, Instant::now()) {
+                    return;
+                }
                 self.send(Body::Progress(JobProgress {
-                    job: id.clone(),
+                    job: id.to_string(),
                     index: u32::try_from(state.index).unwrap_or(u32::MAX),
                     total,
                     state_json: serde_json::to_string(state).unwrap_or_default(),
@@ -332,7 +356,7 @@ impl Jobs {
             None => (i32::from(!result.succeeded()), String::new()),
         };
         tracing::info!(
-            job = id,
+            job = %id,
             retcode,
             changed = result.changed(),
             failed = result.failed(),
@@ -348,20 +372,20 @@ impl Jobs {
             },
         );
         Store::new(self.config.blobs()).prune();
-        if !job.test && result.changed() > 0 {
+        if !job.test && (result.changed() > 0 || result.failed() > 0) {
             self.refresh_grains().await;
         }
     }
 }
 
-fn returned(job: &str, answer: Answer) -> Body {
+fn returned(job: &JobId, answer: Answer) -> Body {
     let Answer {
         retcode,
         return_json,
         error,
     } = answer;
     Body::Returned(JobReturn {
-        job: job.to_owned(),
+        job: job.to_string(),
         retcode,
         return_json,
         error,

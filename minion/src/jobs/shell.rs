@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
 use serde_json::{Value, json};
 
 use super::failed;
-use crate::host::chain;
 use crate::host::effect::Command;
 use crate::host::linux::command;
 use crate::journal::Answer;

@@ -19,9 +19,13 @@ fn minion() -> Box {
     (dir, jobs, inbox)
 }
 
-fn job(id: &str, function: &str, args: &str) -> Job {
+fn id(number: u64) -> JobId {
+    JobId::from_number(number)
+}
+
+fn job(number: u64, function: &str, args: &str) -> Job {
     Job {
-        job: id.into(),
+        job: id(number).into(),
         function: function.into(),
         args_json: args.into(),
         ..Job::default()
@@ -39,7 +43,7 @@ async fn answer(inbox: &mut mpsc::UnboundedReceiver<Body>) -> JobReturn {
 #[tokio::test]
 async fn a_ping_writes_nothing() {
     let (dir, jobs, mut inbox) = minion();
-    jobs.accept(job("1", "test.ping", "{}"));
+    jobs.accept(job(1, "test.ping", "{}"));
     assert_eq!(answer(&mut inbox).await.return_json, "true");
     assert_eq!(
         std::fs::read_dir(dir.path().join("journal"))
@@ -55,7 +59,7 @@ async fn a_command_runs_once_and_is_answered_until_stored() {
     let line = format!("echo x >> {}/ran", dir.path().display());
     let args = json!({"cmd": line}).to_string();
     for _ in 0..3 {
-        jobs.accept(job("1", "cmd.run", &args));
+        jobs.accept(job(1, "cmd.run", &args));
         assert_eq!(answer(&mut inbox).await.retcode, 0);
     }
     assert_eq!(
@@ -63,8 +67,8 @@ async fn a_command_runs_once_and_is_answered_until_stored() {
         "x\n"
     );
     jobs.resend_answers();
-    assert_eq!(answer(&mut inbox).await.job, "1");
-    jobs.stored("1");
+    assert_eq!(id(1), answer(&mut inbox).await.job.as_str());
+    jobs.stored(&id(1));
     jobs.resend_answers();
     assert!(inbox.try_recv().is_err());
 }
@@ -77,7 +81,7 @@ async fn states_run_and_report_each() {
         "source": {"file": "s.sls", "line": 1, "column": 1}}]});
     let order = Job {
         low_json: low.to_string(),
-        ..job("1", "state.apply", "{}")
+        ..job(1, "state.apply", "{}")
     };
     jobs.accept(order);
     let mut seen = Vec::new();
@@ -131,17 +135,14 @@ async fn a_job_for_another_minion_is_refused() {
     let low = |format: u32, minion: &str| {
         json!({"format": format, "minion": minion, "chunks": []}).to_string()
     };
-    for (number, (low, expected)) in [
-        (low(FORMAT, "other"), "is for other"),
-        (low(FORMAT + 1, "me"), "update the minion"),
-        ("{".into(), "line 1"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (number, low, expected) in [
+        (1, low(FORMAT, "other"), "is for other"),
+        (2, low(FORMAT + 1, "me"), "update the minion"),
+        (3, "{".into(), "line 1"),
+    ] {
         jobs.accept(Job {
             low_json: low,
-            ..job(&number.to_string(), "state.apply", "{}")
+            ..job(number, "state.apply", "{}")
         });
         let answer = answer(&mut inbox).await;
         assert!(
@@ -149,11 +150,30 @@ async fn a_job_for_another_minion_is_refused() {
             "{answer:?}"
         );
     }
-    jobs.accept(job("x", "cmd.exec_all", "{}"));
+    jobs.accept(job(9, "cmd.exec_all", "{}"));
     assert!(
         answer(&mut inbox)
             .await
             .error
             .contains("no function `cmd.exec_all`")
     );
+}
+
+#[tokio::test]
+async fn a_job_whose_id_is_none_is_refused_and_leaves_no_file() {
+    let (dir, jobs, mut inbox) = minion();
+    let args = json!({"cmd": format!("touch {}/ran", dir.path().display())}).to_string();
+    for bad in ["", "..", "../x", "1", "2026112100000012300a"] {
+        let order = Job {
+            job: bad.into(),
+            ..job(1, "cmd.run", &args)
+        };
+        jobs.accept(order);
+        let answer = answer(&mut inbox).await;
+        assert_eq!((answer.job.as_str(), answer.retcode), (bad, 1));
+        assert!(answer.error.contains("20 decimal digits"), "{answer:?}");
+    }
+    assert!(!dir.path().join("ran").exists());
+    let records = std::fs::read_dir(dir.path().join("journal")).unwrap();
+    assert_eq!(records.count(), 0);
 }

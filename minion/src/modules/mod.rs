@@ -7,6 +7,7 @@ mod archive;
 mod args;
 mod cmd;
 mod diff;
+mod etcd;
 mod file;
 mod firewalld;
 mod fstab;
@@ -26,11 +27,12 @@ mod test;
 mod user;
 mod x509;
 
+use halite_errors::chain;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
 use crate::host::effect::Effect;
-use crate::host::{Host, HostError, HostFuture, chain};
+use crate::host::{Host, HostError, HostFuture};
 
 pub(crate) use self::http::answers;
 pub(crate) use self::x509::is_current;
@@ -155,6 +157,7 @@ const FUNCTIONS: &[Function] = &[
         |h, c| Box::pin(cmd::wait(h, c)),
         |h, c| Box::pin(cmd::run(h, c)),
     ),
+    function("etcd", "data", |h, c| Box::pin(etcd::data(h, c))),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
     function("file", "blockreplace", |h, c| {

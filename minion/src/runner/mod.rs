@@ -9,6 +9,7 @@ mod redact;
 
 use std::sync::{Arc, OnceLock};
 
+use halite_errors::chain;
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 use self::redact::{redact, redacted};
 use crate::host::effect::{Command, Effect, Output};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
-use crate::host::{Host, HostError, chain};
+use crate::host::{Host, HostError};
 use crate::modules;
 use crate::modules::{Function, Plan, fail, failure};
 use crate::pending_triggers::PendingTriggers;

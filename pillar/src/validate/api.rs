@@ -163,8 +163,12 @@ const SCHEDULER: Owned = &[("kubeconfig", CERTIFICATES)];
 const ETCD: Owned = &[
     ("name", "it follows from the node's metadata.name"),
     ("data-dir", "it is always /var/lib/etcd"),
+    ("wal-dir", "the log is always in data-dir"),
     ("initial-cluster", "it follows from the nodes' role etcd"),
-    ("initial-cluster-state", "it is always the same"),
+    (
+        "initial-cluster-state",
+        "it follows from the data on the host",
+    ),
     (
         "advertise-client-urls",
         "it follows from networks.controlPlane",

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node};
+use halite_errors::chain;
 
 use super::input::Input;
-use crate::error::chain;
 use crate::low::Position;
 use crate::target::{Candidate, matches};
 use crate::template::{Purpose, Renderer};

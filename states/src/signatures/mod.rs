@@ -7,6 +7,7 @@
 mod archive;
 mod certificates;
 mod cmd;
+mod etcd;
 mod file;
 mod firewalld;
 mod halite;
@@ -31,6 +32,7 @@ static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
         archive::SIGNATURES,
         certificates::SIGNATURES,
         cmd::SIGNATURES,
+        etcd::SIGNATURES,
         file::SIGNATURES,
         firewalld::SIGNATURES,
         halite::SIGNATURES,

@@ -1,8 +1,8 @@
+use halite_errors::chain;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::error::chain;
 
 fn check(kind: &str, expression: &str) -> Result<bool, String> {
     let grains = json!({

@@ -24,10 +24,7 @@ impl Files {
             let content = tree
                 .read(&path)
                 .filter(|content| content.len() <= MAX_TEMPLATE)?;
-            Some(Source {
-                name: path,
-                text: Arc::from(String::from_utf8(content).ok()?),
-            })
+            Some(Source::new(path, String::from_utf8(content).ok()?))
         };
         let sources: Arc<[Source]> = tree.list().into_iter().filter_map(text).collect();
         let numbers = sources

@@ -5,6 +5,7 @@
 //! the origin of each line, through imports, macros and loops. Otherwise (a template that measures
 //! its own text) lines are matched by content.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::low::Position;
@@ -19,6 +20,31 @@ const CLOSE: char = '\u{F8F1}';
 pub(crate) struct Source {
     pub name: String,
     pub text: Arc<str>,
+    /// The byte at which each line begins. Every node of a document asks for a line of its source,
+    /// so that a search from the top for each would grow with the square of the file.
+    starts: Arc<[usize]>,
+}
+
+impl Source {
+    pub(crate) fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        let after_newline = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            name: name.into(),
+            starts: std::iter::once(0).chain(after_newline).collect(),
+            text,
+        }
+    }
+
+    /// The line of this number, counted from 1, without its end; empty after the last.
+    fn line(&self, number: u32) -> &str {
+        let start = (number as usize)
+            .checked_sub(1)
+            .and_then(|at| self.starts.get(at));
+        start
+            .and_then(|start| self.text.get(*start..)?.lines().next())
+            .unwrap_or_default()
+    }
 }
 
 /// The origin of each line of a rendered text.
@@ -183,11 +209,7 @@ impl LineMap {
         let Some(source) = self.sources.get(file) else {
             return;
         };
-        let text = source
-            .text
-            .lines()
-            .nth(line as usize - 1)
-            .unwrap_or_default();
+        let text = source.line(line);
         let rendered = self.rendered.get(wanted).map_or("", String::as_str);
         let same = text
             .chars()
@@ -231,15 +253,19 @@ fn read_marks(marked: &str) -> Vec<Vec<(usize, usize, u32)>> {
 /// The origin of each rendered line that also is a line of the source, searched after the last
 /// match.
 fn match_lines(rendered: &[String], number: usize, source: &str) -> Vec<Vec<(usize, usize, u32)>> {
-    let source: Vec<&str> = source.lines().collect();
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, text) in source.lines().enumerate() {
+        places.entry(text).or_default().push(at);
+    }
     let mut next = 0;
     rendered
         .iter()
         .map(|line| {
-            let Some(at) = source.iter().skip(next).position(|text| *text == line) else {
+            let places = places.get(line.as_str()).map_or(&[][..], Vec::as_slice);
+            let Some(at) = places.get(places.partition_point(|at| *at < next)) else {
                 return Vec::new();
             };
-            next += at + 1;
+            next = at + 1;
             vec![(0, number, u32::try_from(next).unwrap_or(0))]
         })
         .collect()
@@ -271,11 +297,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_a_source_is_found_by_its_number() {
+        let source = Source::new("f", "a\r\n\nb");
+        let lines: Vec<&str> = (0..5).map(|number| source.line(number)).collect();
+        assert_eq!(lines, ["", "a", "", "b", ""]);
+        assert_eq!(Source::new("f", "").line(1), "");
+    }
+
+    #[test]
     fn matching_by_content_is_the_fallback() {
-        let source = Source {
-            name: "f".into(),
-            text: "a: 1\n{% set x %}\nb: 2\n".into(),
-        };
+        let source = Source::new("f", "a: 1\n{% set x %}\nb: 2\n");
         let map = LineMap::new([source].into(), 0, "a: 1\n\nb: 2\n", None);
         let mut position = Position {
             file: "f".into(),

@@ -37,7 +37,7 @@ async fn the_waiting_room_has_an_end_in_all_and_for_each_address() {
 }
 
 #[tokio::test]
-async fn a_key_that_nobody_accepts_goes_away_after_a_day() {
+async fn a_key_that_no_operator_accepts_goes_away_after_a_day() {
     let site = site().await;
     let host = Host::new("worker-1");
     let accepted = Host::new("worker-2");

@@ -1,5 +1,7 @@
 //! The trait's methods, each handed on to the module that knows the table.
 
+use halite_proto::ids::JobId;
+
 use super::SqliteStore;
 use crate::store::records::{
     Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle, Revocation, Run,
@@ -69,7 +71,7 @@ impl Store for SqliteStore {
         Box::pin(self.add_job(job, rows))
     }
 
-    fn job<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Option<Job>> {
+    fn job<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Option<Job>> {
         Box::pin(self.get_job(jid))
     }
 
@@ -81,11 +83,11 @@ impl Store for SqliteStore {
         Box::pin(self.get_open_jobs())
     }
 
-    fn rows<'a>(&'a self, jid: &'a str) -> StoreFuture<'a, Vec<JobRow>> {
+    fn rows<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<JobRow>> {
         Box::pin(self.get_rows(jid))
     }
 
-    fn row<'a>(&'a self, jid: &'a str, minion: &'a str) -> StoreFuture<'a, Option<JobRow>> {
+    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a str) -> StoreFuture<'a, Option<JobRow>> {
         Box::pin(self.get_row(jid, minion))
     }
 
@@ -95,7 +97,7 @@ impl Store for SqliteStore {
 
     fn mark_sent<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
@@ -104,7 +106,7 @@ impl Store for SqliteStore {
 
     fn mark_started<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
@@ -113,7 +115,7 @@ impl Store for SqliteStore {
 
     fn record_return<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
@@ -122,7 +124,7 @@ impl Store for SqliteStore {
 
     fn record_last_return<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
@@ -135,7 +137,7 @@ impl Store for SqliteStore {
 
     fn mark_lost<'a>(
         &'a self,
-        jid: &'a str,
+        jid: &'a JobId,
         minion: &'a str,
         why: &'a str,
         now: Millis,
@@ -143,7 +145,7 @@ impl Store for SqliteStore {
         Box::pin(self.set_lost(jid, minion, why, now))
     }
 
-    fn finish_job<'a>(&'a self, jid: &'a str, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {
+    fn finish_job<'a>(&'a self, jid: &'a JobId, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {
         Box::pin(self.set_finished(jid, retcode, now))
     }
 
@@ -155,7 +157,7 @@ impl Store for SqliteStore {
         Box::pin(self.add_run(run, steps))
     }
 
-    fn run<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Run>> {
+    fn run<'a>(&'a self, id: &'a JobId) -> StoreFuture<'a, Option<Run>> {
         Box::pin(self.get_run(id))
     }
 
@@ -169,7 +171,7 @@ impl Store for SqliteStore {
 
     fn update_run<'a>(
         &'a self,
-        id: &'a str,
+        id: &'a JobId,
         status: RunStatus,
         current: u32,
         now: Millis,
@@ -181,7 +183,7 @@ impl Store for SqliteStore {
         Box::pin(self.set_step(step))
     }
 
-    fn steps<'a>(&'a self, run: &'a str) -> StoreFuture<'a, Vec<Step>> {
+    fn steps<'a>(&'a self, run: &'a JobId) -> StoreFuture<'a, Vec<Step>> {
         Box::pin(self.get_steps(run))
     }
 

@@ -1,5 +1,6 @@
 //! Jobs and their rows.
 
+use halite_proto::ids::JobId;
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
@@ -11,7 +12,7 @@ type Outcome<T> = Result<T, StoreError>;
 
 async fn write_return(
     to: &mut SqliteConnection,
-    jid: &str,
+    jid: &JobId,
     minion: &str,
     answer: &Answer,
 ) -> Outcome<bool> {
@@ -23,7 +24,7 @@ async fn write_return(
     .bind(answer.retcode)
     .bind(&answer.error)
     .bind(answer.when)
-    .bind(jid)
+    .bind(jid.as_str())
     .bind(minion)
     .execute(&mut *to)
     .await?;
@@ -35,11 +36,11 @@ async fn write_return(
 }
 
 /// What succeeded as a whole leaves nothing of the bundles before.
-async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> Outcome<()> {
+async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &str) -> Outcome<()> {
     let bundle: Option<Option<String>> = sqlx::query_scalar(
         "SELECT bundle FROM jobs WHERE jid = ? AND function = 'state.highstate' AND test = 0",
     )
-    .bind(jid)
+    .bind(jid.as_str())
     .fetch_optional(&mut *to)
     .await?;
     let Some(bundle) = bundle.flatten() else {
@@ -47,7 +48,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> O
     };
     sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
         .bind(minion)
-        .bind(jid)
+        .bind(jid.as_str())
         .execute(&mut *to)
         .await?;
     // One that expired may answer after its successor did.
@@ -55,7 +56,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &str, minion: &str) -> O
         "UPDATE minion_bundles SET highstate = ?1 \
          WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
     )
-    .bind(jid)
+    .bind(jid.as_str())
     .bind(minion)
     .bind(bundle)
     .execute(to)
@@ -77,15 +78,15 @@ impl SqliteStore {
         }
         sqlx::query(
             "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
-             status, retcode, finished, bundle) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             status, retcode, finished, bundle, minion_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(&job.jid)
+        .bind(job.jid.as_str())
         .bind(&job.function)
         .bind(&job.args_json)
         .bind(job.test)
         .bind(&job.operator)
         .bind(&job.target)
-        .bind(json(&job.minions))
+        .bind(json(&job.minions)?)
         .bind(job.created)
         .bind(job.deadline)
         .bind(&job.request_id)
@@ -93,6 +94,7 @@ impl SqliteStore {
         .bind(job.retcode)
         .bind(job.finished)
         .bind(&job.bundle)
+        .bind(json(&job.order)?)
         .execute(&mut *transaction)
         .await?;
         for row in rows {
@@ -100,7 +102,7 @@ impl SqliteStore {
                 "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended) \
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
-            .bind(&row.jid)
+            .bind(row.jid.as_str())
             .bind(&row.minion)
             .bind(&row.low_json)
             .bind(row.state.as_str())
@@ -119,7 +121,7 @@ impl SqliteStore {
                 )
                 .bind(&row.minion)
                 .bind(bundle)
-                .bind(&job.jid)
+                .bind(job.jid.as_str())
                 .execute(&mut *transaction)
                 .await?;
             }
@@ -128,9 +130,9 @@ impl SqliteStore {
         Ok(Created::New)
     }
 
-    pub(super) async fn get_job(&self, jid: &str) -> Outcome<Option<Job>> {
+    pub(super) async fn get_job(&self, jid: &JobId) -> Outcome<Option<Job>> {
         Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?")
-            .bind(jid)
+            .bind(jid.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
@@ -152,19 +154,19 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_rows(&self, jid: &str) -> Outcome<Vec<JobRow>> {
+    pub(super) async fn get_rows(&self, jid: &JobId) -> Outcome<Vec<JobRow>> {
         Ok(
             sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? ORDER BY minion")
-                .bind(jid)
+                .bind(jid.as_str())
                 .fetch_all(&self.reader)
                 .await?,
         )
     }
 
-    pub(super) async fn get_row(&self, jid: &str, minion: &str) -> Outcome<Option<JobRow>> {
+    pub(super) async fn get_row(&self, jid: &JobId, minion: &str) -> Outcome<Option<JobRow>> {
         Ok(
             sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
-                .bind(jid)
+                .bind(jid.as_str())
                 .bind(minion)
                 .fetch_optional(&self.reader)
                 .await?,
@@ -180,25 +182,30 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn set_sent(&self, jid: &str, minion: &str, now: Millis) -> Outcome<bool> {
+    pub(super) async fn set_sent(&self, jid: &JobId, minion: &str, now: Millis) -> Outcome<bool> {
         let done = sqlx::query(
             "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
         )
         .bind(now)
-        .bind(jid)
+        .bind(jid.as_str())
         .bind(minion)
         .execute(&self.writer)
         .await?;
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn set_started(&self, jid: &str, minion: &str, now: Millis) -> Outcome<bool> {
+    pub(super) async fn set_started(
+        &self,
+        jid: &JobId,
+        minion: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
         let done = sqlx::query(
             "UPDATE job_rows SET state = 'started', started = ? \
              WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')",
         )
         .bind(now)
-        .bind(jid)
+        .bind(jid.as_str())
         .bind(minion)
         .execute(&self.writer)
         .await?;
@@ -207,7 +214,7 @@ impl SqliteStore {
 
     pub(super) async fn set_returned(
         &self,
-        jid: &str,
+        jid: &JobId,
         minion: &str,
         answer: &Answer,
     ) -> Outcome<bool> {
@@ -227,7 +234,7 @@ impl SqliteStore {
 
     pub(super) async fn set_last_returned(
         &self,
-        jid: &str,
+        jid: &JobId,
         minion: &str,
         answer: &Answer,
     ) -> Outcome<bool> {
@@ -240,7 +247,7 @@ impl SqliteStore {
                SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
         )
         .bind(answer.when)
-        .bind(jid)
+        .bind(jid.as_str())
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
@@ -249,7 +256,7 @@ impl SqliteStore {
 
     pub(super) async fn set_lost(
         &self,
-        jid: &str,
+        jid: &JobId,
         minion: &str,
         why: &str,
         now: Millis,
@@ -260,18 +267,18 @@ impl SqliteStore {
         )
         .bind(why)
         .bind(now)
-        .bind(jid)
+        .bind(jid.as_str())
         .bind(minion)
         .execute(&self.writer)
         .await?;
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn set_finished(&self, jid: &str, retcode: i32, now: Millis) -> Outcome<()> {
+    pub(super) async fn set_finished(&self, jid: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
         sqlx::query("UPDATE jobs SET status = 'finished', retcode = ?, finished = ? WHERE jid = ?")
             .bind(retcode)
             .bind(now)
-            .bind(jid)
+            .bind(jid.as_str())
             .execute(&self.writer)
             .await?;
         Ok(())

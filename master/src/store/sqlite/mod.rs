@@ -38,6 +38,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "bundles",
         include_str!("../../../migrations/0002_bundles.sql"),
     ),
+    (
+        3,
+        "order",
+        include_str!("../../../migrations/0003_order.sql"),
+    ),
 ];
 
 /// The store in one SQLite file.
@@ -66,13 +71,17 @@ impl SqliteStore {
             )));
         }
         create_private(path)?;
-        let store = match Self::connect(path).await {
+        let mut store = match Self::connect(path).await {
             Ok(store) => store,
             Err(error) => return Err(explain(path, error)),
         };
         store.check().await.map_err(|error| explain(path, error))?;
         store.assert_durable().await?;
         migrator(MIGRATIONS).run(&store.writer).await?;
+        // A connection prepares statements by the schema that it read when it was opened: with one
+        // from before the migrations, `SELECT *` finds no rows once a column was added.
+        store.reader.close().await;
+        store.reader = readers(path).await?;
         // Without room for a copy the master must run all the more: the copy before is kept.
         if let Err(error) = store.write_backup().await {
             tracing::error!(%error, "no new good copy of the store can be kept");
@@ -81,25 +90,10 @@ impl SqliteStore {
     }
 
     async fn connect(path: &Path) -> Result<Self, StoreError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(Duration::from_secs(10))
-            .pragma("cache_size", "-1024");
-        let pool = |connections: u32, options: SqliteConnectOptions| {
-            SqlitePoolOptions::new()
-                .max_connections(connections)
-                .min_connections(1)
-                .connect_with(options)
-        };
-        let writer = pool(1, options.clone()).await?;
-        let reader = pool(2, options.pragma("query_only", "on")).await?;
         Ok(Self {
             path: path.to_owned(),
-            writer,
-            reader,
+            writer: pool(1, options(path)).await?,
+            reader: readers(path).await?,
         })
     }
 
@@ -171,6 +165,28 @@ impl SqliteStore {
         self.reader.close().await;
         self.writer.close().await;
     }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(10))
+        .pragma("cache_size", "-1024")
+}
+
+async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .min_connections(1)
+        .connect_with(options)
+        .await
+}
+
+async fn readers(path: &Path) -> Result<SqlitePool, sqlx::Error> {
+    pool(2, options(path).pragma("query_only", "on")).await
 }
 
 fn migrator(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {

@@ -1,5 +1,9 @@
 //! From rows to records.
 
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
@@ -9,7 +13,7 @@ use crate::store::records::{
     Revocation, RowState, Run, RunStatus, Step, StepStatus, Token,
 };
 
-fn list(row: &SqliteRow, column: &str) -> Result<Vec<String>, Error> {
+fn list<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<Vec<T>, Error> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|error| Error::Decode(Box::new(error)))
 }
@@ -23,9 +27,33 @@ fn word<T>(
     parse(&text).map_err(|error| Error::Decode(Box::new(error)))
 }
 
+fn parsed<T: FromStr>(text: &str) -> Result<T, Error>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.parse().map_err(|error| Error::Decode(Box::new(error)))
+}
+
+/// An identifier.
+fn id<T: FromStr>(row: &SqliteRow, column: &str) -> Result<T, Error>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    parsed(row.try_get(column)?)
+}
+
+/// An identifier, unless the column is null or empty.
+fn optional_id<T: FromStr>(row: &SqliteRow, column: &str) -> Result<Option<T>, Error>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    let text: Option<&str> = row.try_get(column)?;
+    text.filter(|text| !text.is_empty()).map(parsed).transpose()
+}
+
 /// A list as it is stored.
-pub(super) fn json(list: &[String]) -> String {
-    serde_json::Value::from(list).to_string()
+pub(super) fn json<T: Serialize>(list: &[T]) -> Result<String, Error> {
+    serde_json::to_string(list).map_err(|error| Error::Encode(Box::new(error)))
 }
 
 impl FromRow<'_, SqliteRow> for Key {
@@ -67,7 +95,7 @@ impl FromRow<'_, SqliteRow> for Certificate {
             ca: row.try_get("ca")?,
             subject: row.try_get("subject")?,
             owner: row.try_get("owner")?,
-            job: row.try_get("job")?,
+            job: optional_id(row, "job")?,
             tag: row.try_get("tag")?,
             created: row.try_get("created")?,
             not_after: row.try_get("not_after")?,
@@ -90,13 +118,14 @@ impl FromRow<'_, SqliteRow> for Revocation {
 impl FromRow<'_, SqliteRow> for Job {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            jid: row.try_get("jid")?,
+            jid: id(row, "jid")?,
             function: row.try_get("function")?,
             args_json: row.try_get("args_json")?,
             test: row.try_get("test")?,
             operator: row.try_get("operator")?,
             target: row.try_get("target")?,
             minions: list(row, "minions")?,
+            order: list(row, "minion_order")?,
             created: row.try_get("created")?,
             deadline: row.try_get("deadline")?,
             request_id: row.try_get("request_id")?,
@@ -113,8 +142,8 @@ impl FromRow<'_, SqliteRow> for MinionBundle {
         Ok(Self {
             minion: row.try_get("minion")?,
             bundle: row.try_get("bundle")?,
-            jid: row.try_get("jid")?,
-            highstate: row.try_get("highstate")?,
+            jid: id(row, "jid")?,
+            highstate: optional_id(row, "highstate")?,
         })
     }
 }
@@ -122,7 +151,7 @@ impl FromRow<'_, SqliteRow> for MinionBundle {
 impl FromRow<'_, SqliteRow> for JobRow {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            jid: row.try_get("jid")?,
+            jid: id(row, "jid")?,
             minion: row.try_get("minion")?,
             low_json: row.try_get("low_json")?,
             state: word(row, "state", RowState::parse)?,
@@ -139,7 +168,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
 impl FromRow<'_, SqliteRow> for Run {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            id: row.try_get("id")?,
+            id: id(row, "id")?,
             sls: row.try_get("sls")?,
             pillar_json: row.try_get("pillar_json")?,
             test: row.try_get("test")?,
@@ -157,7 +186,7 @@ impl FromRow<'_, SqliteRow> for Run {
 impl FromRow<'_, SqliteRow> for Step {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            run: row.try_get("run")?,
+            run: id(row, "run")?,
             index: row.try_get("position")?,
             name: row.try_get("name")?,
             status: word(row, "status", StepStatus::parse)?,

@@ -1,5 +1,6 @@
 //! Orchestrations and their steps.
 
+use halite_proto::ids::JobId;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
@@ -13,7 +14,7 @@ async fn write_step<'e>(to: impl Executor<'e, Database = Sqlite>, step: &Step) -
         "INSERT OR REPLACE INTO steps (run, position, name, status, detail_json, started, ended) \
          VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(&step.run)
+    .bind(step.run.as_str())
     .bind(step.index)
     .bind(&step.name)
     .bind(step.status.as_str())
@@ -41,7 +42,7 @@ impl SqliteStore {
             "INSERT INTO runs (id, sls, pillar_json, test, operator, request_id, low_json, status, current, created, \
              changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(&run.id)
+        .bind(run.id.as_str())
         .bind(&run.sls)
         .bind(&run.pillar_json)
         .bind(run.test)
@@ -61,9 +62,9 @@ impl SqliteStore {
         Ok(Created::New)
     }
 
-    pub(super) async fn get_run(&self, id: &str) -> Outcome<Option<Run>> {
+    pub(super) async fn get_run(&self, id: &JobId) -> Outcome<Option<Run>> {
         Ok(sqlx::query_as("SELECT * FROM runs WHERE id = ?")
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
@@ -87,7 +88,7 @@ impl SqliteStore {
 
     pub(super) async fn set_run(
         &self,
-        id: &str,
+        id: &JobId,
         status: RunStatus,
         current: u32,
         now: Millis,
@@ -96,7 +97,7 @@ impl SqliteStore {
             .bind(status.as_str())
             .bind(current)
             .bind(now)
-            .bind(id)
+            .bind(id.as_str())
             .execute(&self.writer)
             .await?;
         Ok(())
@@ -106,10 +107,10 @@ impl SqliteStore {
         write_step(&self.writer, step).await
     }
 
-    pub(super) async fn get_steps(&self, run: &str) -> Outcome<Vec<Step>> {
+    pub(super) async fn get_steps(&self, run: &JobId) -> Outcome<Vec<Step>> {
         Ok(
             sqlx::query_as("SELECT * FROM steps WHERE run = ? ORDER BY position")
-                .bind(run)
+                .bind(run.as_str())
                 .fetch_all(&self.reader)
                 .await?,
         )

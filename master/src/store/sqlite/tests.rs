@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
+use crate::store::suite::jid;
 use crate::store::{JobRow, Store as _, suite};
 
 async fn fresh() -> (SqliteStore, TempDir) {
@@ -22,17 +23,17 @@ suite::suite!(fresh());
 async fn what_was_answered_is_there_after_a_restart() {
     let (store, directory) = fresh().await;
     store
-        .create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)])
+        .create_job(&suite::job(1, None), &[JobRow::queued(&jid(1), "a", None)])
         .await
         .unwrap();
-    store.mark_sent("1", "a", 3).await.unwrap();
+    store.mark_sent(&jid(1), "a", 3).await.unwrap();
     // Not closed: as after a kill.
     drop(store);
     let store = SqliteStore::open(&directory.path().join("store.db"))
         .await
         .unwrap();
     assert_eq!(
-        store.row("1", "a").await.unwrap().unwrap().state,
+        store.row(&jid(1), "a").await.unwrap().unwrap().state,
         RowState::Sent
     );
 }
@@ -47,17 +48,17 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         .run(&earlier.writer)
         .await
         .unwrap();
-    for (jid, args, test, retcode) in [
-        ("1", r#"{"bundle": "A"}"#, 0, 0),
-        ("2", r#"{"bundle": "B"}"#, 0, 0),
-        ("3", r#"{"bundle": "C"}"#, 0, 1),
-        ("4", r#"{"bundle": "D"}"#, 1, 0),
-        ("5", "{}", 0, 0),
+    for (number, args, test, retcode) in [
+        (1, r#"{"bundle": "A"}"#, 0, 0),
+        (2, r#"{"bundle": "B"}"#, 0, 0),
+        (3, r#"{"bundle": "C"}"#, 0, 1),
+        (4, r#"{"bundle": "D"}"#, 1, 0),
+        (5, "{}", 0, 0),
     ] {
         sqlx::query(
             "INSERT INTO jobs VALUES (?, 'state.highstate', ?, ?, 'root', '*', '[\"a\"]', 1, NULL, NULL, 'finished', 0, 9)",
         )
-        .bind(jid)
+        .bind(jid(number).as_str())
         .bind(args)
         .bind(test)
         .execute(&earlier.writer)
@@ -66,7 +67,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         sqlx::query(
             "INSERT INTO job_rows VALUES (?, 'a', NULL, 'returned', 'null', ?, '', NULL, NULL, 9)",
         )
-        .bind(jid)
+        .bind(jid(number).as_str())
         .bind(retcode)
         .execute(&earlier.writer)
         .await
@@ -74,21 +75,83 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
     }
     earlier.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    let known = |bundle: &str, jid: &str, good: bool| MinionBundle {
+    let known = |bundle: &str, number: u64, good: bool| MinionBundle {
         minion: "a".to_owned(),
         bundle: bundle.to_owned(),
-        jid: jid.to_owned(),
-        highstate: good.then(|| jid.to_owned()),
+        jid: jid(number),
+        highstate: good.then(|| jid(number)),
     };
     assert_eq!(
         store.minion_bundles().await.unwrap(),
-        [known("B", "2", true), known("C", "3", false)]
+        [known("B", 2, true), known("C", 3, false)]
     );
     assert_eq!(
-        store.job("3").await.unwrap().unwrap().bundle.as_deref(),
+        store.job(&jid(3)).await.unwrap().unwrap().bundle.as_deref(),
         Some("C")
     );
-    assert_eq!(store.job("5").await.unwrap().unwrap().bundle, None);
+    assert_eq!(store.job(&jid(5)).await.unwrap().unwrap().bundle, None);
+}
+
+#[tokio::test]
+async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    create_private(&path).unwrap();
+    let earlier = SqliteStore::connect(&path).await.unwrap();
+    migrator(&MIGRATIONS[..2])
+        .run(&earlier.writer)
+        .await
+        .unwrap();
+    let ordered = r#"{"order":[["a"],["b","c"]],"x":1}"#;
+    for (number, function, args) in [
+        (1, "state.highstate", ordered),
+        (2, "state.highstate", "{}"),
+        // Another function's argument of this name, and what no master wrote.
+        (3, "cmd.run", r#"{"order":"first"}"#),
+        (4, "state.highstate", "nonsense"),
+    ] {
+        sqlx::query(
+            "INSERT INTO jobs VALUES (?, ?, ?, 0, 'root', '*', '[\"a\"]', 1, NULL, NULL, 'running', NULL, NULL, NULL)",
+        )
+        .bind(jid(number).as_str())
+        .bind(function)
+        .bind(args)
+        .execute(&earlier.writer)
+        .await
+        .unwrap();
+    }
+    earlier.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let found: Vec<(Vec<Vec<String>>, String)> = store
+        .open_jobs()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|job| (job.order, job.args_json))
+        .collect();
+    let groups = vec![vec!["a".into()], vec!["b".into(), "c".into()]];
+    let expected = [
+        (groups, r#"{"x":1}"#.to_owned()),
+        (vec![], "{}".to_owned()),
+        (vec![], r#"{"order":"first"}"#.to_owned()),
+        (vec![], "nonsense".to_owned()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn an_id_that_no_master_wrote_is_named() {
+    let (store, _directory) = fresh().await;
+    store.create_job(&suite::job(1, None), &[]).await.unwrap();
+    sqlx::query("UPDATE jobs SET jid = 'x/../y'")
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    let error = store.jobs(1).await.unwrap_err().to_string();
+    assert!(
+        error.contains("x/../y") && error.contains("20 decimal digits"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -260,38 +323,38 @@ async fn readers_cannot_write() {
 async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     let (store, _directory) = fresh().await;
     store
-        .create_job(&suite::job("1", None), &[JobRow::queued("1", "a", None)])
+        .create_job(&suite::job(1, None), &[JobRow::queued(&jid(1), "a", None)])
         .await
         .unwrap();
     let limit = store.limit_pages(None).await;
     let large = "x".repeat(200_000);
     let rows = [
-        JobRow::queued("2", "a", None),
-        JobRow::queued("2", "b", Some(large.clone())),
+        JobRow::queued(&jid(2), "a", None),
+        JobRow::queued(&jid(2), "b", Some(large.clone())),
     ];
     let error = store
-        .create_job(&suite::job("2", None), &rows)
+        .create_job(&suite::job(2, None), &rows)
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
     assert!(error.to_string().contains("Make room"), "{error}");
-    assert_eq!(store.job("2").await.unwrap(), None);
+    assert_eq!(store.job(&jid(2)).await.unwrap(), None);
     let answer = Answer {
         retcode: 0,
         return_json: large,
         error: String::new(),
         when: 1,
     };
-    store.record_return("1", "a", &answer).await.unwrap_err();
+    store
+        .record_return(&jid(1), "a", &answer)
+        .await
+        .unwrap_err();
     assert_eq!(
-        store.row("1", "a").await.unwrap().unwrap().state,
+        store.row(&jid(1), "a").await.unwrap().unwrap().state,
         RowState::Queued
     );
 
     store.limit_pages(Some(limit)).await;
-    assert!(store.record_return("1", "a", &answer).await.unwrap());
-    store
-        .create_job(&suite::job("2", None), &rows)
-        .await
-        .unwrap();
+    assert!(store.record_return(&jid(1), "a", &answer).await.unwrap());
+    store.create_job(&suite::job(2, None), &rows).await.unwrap();
 }

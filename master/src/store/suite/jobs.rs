@@ -2,52 +2,57 @@
 
 use super::*;
 
+/// The last two digits of a job id.
+fn short(id: &JobId) -> String {
+    id.as_str()[18..].to_owned()
+}
+
 pub(in crate::store) async fn a_repeated_request_finds_its_job(store: &dyn Store) {
     let rows = [
-        JobRow::queued("1", "a", Some("{}".to_owned())),
-        JobRow::queued("1", "b", None),
+        JobRow::queued(&jid(1), "a", Some("{}".to_owned())),
+        JobRow::queued(&jid(1), "b", None),
     ];
     assert_eq!(
-        store.create_job(&job("1", Some("r")), &rows).await.unwrap(),
+        store.create_job(&job(1, Some("r")), &rows).await.unwrap(),
         Created::New
     );
     let again = store
-        .create_job(&job("2", Some("r")), &[JobRow::queued("2", "a", None)])
+        .create_job(&job(2, Some("r")), &[JobRow::queued(&jid(2), "a", None)])
         .await
         .unwrap();
-    assert_eq!(again, Created::Existing(job("1", Some("r"))));
-    assert_eq!(store.job("2").await.unwrap(), None);
-    assert_eq!(store.rows("1").await.unwrap(), rows);
+    assert_eq!(again, Created::Existing(job(1, Some("r"))));
+    assert_eq!(store.job(&jid(2)).await.unwrap(), None);
+    assert_eq!(store.rows(&jid(1)).await.unwrap(), rows);
     // Without an id every request is new.
-    for jid in ["3", "4"] {
+    for number in [3, 4] {
         assert_eq!(
-            store.create_job(&job(jid, None), &[]).await.unwrap(),
+            store.create_job(&job(number, None), &[]).await.unwrap(),
             Created::New
         );
     }
-    let listed: Vec<String> = store
+    let listed: Vec<JobId> = store
         .jobs(2)
         .await
         .unwrap()
         .into_iter()
         .map(|job| job.jid)
         .collect();
-    assert_eq!(listed, ["4", "3"]);
+    assert_eq!(listed, [jid(4), jid(3)]);
 }
 
 pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(store: &dyn Store) {
     let twice = [
-        JobRow::queued("1", "a", None),
-        JobRow::queued("1", "a", None),
+        JobRow::queued(&jid(1), "a", None),
+        JobRow::queued(&jid(1), "a", None),
     ];
     store
-        .create_job(&job("1", Some("r")), &twice)
+        .create_job(&job(1, Some("r")), &twice)
         .await
         .unwrap_err();
-    assert_eq!(store.job("1").await.unwrap(), None);
+    assert_eq!(store.job(&jid(1)).await.unwrap(), None);
     assert_eq!(
         store
-            .create_job(&job("1", Some("r")), &twice[..1])
+            .create_job(&job(1, Some("r")), &twice[..1])
             .await
             .unwrap(),
         Created::New
@@ -56,23 +61,23 @@ pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(st
 
 pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
     let rows = [
-        JobRow::queued("1", "a", None),
-        JobRow::queued("1", "b", None),
-        JobRow::queued("1", "c", None),
+        JobRow::queued(&jid(1), "a", None),
+        JobRow::queued(&jid(1), "b", None),
+        JobRow::queued(&jid(1), "c", None),
     ];
-    store.create_job(&job("1", None), &rows).await.unwrap();
-    assert!(store.mark_sent("1", "a", 20).await.unwrap());
-    assert!(!store.mark_sent("1", "a", 21).await.unwrap());
-    assert!(store.mark_started("1", "a", 30).await.unwrap());
-    assert!(!store.mark_started("1", "a", 31).await.unwrap());
-    assert!(!store.mark_sent("1", "a", 32).await.unwrap());
-    assert!(store.record_return("1", "a", &answer(0)).await.unwrap());
+    store.create_job(&job(1, None), &rows).await.unwrap();
+    assert!(store.mark_sent(&jid(1), "a", 20).await.unwrap());
+    assert!(!store.mark_sent(&jid(1), "a", 21).await.unwrap());
+    assert!(store.mark_started(&jid(1), "a", 30).await.unwrap());
+    assert!(!store.mark_started(&jid(1), "a", 31).await.unwrap());
+    assert!(!store.mark_sent(&jid(1), "a", 32).await.unwrap());
+    assert!(store.record_return(&jid(1), "a", &answer(0)).await.unwrap());
     assert!(
-        !store.record_return("1", "a", &answer(1)).await.unwrap(),
+        !store.record_return(&jid(1), "a", &answer(1)).await.unwrap(),
         "a repeated return changes nothing"
     );
-    assert!(!store.mark_lost("1", "a", "late", 60).await.unwrap());
-    let row = store.row("1", "a").await.unwrap().unwrap();
+    assert!(!store.mark_lost(&jid(1), "a", "late", 60).await.unwrap());
+    let row = store.row(&jid(1), "a").await.unwrap().unwrap();
     assert_eq!(
         (row.state, row.retcode, row.sent, row.started),
         (RowState::Returned, Some(0), Some(20), Some(30))
@@ -82,107 +87,115 @@ pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
         (Some("{\"a\":1}"), Some(50))
     );
     // Started without a record that it was sent; expired; answered all the same.
-    assert!(store.mark_started("1", "b", 30).await.unwrap());
-    assert!(store.mark_lost("1", "b", "no answer", 60).await.unwrap());
-    assert_eq!(
-        store.row("1", "b").await.unwrap().unwrap().error,
-        "no answer"
-    );
-    assert!(store.record_return("1", "b", &answer(2)).await.unwrap());
-    assert_eq!(store.row("1", "b").await.unwrap().unwrap().retcode, Some(2));
+    assert!(store.mark_started(&jid(1), "b", 30).await.unwrap());
     assert!(
-        !store
-            .record_return("1", "unknown", &answer(0))
+        store
+            .mark_lost(&jid(1), "b", "no answer", 60)
             .await
             .unwrap()
     );
-    assert!(!store.record_return("9", "a", &answer(0)).await.unwrap());
+    assert_eq!(
+        store.row(&jid(1), "b").await.unwrap().unwrap().error,
+        "no answer"
+    );
+    assert!(store.record_return(&jid(1), "b", &answer(2)).await.unwrap());
+    assert_eq!(
+        store.row(&jid(1), "b").await.unwrap().unwrap().retcode,
+        Some(2)
+    );
+    assert!(
+        !store
+            .record_return(&jid(1), "unknown", &answer(0))
+            .await
+            .unwrap()
+    );
+    assert!(!store.record_return(&jid(9), "a", &answer(0)).await.unwrap());
 }
 
 pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store: &dyn Store) {
-    for jid in ["1", "2"] {
+    for number in [1, 2] {
         store
             .create_job(
-                &job(jid, None),
+                &job(number, None),
                 &[
-                    JobRow::queued(jid, "a", None),
-                    JobRow::queued(jid, "b", None),
+                    JobRow::queued(&jid(number), "a", None),
+                    JobRow::queued(&jid(number), "b", None),
                 ],
             )
             .await
             .unwrap();
     }
-    store.record_return("1", "a", &answer(0)).await.unwrap();
-    let open: Vec<String> = store
+    store.record_return(&jid(1), "a", &answer(0)).await.unwrap();
+    let open: Vec<JobId> = store
         .open_rows("a")
         .await
         .unwrap()
         .into_iter()
         .map(|row| row.jid)
         .collect();
-    assert_eq!(open, ["2"]);
+    assert_eq!(open, [jid(2)]);
     assert_eq!(store.open_rows("b").await.unwrap().len(), 2);
     assert_eq!(store.open_jobs().await.unwrap().len(), 2);
-    store.finish_job("1", 1, 70).await.unwrap();
-    let finished = store.job("1").await.unwrap().unwrap();
+    store.finish_job(&jid(1), 1, 70).await.unwrap();
+    let finished = store.job(&jid(1)).await.unwrap().unwrap();
     assert_eq!(
         (finished.status, finished.retcode, finished.finished),
         (JobStatus::Finished, Some(1), Some(70))
     );
-    assert_eq!(store.open_jobs().await.unwrap(), [job("2", None)]);
+    assert_eq!(store.open_jobs().await.unwrap(), [job(2, None)]);
 }
 
 pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store) {
-    for jid in ["1", "2"] {
+    for number in [1, 2] {
         let rows = [
-            JobRow::queued(jid, "a", None),
-            JobRow::queued(jid, "b", None),
+            JobRow::queued(&jid(number), "a", None),
+            JobRow::queued(&jid(number), "b", None),
         ];
-        store.create_job(&job(jid, None), &rows).await.unwrap();
+        store.create_job(&job(number, None), &rows).await.unwrap();
         assert!(
             store
-                .record_last_return(jid, "a", &answer(0))
+                .record_last_return(&jid(number), "a", &answer(0))
                 .await
                 .unwrap()
         );
         assert_eq!(
-            store.job(jid).await.unwrap(),
-            Some(job(jid, None)),
+            store.job(&jid(number)).await.unwrap(),
+            Some(job(number, None)),
             "b has not answered"
         );
     }
     assert!(
         store
-            .record_last_return("1", "b", &answer(0))
+            .record_last_return(&jid(1), "b", &answer(0))
             .await
             .unwrap()
     );
     assert!(
         !store
-            .record_last_return("1", "b", &answer(3))
+            .record_last_return(&jid(1), "b", &answer(3))
             .await
             .unwrap(),
         "a repeated return"
     );
     assert!(
         store
-            .record_last_return("2", "b", &answer(3))
+            .record_last_return(&jid(2), "b", &answer(3))
             .await
             .unwrap()
     );
-    for (jid, retcode) in [("1", 0), ("2", 1)] {
+    for (number, retcode) in [(1, 0), (2, 1)] {
         let finished = Job {
             status: JobStatus::Finished,
             retcode: Some(retcode),
             finished: Some(50),
-            ..job(jid, None)
+            ..job(number, None)
         };
-        assert_eq!(store.job(jid).await.unwrap(), Some(finished));
-        assert_eq!(store.rows(jid).await.unwrap().len(), 2);
+        assert_eq!(store.job(&jid(number)).await.unwrap(), Some(finished));
+        assert_eq!(store.rows(&jid(number)).await.unwrap().len(), 2);
     }
     assert!(
         !store
-            .record_last_return("9", "a", &answer(0))
+            .record_last_return(&jid(9), "a", &answer(0))
             .await
             .unwrap()
     );
@@ -190,58 +203,65 @@ pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store
 
 pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
-    let made = async |jid: &str, operator: &str, minion: &str| {
+    let made = async |number: u64, operator: &str, minion: &str| {
         let job = Job {
             operator: operator.to_owned(),
-            ..job(jid, None)
+            ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(jid, minion, None)])
+            .create_job(&job, &[JobRow::queued(&jid(number), minion, None)])
             .await
             .unwrap();
     };
-    let answered = async |jid: &str, ended: Millis| {
-        store.record_return(jid, "a", &answer(0)).await.unwrap();
-        store.finish_job(jid, 0, ended).await.unwrap();
+    let answered = async |number: u64, ended: Millis| {
+        store
+            .record_return(&jid(number), "a", &answer(0))
+            .await
+            .unwrap();
+        store.finish_job(&jid(number), 0, ended).await.unwrap();
     };
     store
-        .create_run(&run("open", None), &[step("open", 0)])
+        .create_run(&run(92, None), &[step(92, 0)])
         .await
         .unwrap();
     store
-        .create_run(&run("done", None), &[step("done", 0)])
+        .create_run(&run(91, None), &[step(91, 0)])
         .await
         .unwrap();
     store
-        .update_run("done", RunStatus::Succeeded, 1, 20)
+        .update_run(&jid(91), RunStatus::Succeeded, 1, 20)
         .await
         .unwrap();
-    for (jid, operator) in [
-        ("01", "root"),
-        ("02", "root"),
-        ("03", "run:open"),
-        ("04", "run:done"),
+    let of_run = |number| format!("run:{}", jid(number));
+    for (number, operator) in [
+        (1, "root".to_owned()),
+        (2, "root".to_owned()),
+        (3, of_run(92)),
+        (4, of_run(91)),
     ] {
-        made(jid, operator, "a").await;
-        answered(jid, 20).await;
+        made(number, &operator, "a").await;
+        answered(number, 20).await;
     }
     // Not finished; expired, though its minion may still answer; expired for good; not old.
-    made("05", "root", "a").await;
-    for (jid, minion) in [("06", "a"), ("07", "gone")] {
-        made(jid, "root", minion).await;
-        store.mark_lost(jid, minion, "away", 20).await.unwrap();
-        store.finish_job(jid, 1, 20).await.unwrap();
+    made(5, "root", "a").await;
+    for (number, minion) in [(6, "a"), (7, "gone")] {
+        made(number, "root", minion).await;
+        store
+            .mark_lost(&jid(number), minion, "away", 20)
+            .await
+            .unwrap();
+        store.finish_job(&jid(number), 1, 20).await.unwrap();
     }
-    made("08", "root", "a").await;
-    answered("08", 100).await;
-    made("09", "root", "a").await;
-    answered("09", 20).await;
+    made(8, "root", "a").await;
+    answered(8, 100).await;
+    made(9, "root", "a").await;
+    answered(9, 20).await;
 
     let left = async || {
         let jobs = store.jobs(99).await.unwrap();
         jobs.into_iter()
             .rev()
-            .map(|job| job.jid)
+            .map(|job| short(&job.jid))
             .collect::<Vec<_>>()
             .join(" ")
     };
@@ -261,9 +281,10 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
         "one job and one run at a time"
     );
     assert_eq!(left().await, "02 03 04 05 06 07 08 09");
-    assert_eq!(store.run("done").await.unwrap(), None);
+    assert_eq!(store.run(&jid(91)).await.unwrap(), None);
     assert!(
-        store.steps("done").await.unwrap().is_empty() && store.rows("01").await.unwrap().is_empty()
+        store.steps(&jid(91)).await.unwrap().is_empty()
+            && store.rows(&jid(1)).await.unwrap().is_empty()
     );
     assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
     assert_eq!(
@@ -271,15 +292,15 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
         "03 05 06 08 09",
         "the last one stays, however old"
     );
-    assert_eq!(store.run("open").await.unwrap(), Some(run("open", None)));
+    assert_eq!(store.run(&jid(92)).await.unwrap(), Some(run(92, None)));
 
     // What held them back is over.
     store
-        .update_run("open", RunStatus::Failed, 1, 20)
+        .update_run(&jid(92), RunStatus::Failed, 1, 20)
         .await
         .unwrap();
-    store.record_return("06", "a", &answer(0)).await.unwrap();
-    store.create_run(&run("z", None), &[]).await.unwrap();
+    store.record_return(&jid(6), "a", &answer(0)).await.unwrap();
+    store.create_run(&run(93, None), &[]).await.unwrap();
     assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
     assert_eq!(left().await, "05 08 09");
 }
@@ -287,25 +308,25 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
 pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_its_jobs(
     store: &dyn Store,
 ) {
-    let made = async |jid: &str, function: &str, bundle: &str, test: bool| {
+    let made = async |number: u64, function: &str, bundle: &str, test: bool| {
         let (function, bundle) = (function.to_owned(), Some(bundle.to_owned()));
         let job = Job {
             function,
             bundle,
             test,
-            ..job(jid, None)
+            ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(jid, "a", None)])
+            .create_job(&job, &[JobRow::queued(&jid(number), "a", None)])
             .await
             .unwrap();
     };
-    let returned = async |jid: &str, retcode: i32| {
+    let returned = async |number: u64, retcode: i32| {
         store
-            .record_return(jid, "a", &answer(retcode))
+            .record_return(&jid(number), "a", &answer(retcode))
             .await
             .unwrap();
-        store.finish_job(jid, retcode, 20).await.unwrap();
+        store.finish_job(&jid(number), retcode, 20).await.unwrap();
     };
     let known = async || {
         let known = store.minion_bundles().await.unwrap();
@@ -314,53 +335,53 @@ pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_i
             format!(
                 "{}:{}:{}",
                 known.bundle,
-                known.jid,
-                known.highstate.unwrap_or_default()
+                short(&known.jid),
+                known.highstate.as_ref().map(short).unwrap_or_default()
             )
         };
         known.into_iter().map(of).collect::<Vec<_>>().join(" ")
     };
     store
-        .create_job(&job("00", None), &[JobRow::queued("00", "a", None)])
+        .create_job(&job(0, None), &[JobRow::queued(&jid(0), "a", None)])
         .await
         .unwrap();
-    made("01", "state.highstate", "A", true).await;
-    returned("01", 0).await;
+    made(1, "state.highstate", "A", true).await;
+    returned(1, 0).await;
     assert_eq!(
         known().await,
         "",
         "what needs no bundle and test runs leave nothing"
     );
-    made("02", "state.highstate", "A", false).await;
+    made(2, "state.highstate", "A", false).await;
     assert_eq!(known().await, "A:02:", "before anything is sent");
-    returned("02", 0).await;
+    returned(2, 0).await;
     assert_eq!(known().await, "A:02:02");
     // Half of one bundle, half of another.
-    made("03", "state.highstate", "B", false).await;
-    returned("03", 1).await;
-    made("04", "state.apply", "C", false).await;
+    made(3, "state.highstate", "B", false).await;
+    returned(3, 1).await;
+    made(4, "state.apply", "C", false).await;
     assert!(
         store
-            .record_last_return("04", "a", &answer(0))
+            .record_last_return(&jid(4), "a", &answer(0))
             .await
             .unwrap()
     );
     assert_eq!(known().await, "A:02:02 B:03: C:04:");
     // What is under way while a highstate succeeds stays.
-    made("05", "state.highstate", "B", false).await;
-    made("06", "state.apply", "A", false).await;
+    made(5, "state.highstate", "B", false).await;
+    made(6, "state.apply", "A", false).await;
     assert!(
         store
-            .record_last_return("05", "a", &answer(0))
+            .record_last_return(&jid(5), "a", &answer(0))
             .await
             .unwrap()
     );
     assert_eq!(known().await, "A:06:02 B:05:05");
-    store.record_return("06", "a", &answer(0)).await.unwrap();
-    store.finish_job("06", 0, 20).await.unwrap();
-    store.create_job(&job("99", None), &[]).await.unwrap();
+    store.record_return(&jid(6), "a", &answer(0)).await.unwrap();
+    store.finish_job(&jid(6), 0, 20).await.unwrap();
+    store.create_job(&job(99, None), &[]).await.unwrap();
     assert!(store.prune_jobs(100, 1, 99).await.unwrap() >= 5);
-    assert_eq!(store.job("05").await.unwrap(), None);
+    assert_eq!(store.job(&jid(5)).await.unwrap(), None);
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     store.delete_key("a").await.unwrap();
     assert_eq!(known().await, "A:06:02 B:05:05");

@@ -2,11 +2,12 @@
     changes only what differs. -#}
 {%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
 
-# Packages, kernel, names, firewall, virtual address.
+# Packages, kernel, names, firewall, virtual address. A host that has lost the data of its etcd is
+# refused before any of it.
 host:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.host]
+    - sls: [halite.base.etcd.data, halite.host]
 
 # Serves the bundle: from now on every host can pull images, this one included.
 images:
@@ -27,16 +28,26 @@ containerd:
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.kubelet, halite.base.etcd]
+    - sls: [halite.base.kubelet, halite.base.etcd.started]
     - require:
         - halite: containerd
 
+# The master learns that the member has run.
+etcd-known:
+  halite.function:
+    - tgt: {{ bootstrap }}
+    - fun: saltutil.refresh_grains
+    - require:
+        - halite: etcd
+
+# etcd again: its record, and its pod that can no longer found a cluster. It restarts before anything
+# uses it.
 control-plane:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.control_plane]
+    - sls: [halite.base.etcd, halite.base.control_plane]
     - require:
-        - halite: etcd
+        - halite: etcd-known
 
 # All Kubernetes objects: kubeadm's, the node's labels, pod network, kube-proxy, DNS, addons.
 network:

@@ -20,6 +20,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "waits, and changes nothing",
     ),
     (
+        "etcd.data",
+        "",
+        "compares, and changes nothing: the test of lost data takes the data away",
+    ),
+    (
         "http.wait_for_successful_query",
         "/manifest.json",
         "waits, and changes nothing",

@@ -11,9 +11,11 @@ pub(super) mod damage;
 mod files;
 mod firewall;
 mod foreign;
+mod lost_etcd;
 mod low;
 mod objects;
 mod one_cycle;
+mod renewal;
 mod system;
 mod wait_ready;
 
@@ -64,8 +66,16 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: certificates,
     },
     Test {
+        name: "repair: a renewed certificate is used by the program that holds it",
+        run: renewal::taken_up,
+    },
+    Test {
         name: "repair: Kubernetes objects and names",
         run: objects,
+    },
+    Test {
+        name: "repair: etcd without its data is refused, and continues with it",
+        run: lost_etcd::refused,
     },
 ];
 

@@ -4,6 +4,7 @@
 {%- from 'halite/base/map.jinja' import endpoint_url, local_url with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
 include:
+  - halite.base.containerd
   - halite.base.pki.control_plane
 
 {#- File, user, organization, server: cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go. -#}
@@ -43,6 +44,24 @@ include:
         - sls: halite.base.pki.control_plane
         - kubeconfig: /etc/kubernetes/controller-manager.conf
         - kubeconfig: /etc/kubernetes/scheduler.conf
+{%- endfor %}
+
+{%- for component, file in [('kube-controller-manager', 'controller-manager.conf'), ('kube-scheduler', 'scheduler.conf')] %}
+{%- set container = 'labels."io.kubernetes.pod.namespace"==kube-system,labels."io.kubernetes.container.name"==' ~ component %}
+
+# The program reads the certificate in its kubeconfig once, when it starts. After a renewal its
+# container is stopped, and the kubelet starts it again. At the first bootstrap there is none.
+{{ component }}-restart:
+  cmd.run:
+    - name: >-
+        all=$(ctr --namespace k8s.io containers ls --quiet '{{ container }}') || exit 1;
+        running=$(ctr --namespace k8s.io tasks ls | awk '$3 == "RUNNING" {print $1}') || exit 1;
+        for id in $all; do if echo "$running" | grep -qx "$id";
+        then ctr --namespace k8s.io tasks kill --signal SIGTERM "$id" || exit 1; fi; done
+    - require:
+        - cmd: containerd-answers
+    - onchanges:
+        - kubeconfig: /etc/kubernetes/{{ file }}
 {%- endfor %}
 
 # kubectl works for root without further settings. A regular file that root made stays.

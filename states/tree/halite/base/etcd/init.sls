@@ -1,5 +1,8 @@
-# An etcd member, run by the kubelet as a static pod.
+{#- An etcd member, run by the kubelet as a static pod. -#}
+{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/base/etcd/map.jinja' import record with context %}
 include:
+  - halite.base.etcd.data
   - halite.base.pki.etcd
 
 /var/lib/etcd:
@@ -7,6 +10,8 @@ include:
     - user: root
     - group: root
     - mode: '0700'
+    - require:
+        - etcd: etcd-data
 
 # The kubelet watches this directory and restarts the pod after a change.
 /etc/kubernetes/manifests/etcd.yaml:
@@ -21,3 +26,13 @@ include:
     - require:
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
+
+# From now on this host does not start an empty etcd (halite.base.etcd.data).
+{{ record }}:
+  file.managed:
+    - contents: {{ {'member': node.name} | json | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+    - onlyif: ls /var/lib/etcd/member/wal/*.wal >/dev/null 2>&1

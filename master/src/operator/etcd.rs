@@ -1,0 +1,61 @@
+//! Lost data of etcd members in `ctl status`. Minions send what they find with their grains.
+
+use std::collections::BTreeMap;
+
+use halite_host_reports::etcd::{DATA, GRAIN, LOG, Member};
+use serde_json::Value;
+
+use crate::store::Facts;
+
+/// The problems of hosts whose member ran and has no log any more.
+pub(super) fn problems(facts: &BTreeMap<String, Facts>) -> Vec<String> {
+    let lost = facts.iter().filter_map(|(host, facts)| {
+        let grains: Value = serde_json::from_str(&facts.grains_json).ok()?;
+        let member: Member = serde_json::from_value(grains[GRAIN].clone()).ok()?;
+        member.is_lost().then(|| problem(host))
+    });
+    lost.collect()
+}
+
+fn problem(host: &str) -> String {
+    format!(
+        "the etcd member on {host} has lost its data: {DATA}/{LOG} has no log; it is not started empty. `ctl highstate {host}` \
+         changes nothing there, and names the way back"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn facts(host: &str, grains: &Value) -> (String, Facts) {
+        let facts = Facts {
+            minion: host.to_owned(),
+            grains_json: grains.to_string(),
+            version: String::new(),
+            last_seen: 0,
+        };
+        (host.to_owned(), facts)
+    }
+
+    #[test]
+    fn a_member_without_its_log_is_a_problem() {
+        let member = |recorded: bool, log: bool| json!({"etcd": {"member": null, "recorded": recorded, "log": log}});
+        let known = BTreeMap::from([
+            facts("a", &json!({})),
+            facts("b", &member(false, true)),
+            facts("c", &member(true, true)),
+            facts("d", &member(true, false)),
+            facts("e", &json!({"etcd": "another's"})),
+        ]);
+        let problems = problems(&known);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0]
+                .contains("the etcd member on d has lost its data: /var/lib/etcd/member/wal"),
+            "{problems:?}"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Identifiers that both ends of the wire name. Each is parsed once, where it enters a program: from
+//! a message, the command line, a row of the store, the name of a file.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The number of digits of a job id.
+const JOB_DIGITS: usize = 20;
+/// The number of characters of a refused text that an error repeats: a hostile text must not flood
+/// a log.
+const REPEATED: usize = 80;
+
+/// What an identifier and its text have in common. Debug output is that of the text, so that lists
+/// in logs read as before.
+macro_rules! text_id {
+    ($name:ident, $error:ty) => {
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = $error;
+
+            fn from_str(text: &str) -> Result<Self, $error> {
+                Self::check(text)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $error;
+
+            fn try_from(text: String) -> Result<Self, $error> {
+                Self::check(&text)?;
+                Ok(Self(text))
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        // Maps by id are searched by text, which orders and hashes alike.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.0 == other
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                self.0 == *other
+            }
+        }
+    };
+}
+
+/// The id of a job or of an orchestration's run: 20 decimal digits, as in Salt the time in UTC at
+/// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file's name in the minion's
+/// journal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(String);
+
+/// The text is no job id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a job id: it has 20 decimal digits, for example 20261121000000123000")]
+pub struct JobIdError(String);
+
+impl JobId {
+    /// The id with this number, with zeros in front.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        // The largest number has 20 digits.
+        Self(format!("{number:0JOB_DIGITS$}"))
+    }
+
+    fn check(text: &str) -> Result<(), JobIdError> {
+        if text.len() == JOB_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            Ok(())
+        } else {
+            Err(JobIdError(text.chars().take(REPEATED).collect()))
+        }
+    }
+}
+
+text_id!(JobId, JobIdError);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_job_id_survives_its_text() {
+        let id: JobId = "20261121000000123000".parse().unwrap();
+        assert_eq!(id.to_string(), "20261121000000123000");
+        assert_eq!(format!("{:?}", [&id]), "[\"20261121000000123000\"]");
+    }
+
+    #[test]
+    fn what_is_not_a_job_id_is_refused_and_the_rule_named() {
+        for text in [
+            "",
+            "1",
+            "..",
+            "2026112100000012300",
+            "202611210000001230000",
+            "2026112100000012300a",
+            "2026112100000012300/",
+            "../../../../etc/pass",
+            "２026112100000012",
+        ] {
+            let error = text.parse::<JobId>().unwrap_err().to_string();
+            assert!(error.contains("20 decimal digits"), "{error}");
+        }
+        let long = "x".repeat(1 << 20).parse::<JobId>().unwrap_err();
+        assert!(long.to_string().len() < 200);
+    }
+
+    #[test]
+    fn every_number_has_a_job_id_and_they_sort_alike() {
+        for number in [0, 7, u64::MAX] {
+            assert_eq!(JobId::from_number(number).parse::<u64>(), Ok(number));
+        }
+        let id = JobId::from_number(u64::MAX);
+        assert_eq!(id.as_str().parse::<JobId>(), Ok(id.clone()));
+        assert!(JobId::from_number(9) < JobId::from_number(10));
+    }
+
+    #[test]
+    fn maps_by_id_are_searched_by_text() {
+        let jobs = BTreeMap::from([(JobId::from_number(7), "seven")]);
+        assert_eq!(jobs.get("00000000000000000007"), Some(&"seven"));
+    }
+}

@@ -1,0 +1,153 @@
+//! The data of etcd is lost: the host is refused and nothing on it is changed, etcd itself does not
+//! start empty, and with the data in its place again everything is as before.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::answer::highstate;
+use super::one_cycle::quiet;
+use super::wait_ready;
+use crate::test::Counts;
+
+/// Limit for etcd to end, to try to start, and for the status to know.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Limit for the API server to start again after some failures.
+const BACK: Duration = Duration::from_secs(300);
+
+/// Time in which an etcd that founds a cluster would have made its log.
+const FOUNDING: Duration = Duration::from_secs(10);
+
+const MANIFEST: &str = "/etc/kubernetes/manifests/etcd.yaml";
+const ASIDE: &str = "/root/halite-test-etcd.yaml";
+const LOG: &str = "ls /var/lib/etcd/member/wal/*.wal";
+
+/// Takes the data away, has every command refuse, and brings it back.
+pub fn refused(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    wait_ready::answering(cluster)?;
+    let pods = wait_ready::pods(cluster)?;
+    wait_ready::settled(cluster, pods)?;
+    host.sh(&format!(
+        "grep -q -- --initial-cluster-state=existing {MANIFEST} && cat /var/lib/halite/etcd-member.json && {LOG}"
+    ))
+    .context("a member that runs is recorded, and cannot found a cluster")?;
+    let before = objects(cluster)?;
+
+    stop(host)?;
+    host.sh("mv /var/lib/etcd/member /var/lib/etcd/member.away")?;
+    let outcome = while_lost(cluster);
+    // Whatever failed: the tests after this one need the data.
+    stop(host)?;
+    host.sh(
+        "cd /var/lib/etcd && test -d member.away && rm -rf member && mv -T member.away member",
+    )?;
+    highstate(cluster, &[BOOTSTRAP]).context("with the data in its place again")?;
+    outcome?;
+
+    // The kubelet has restarted the API server, and waits longer each time.
+    wait::until("the API server", BACK, || {
+        cluster
+            .kubectl(&["get", "--raw", "/readyz"])
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })?;
+    wait_ready::settled(cluster, pods)?;
+    quiet(cluster).context("after the data came back")?;
+    ensure!(
+        objects(cluster)? == before,
+        "workloads or Secrets are not as before"
+    );
+    Ok(Counts::ONE)
+}
+
+/// Takes the manifest away and waits until etcd has ended.
+fn stop(host: &Host) -> Result<()> {
+    host.sh(&format!("test ! -e {MANIFEST} || mv {MANIFEST} {ASIDE}"))?;
+    wait::until("etcd to end", LIMIT, || {
+        host.sh("! pgrep -x etcd")
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })
+}
+
+fn while_lost(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    host.sh("echo '# damaged' >> /etc/kubernetes/pki/etcd/ca.crt")?;
+    let there = state(host)?;
+    for command in [
+        &["highstate", BOOTSTRAP][..],
+        &["highstate", BOOTSTRAP, "--test"],
+    ] {
+        let output = host.output(&[&[CTL], command].concat())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            !output.status.success(),
+            "ctl {command:?} succeeded without etcd's data: {text}"
+        );
+        for part in [
+            "its data is gone: /var/lib/etcd contains member.away",
+            "mv -T /var/lib/etcd/member.away /var/lib/etcd/member",
+        ] {
+            ensure!(text.contains(part), "no `{part}` in: {text}");
+        }
+        let now = state(host)?;
+        ensure!(
+            now == there,
+            "ctl {command:?} changed the host:\n{there}\nis now\n{now}"
+        );
+    }
+    wait::until("the status to show the loss", LIMIT, || {
+        let status = host
+            .run(&[CTL, "status"])
+            .map_err(|error| format!("{error:#}"))?;
+        let text = format!("the etcd member on {BOOTSTRAP} has lost its data");
+        if status.contains(&text) {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    })?;
+
+    // A kubelet that starts the pod by itself, as after a reboot, founds no cluster either.
+    host.sh(&format!("mv {ASIDE} {MANIFEST}"))?;
+    wait::until("etcd to try", LIMIT, || {
+        host.sh("test -d /var/lib/etcd/member || grep -rqs 'fetch cluster info' /var/log/pods/kube-system_etcd-*")
+            .map(drop)
+            .map_err(|e| format!("{e:#}"))
+    })?;
+    std::thread::sleep(FOUNDING);
+    host.sh(&format!("! {LOG}"))
+        .context("etcd founded a cluster without its data")?;
+    Ok(())
+}
+
+/// The part of the host that a highstate would repair.
+fn state(host: &Host) -> Result<String> {
+    host.sh(&format!(
+        "ls /var/lib/etcd; sha256sum /etc/kubernetes/pki/etcd/ca.crt; ls {MANIFEST} 2>&1 || true"
+    ))
+}
+
+/// The names of workloads and Secrets.
+fn objects(cluster: &Cluster) -> Result<Vec<String>> {
+    let list = cluster.kubectl(&["get", "deployments,daemonsets,secrets", "-A", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&list).context("kubectl did not print JSON")?;
+    let items = list["items"].as_array().context("no list of objects")?;
+    let name = |item: &Value| {
+        format!(
+            "{} {}/{} {}",
+            item["kind"],
+            item["metadata"]["namespace"],
+            item["metadata"]["name"],
+            item["metadata"]["uid"]
+        )
+    };
+    Ok(items.iter().map(name).collect())
+}

@@ -1,0 +1,107 @@
+//! Programs that read their client certificate only when they start use a renewed one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::wait;
+
+use super::answer::highstate;
+use super::{quiet, wait_ready};
+use crate::test::Counts;
+
+/// Programs and the kubeconfigs that hold their certificates.
+const HOLDERS: [(&str, &str); 2] = [
+    (
+        "kube-controller-manager",
+        "/etc/kubernetes/controller-manager.conf",
+    ),
+    ("kube-scheduler", "/etc/kubernetes/scheduler.conf"),
+];
+
+/// Programs that read their certificates again by themselves, and must not be restarted.
+const OTHERS: [&str; 2] = ["kube-apiserver", "etcd"];
+
+/// Limit for the kubelet to start a program again.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A program's process on the bootstrap host.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    /// Seconds since the epoch.
+    started: u64,
+}
+
+/// Damages the certificates in both kubeconfigs, repairs them, and compares the start of each
+/// program with the time of its file.
+pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
+    let before: Vec<Process> = OTHERS
+        .iter()
+        .map(|name| process(cluster, name))
+        .collect::<Result<_>>()?;
+    for (name, file) in HOLDERS {
+        let (old, written) = (process(cluster, name)?, modified(cluster, file)?);
+        ensure!(
+            old.started >= written,
+            "{name} has not read {file}, which is newer: {old:?}, {written}"
+        );
+    }
+    for (_, file) in HOLDERS {
+        let cut = "s/(client-certificate-data: .{200}).*/\\1/";
+        cluster.bootstrap.run(&["sed", "-E", "-i", cut, file])?;
+    }
+    // Times are compared in whole seconds: an old process must be older than the new file.
+    std::thread::sleep(Duration::from_secs(2));
+    let answer = highstate(cluster, &[])?;
+    for (name, file) in HOLDERS {
+        ensure!(
+            answer
+                .changed
+                .iter()
+                .any(|tag| tag.ends_with(&format!("[{name}-restart]"))),
+            "{name} was not restarted: {:#?}",
+            answer.changed
+        );
+        wait::until(&format!("{name} with its new certificate"), LIMIT, || {
+            let new = process(cluster, name).map_err(|e| format!("{e:#}"))?;
+            let written = modified(cluster, file).map_err(|e| format!("{e:#}"))?;
+            if new.started < written {
+                return Err(format!("{new:?} is older than {file} ({written})"));
+            }
+            Ok(())
+        })?;
+    }
+    let after: Vec<Process> = OTHERS
+        .iter()
+        .map(|name| process(cluster, name))
+        .collect::<Result<_>>()?;
+    ensure!(before == after, "{OTHERS:?}: was {before:?}, is {after:?}");
+    wait_ready::settled(cluster, wait_ready::pods(cluster)?)?;
+    quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The one process of this name.
+fn process(cluster: &Cluster, name: &str) -> Result<Process> {
+    let line = format!(
+        "for p in $(ps -eo pid=,comm= | awk -v n={name:.15} '$2 == n {{print $1}}'); do\n\
+         echo $p $(( $(date +%s) - $(ps -o etimes= -p $p) )); done"
+    );
+    let text = cluster.bootstrap.sh(&line)?;
+    let mut lines = text.lines();
+    let (Some(only), None) = (lines.next(), lines.next()) else {
+        anyhow::bail!("not one process {name}: {text:?}");
+    };
+    let (id, started) = only.split_once(' ').context("no start time")?;
+    Ok(Process {
+        id: id.parse()?,
+        started: started.trim().parse()?,
+    })
+}
+
+/// The time of a file's last change, in seconds since the epoch.
+fn modified(cluster: &Cluster, file: &str) -> Result<u64> {
+    let text = cluster.bootstrap.run(&["stat", "-c", "%Y", file])?;
+    Ok(text.trim().parse()?)
+}
