@@ -59,7 +59,7 @@ pub fn master_identity(
 }
 
 fn identity(config: &Config, kind: Kind, id: &str) -> Result<Identity, CaError> {
-    Identity::new(&config.cluster, kind, id).map_err(|error| CaError::Profile(error.to_string()))
+    Ok(Identity::new(&config.cluster, kind, id)?)
 }
 
 /// Reads an identity from its two files, and makes what is missing or due. The key is written
@@ -73,10 +73,7 @@ fn identity_files(
 ) -> Result<(String, String), CaError> {
     let [certificate_path, key_path] = files::pair(directory, name);
     let key = match files::read(&key_path) {
-        Ok(pem) => PrivateKey::from_pem(&pem).map_err(|e| CaError::Unusable {
-            path: key_path.display().to_string(),
-            reason: e.to_string(),
-        })?,
+        Ok(pem) => PrivateKey::from_pem(&pem).map_err(CaError::unusable(&key_path))?,
         Err(CaError::Missing { .. }) => {
             let key = PrivateKey::generate()?;
             files::write(&key_path, &key.to_pem(), 0o600)?;

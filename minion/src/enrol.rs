@@ -56,7 +56,7 @@ pub enum EnrolError {
         source: halite_proto::identity::IdentityError,
     },
     /// No trusted connection.
-    #[error("cannot connect to the master")]
+    #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The call failed.
     #[error("{0}")]

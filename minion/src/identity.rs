@@ -1,7 +1,8 @@
 //! This minion's identity on disk: key, certificate and the CA that it trusts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::ClientIdentity;
 
@@ -24,8 +25,22 @@ pub enum IdentityError {
     #[error("cannot use the identity (remove it and enrol again)")]
     Pki(#[from] PkiError),
     /// The files are not an identity of this minion.
-    #[error("cannot use the identity: {0}; remove it and enrol again")]
-    Invalid(String),
+    #[error("cannot use the identity (remove it and enrol again)")]
+    Invalid(#[from] InvalidIdentity),
+}
+
+/// The reason why the files are not an identity of this minion.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidIdentity {
+    /// A file has bytes that are not UTF-8.
+    #[error("{} is not text", .0.display())]
+    NotText(PathBuf),
+    /// The certificate is that of a master or operator.
+    #[error("it is of kind {0}, not a minion")]
+    Kind(Kind),
+    /// The certificate is for another key.
+    #[error("key and certificate do not belong together")]
+    OtherKey,
 }
 
 /// Identity and trust.
@@ -53,24 +68,18 @@ impl Identity {
     pub fn load(config: &Config) -> Result<Self, IdentityError> {
         let read = |path: &Path| -> Result<String, IdentityError> {
             let content = files::read(path)?.ok_or(IdentityError::Missing)?;
-            String::from_utf8(content)
-                .map_err(|_| IdentityError::Invalid(format!("{} is not text", path.display())))
+            String::from_utf8(content).map_err(|_| InvalidIdentity::NotText(path.to_owned()).into())
         };
         let certificate_pem = read(&config.certificate())?;
         let key_pem = read(&config.key())?;
         let ca_pem = read(&config.ca())?;
         let found = Inspected::from_pem(&certificate_pem)?;
         let identity = found.identity()?;
-        if identity.kind() != halite_proto::identity::Kind::Minion {
-            return Err(IdentityError::Invalid(format!(
-                "it is of a {}, not of a minion",
-                identity.kind()
-            )));
+        if identity.kind() != Kind::Minion {
+            return Err(InvalidIdentity::Kind(identity.kind()).into());
         }
         if PrivateKey::from_pem(&key_pem)?.fingerprint() != found.fingerprint {
-            return Err(IdentityError::Invalid(
-                "key and certificate do not belong together".to_owned(),
-            ));
+            return Err(InvalidIdentity::OtherKey.into());
         }
         Ok(Self {
             id: identity.id().to_owned(),

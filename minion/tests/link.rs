@@ -21,7 +21,7 @@ use halite_proto::ids::JobId;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
-use halite_proto::transport::{Caller, Channel, Peer, PeerPolicy, Server};
+use halite_proto::transport::{Caller, Channel, NotAdmitted, Peer, PeerPolicy, Server};
 use halite_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -111,7 +111,7 @@ struct Master {
 }
 
 impl PeerPolicy for Master {
-    fn admit(&self, _: &Caller) -> Result<(), String> {
+    fn admit(&self, _: &Caller) -> Result<(), NotAdmitted> {
         Ok(())
     }
     fn changes(&self) -> watch::Receiver<u64> {

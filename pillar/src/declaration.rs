@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use halite_document::Source;
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::role::Role;
-use crate::source::Source;
 
 /// A document with its text.
 #[derive(Debug, Clone)]

@@ -3,21 +3,49 @@
 use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
+use halite_document::schema::{Misfit, Rules};
 use ipnet::Ipv4Net;
 
-/// The reason why a text does not have its format, and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
-    /// The problem, as the rest of a sentence that begins with the text.
-    pub message: String,
-    /// The remedy.
-    pub hint: String,
-}
+/// A rule for texts.
+type Rule = fn(&str) -> Result<(), Misfit>;
 
-fn misfit(message: impl Into<String>, hint: impl Into<String>) -> Misfit {
+/// A misfit of `text` whose hint names another value if the rule accepts that one; otherwise the
+/// hint is `rule_in_words`. A refused suggestion would cost the operator a second round.
+fn suggesting(
+    message: impl Into<String>,
+    text: &str,
+    (rule, rule_in_words): (Rule, &str),
+    value: String,
+) -> Misfit {
+    // The rule itself suggests: with the same text it would not end.
+    if value == text || rule(&value).is_err() {
+        return Misfit::new(message, rule_in_words);
+    }
     Misfit {
         message: message.into(),
-        hint: hint.into(),
+        hint: format!("write {value}"),
+        suggestion: Some(value),
+    }
+}
+
+/// The rules of the operator's documents.
+pub(crate) struct Documents;
+
+impl Rules for Documents {
+    fn check(&self, format: &str, text: &str) -> Result<(), Misfit> {
+        check(format, text)
+    }
+
+    fn placeholder(&self, format: &str) -> Option<&'static str> {
+        match format {
+            "ipv4-address" => Some("0.0.0.0"),
+            "ipv4-network" => Some("0.0.0.0/32"),
+            _ => None,
+        }
+    }
+
+    fn secret_paths(&self) -> &'static [&'static str] {
+        &["secrets."]
     }
 }
 
@@ -78,48 +106,53 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
 
 fn check_network(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is an IPv6 network",
             "this version of Halite builds IPv4 clusters",
         ));
     }
     let Ok(network) = Ipv4Net::from_str(text) else {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is not an IPv4 network",
             "write it as address and prefix length, for example 10.233.0.0/16",
         ));
     };
     if network.network() != network.addr() {
-        return Err(misfit(
-            "has bits set behind its prefix",
-            format!("the network that contains it is {}", network.trunc()),
-        ));
+        let containing = network.trunc().to_string();
+        return Err(Misfit {
+            hint: format!("the network that contains it is {containing}"),
+            suggestion: Some(containing),
+            ..Misfit::new("has bits set behind its prefix", "")
+        });
     }
     Ok(())
 }
 
 fn check_address(text: &str) -> Result<(), Misfit> {
     if text.contains(':') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is an IPv6 address",
             "this version of Halite builds IPv4 clusters",
         ));
     }
     if text.contains('/') {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is a network, not an address",
             "leave out the prefix length",
         ));
     }
     match Ipv4Addr::from_str(text) {
-        Err(_) => Err(misfit("is not an IPv4 address", "for example 10.0.0.11")),
+        Err(_) => Err(Misfit::new(
+            "is not an IPv4 address",
+            "for example 10.0.0.11",
+        )),
         Ok(address)
             if address.is_unspecified()
                 || address.is_loopback()
                 || address.is_multicast()
                 || address.is_broadcast() =>
         {
-            Err(misfit(
+            Err(Misfit::new(
                 "cannot be the address of a host",
                 "take one that other hosts can reach",
             ))
@@ -134,13 +167,13 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
     for part in text.split('.') {
         let bytes = part.as_bytes();
         if part.is_empty() {
-            return Err(misfit(
+            return Err(Misfit::new(
                 "is not a usable name: a part of it is empty",
                 "for example worker-1",
             ));
         }
         if bytes.len() > 63 {
-            return Err(misfit(
+            return Err(Misfit::new(
                 format!(
                     "is not a usable name: a part has {} characters",
                     bytes.len()
@@ -149,25 +182,25 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
             ));
         }
         if let Some(bad) = part.chars().find(|c| !c.is_ascii() || !inner(*c as u8)) {
-            let hint = if bad.is_ascii_uppercase() {
-                format!("write {}", text.to_ascii_lowercase())
-            } else {
-                "use lower-case letters, digits and `-` (RFC 1123)".to_owned()
-            };
-            return Err(misfit(
+            return Err(suggesting(
                 format!("is not a usable name: it has the character {bad:?}"),
-                hint,
+                text,
+                (
+                    check_subdomain,
+                    "use lower-case letters, digits and `-` (RFC 1123)",
+                ),
+                text.to_ascii_lowercase().replace(['_', ' '], "-"),
             ));
         }
         if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
-            return Err(misfit(
+            return Err(Misfit::new(
                 "is not a usable name: a part begins or ends with `-`",
                 "begin and end with a letter or digit",
             ));
         }
     }
     if text.len() > 253 {
-        return Err(misfit(
+        return Err(Misfit::new(
             format!("is not a usable name: it has {} characters", text.len()),
             "at most 253 (RFC 1123)",
         ));
@@ -183,7 +216,7 @@ fn check_san(text: &str) -> Result<(), Misfit> {
     {
         return Ok(());
     }
-    Err(misfit(
+    Err(Misfit::new(
         "is neither an address nor a DNS name",
         "for example 192.0.2.10 or api.example.com, without port",
     ))
@@ -197,7 +230,7 @@ fn check_version(text: &str) -> Result<(), Misfit> {
     if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a Kubernetes version",
             "for example \"1.36\" or \"1.36.3\"",
         ))
@@ -205,16 +238,29 @@ fn check_version(text: &str) -> Result<(), Misfit> {
 }
 
 fn check_flag(text: &str) -> Result<(), Misfit> {
-    if let Some(bare) = text.strip_prefix('-') {
-        return Err(misfit(
-            "begins with a dash",
-            format!("write {}", bare.trim_start_matches('-')),
-        ));
-    }
-    if let Some((name, _)) = text.split_once('=') {
-        return Err(misfit(
+    const RULE: &str = "lower-case letters, digits and `-`, for example audit-log-maxage";
+    let bare = text.trim_start_matches('-');
+    if let Some((name, _)) = bare.split_once('=') {
+        let found = suggesting(
             "contains the value too",
-            format!("write it as `{name}: VALUE`"),
+            text,
+            (check_flag, RULE),
+            name.to_ascii_lowercase(),
+        );
+        return Err(match &found.suggestion {
+            Some(name) => Misfit {
+                hint: format!("write it as `{name}: VALUE`"),
+                ..found
+            },
+            None => found,
+        });
+    }
+    if bare != text {
+        return Err(suggesting(
+            "begins with a dash",
+            text,
+            (check_flag, RULE),
+            bare.to_ascii_lowercase(),
         ));
     }
     let word = text
@@ -223,10 +269,7 @@ fn check_flag(text: &str) -> Result<(), Misfit> {
     if word && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        Err(misfit(
-            "is not the name of a flag",
-            "lower-case letters, digits and `-`, for example audit-log-maxage",
-        ))
+        Err(Misfit::new("is not the name of a flag", RULE))
     }
 }
 
@@ -237,13 +280,23 @@ fn check_label_key(text: &str) -> Result<(), Misfit> {
     if let Some(prefix) = prefix
         && let Err(why) = check_subdomain(prefix)
     {
-        return Err(misfit(
-            "is not a label's key: the part before the slash is not a DNS name",
-            why.hint,
-        ));
+        let message = "is not a label's key: the part before the slash is not a DNS name";
+        return Err(match why.suggestion {
+            // The suggestion of the rule for names is only the part before the slash.
+            Some(prefix) => suggesting(
+                message,
+                text,
+                (
+                    check_label_key,
+                    "take a DNS name, a slash and a name, for example example.com/role",
+                ),
+                format!("{prefix}/{name}"),
+            ),
+            None => Misfit::new(message, why.hint),
+        });
     }
     if name.is_empty() || check_label_value(name).is_err() {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is not a label's key",
             "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
         ));
@@ -262,7 +315,7 @@ fn check_label_value(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a label's value",
             "at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
         ))
@@ -274,7 +327,7 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
     if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(fits) {
         Ok(())
     } else {
-        Err(misfit(format!("is not {what}"), hint))
+        Err(Misfit::new(format!("is not {what}"), hint))
     }
 }
 
@@ -287,7 +340,7 @@ fn check_path(text: &str) -> Result<(), Misfit> {
     if below && text.chars().all(fits) && text.split('/').all(|part| part != "..") {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a path that can be used here",
             "begin with `/`; letters, digits, `/`, `.`, `_` and `-`; no `..`",
         ))
@@ -308,14 +361,14 @@ fn host_of(text: &str) -> Option<&str> {
 fn check_registry(text: &str) -> Result<(), Misfit> {
     const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
     if text == "_default" {
-        return Err(misfit(
+        return Err(Misfit::new(
             "is the name that Halite itself writes, for all registries",
             EXAMPLE,
         ));
     }
     match host_of(text) {
         Some(host) if check_subdomain(host).is_ok() => Ok(()),
-        _ => Err(misfit("is not the host of a registry", EXAMPLE)),
+        _ => Err(Misfit::new("is not the host of a registry", EXAMPLE)),
     }
 }
 
@@ -334,7 +387,7 @@ fn check_no_proxy(text: &str) -> Result<(), Misfit> {
     if network || address || host_of(text).is_some_and(bare) {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "cannot be excluded from the proxy",
             "one name, address or network each: registry.corp, .corp, 10.7.0.1, 10.7.0.0/16",
         ))
@@ -345,7 +398,7 @@ fn check_time_server(text: &str) -> Result<(), Misfit> {
     if text.parse::<std::net::IpAddr>().is_ok() || check_subdomain(text).is_ok() {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is neither an address nor a DNS name",
             "for example 192.0.2.10 or ntp.example.com",
         ))
@@ -364,7 +417,7 @@ fn check_time(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a time of the day",
             "hours and minutes, for example \"02:30\"",
         ))
@@ -383,7 +436,7 @@ fn check_day(text: &str) -> Result<(), Misfit> {
     {
         Ok(())
     } else {
-        Err(misfit(
+        Err(Misfit::new(
             "is not a day of the week",
             "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`",
         ))

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use halite_document::Problem;
+use halite_document::schema::read;
+use halite_document::source::join;
+use halite_document::{Problem, Source};
 use halite_secrets::{reference, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
 use crate::declaration::{Declaration, Document};
+use crate::formats::Documents;
 use crate::node::Node;
-use crate::source::Source;
 use crate::validate::Context;
-use crate::{reader, schema, validate};
+use crate::{schema, validate};
 
 /// A file by name and content.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -133,10 +135,9 @@ fn document<T: DeserializeOwned>(
             return None;
         }
     };
-    let read = reader::read(&root, schema, &text.text);
+    let read = read(&text.file, &text.text, root, schema, &Documents);
     problems.extend(read.problems);
-    let mut source = Source::new(&text.file, &text.text, root);
-    source.broken = read.broken;
+    let source = read.source;
     placeholders(&read.value, &source, "", problems);
     match serde_json::from_value(read.value) {
         Ok(value) => Some(Document { value, source }),
@@ -169,9 +170,9 @@ fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<P
         Value::Array(items) => items.iter().enumerate().for_each(|(index, item)| {
             placeholders(item, source, &format!("{path}[{index}]"), problems)
         }),
-        Value::Object(map) => map.iter().for_each(|(key, item)| {
-            placeholders(item, source, &crate::source::join(path, key), problems)
-        }),
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, item)| placeholders(item, source, &join(path, key), problems)),
         _ => {}
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
+use halite_document::source::join;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -89,7 +90,7 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
 pub(crate) fn find(schema: &Value, path: &str, choices: &mut Vec<Choice>, free: &mut Vec<String>) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         for (key, below) in properties {
-            find(below, &crate::source::join(path, key), choices, free);
+            find(below, &join(path, key), choices, free);
         }
         return;
     }

@@ -7,6 +7,7 @@ pub mod identity;
 pub mod ids;
 mod pkcs8;
 pub mod pki;
+mod pki_error;
 pub mod transport;
 
 /// The generated messages and services.

@@ -19,8 +19,19 @@ const CURVES: [&[u8]; 2] = [
     &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22],
 ];
 
+/// The reason why a key cannot be written as PKCS#8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFormError {
+    /// The curve is missing, or another one.
+    #[error("an EC key must name the curve P-256 or P-384")]
+    Curve,
+    /// The form is unknown.
+    #[error("it is neither PKCS#8, PKCS#1 nor SEC1")]
+    Unknown,
+}
+
 /// The key as PKCS#8 DER.
-pub(crate) fn wrapped(key: &PrivateKeyDer<'_>) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn wrapped(key: &PrivateKeyDer<'_>) -> Result<Vec<u8>, KeyFormError> {
     match key {
         PrivateKeyDer::Pkcs8(key) => Ok(key.secret_pkcs8_der().to_vec()),
         PrivateKeyDer::Pkcs1(key) => Ok(wrap(&RSA, key.secret_pkcs1_der())),
@@ -28,10 +39,10 @@ pub(crate) fn wrapped(key: &PrivateKeyDer<'_>) -> Result<Vec<u8>, &'static str> 
             let der = key.secret_sec1_der();
             let named = |curve: &&&[u8]| der.windows(curve.len()).any(|part| part == **curve);
             let curve = CURVES.iter().find(named);
-            let curve = curve.ok_or("an EC key must name the curve P-256 or P-384")?;
+            let curve = curve.ok_or(KeyFormError::Curve)?;
             Ok(wrap(&[&EC, *curve].concat(), der))
         }
-        _ => Err("neither PKCS#8, PKCS#1 nor SEC1"),
+        _ => Err(KeyFormError::Unknown),
     }
 }
 

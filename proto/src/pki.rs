@@ -11,32 +11,15 @@ use rcgen::{
     PublicKeyData as _,
 };
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
 use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use crate::identity::{Identity, IdentityError};
+use crate::identity::Identity;
 use crate::pkcs8;
 
-/// The reason why a key, request or certificate cannot be used. It never contains key material.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PkiError {
-    /// A private key could not be made or read.
-    #[error("the private key cannot be used: {0}")]
-    Key(String),
-    /// A certificate request could not be made.
-    #[error("the certificate request cannot be made: {0}")]
-    Request(String),
-    /// A certificate could not be read.
-    #[error("the certificate cannot be read: {0}")]
-    Certificate(String),
-    /// A certificate contains no Halite identity, or several.
-    #[error("the certificate names {0} Halite identities, exactly one is needed")]
-    NotOneIdentity(usize),
-    /// The identity in a certificate is malformed.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-}
+pub use crate::pkcs8::KeyFormError;
+pub use crate::pki_error::PkiError;
 
 /// A private key: ECDSA P-256 when made here. `Debug` shows only its fingerprint.
 pub struct PrivateKey(KeyPair);
@@ -55,7 +38,7 @@ impl PrivateKey {
     pub fn generate() -> Result<Self, PkiError> {
         KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
             .map(Self)
-            .map_err(|e| PkiError::Key(e.to_string()))
+            .map_err(PkiError::MakeKey)
     }
 
     /// Reads a key in PEM: PKCS#8 (`PRIVATE KEY`), PKCS#1 (`RSA PRIVATE KEY`) or SEC1 (`EC PRIVATE
@@ -64,10 +47,10 @@ impl PrivateKey {
     /// # Errors
     /// The text is not a key, or its algorithm is not supported.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
-        let der = pkcs8::wrapped(&private_key(pem)?).map_err(|e| PkiError::Key(e.to_owned()))?;
+        let der = pkcs8::wrapped(&private_key(pem)?)?;
         KeyPair::try_from(der.as_slice())
             .map(Self)
-            .map_err(|e| PkiError::Key(e.to_string()))
+            .map_err(PkiError::UseKey)
     }
 
     /// The key as PKCS#8 PEM: a secret.
@@ -113,8 +96,8 @@ impl PrivateKey {
             .push(DnType::CommonName, common_name);
         let request = params
             .serialize_request(&self.0)
-            .map_err(|e| PkiError::Request(e.to_string()))?;
-        request.pem().map_err(|e| PkiError::Request(e.to_string()))
+            .map_err(PkiError::Request)?;
+        request.pem().map_err(PkiError::Request)
     }
 }
 
@@ -125,9 +108,7 @@ impl PrivateKey {
 pub fn random<const N: usize>() -> Result<[u8; N], PkiError> {
     let mut bytes = [0; N];
     let source = rustls::crypto::ring::default_provider().secure_random;
-    source
-        .fill(&mut bytes)
-        .map_err(|_| PkiError::Key("the system has no randomness".to_owned()))?;
+    source.fill(&mut bytes).map_err(|_| PkiError::Randomness)?;
     Ok(bytes)
 }
 
@@ -166,11 +147,9 @@ pub fn fingerprint(spki_der: &[u8]) -> String {
 /// One of them is not PEM, or there is none.
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let found = found.map_err(|e| PkiError::Certificate(e.to_string()))?;
+    let found = found.map_err(PkiError::ReadCertificate)?;
     if found.is_empty() {
-        return Err(PkiError::Certificate(
-            "there is no CERTIFICATE block in the text".to_owned(),
-        ));
+        return Err(PkiError::NoCertificate);
     }
     Ok(found)
 }
@@ -180,7 +159,11 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError>
 /// # Errors
 /// There is none.
 pub fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, PkiError> {
-    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| PkiError::Key(e.to_string()))
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| match error {
+        // It quotes the line, which may have the key in it.
+        pem::Error::IllegalSectionStart { .. } => PkiError::KeyHeader,
+        other => PkiError::ReadKey(other),
+    })
 }
 
 /// Certificate DER as PEM.
@@ -236,7 +219,7 @@ impl Inspected {
     /// It is not a certificate.
     pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
         let (_, certificate) =
-            X509Certificate::from_der(der).map_err(|e| PkiError::Certificate(e.to_string()))?;
+            X509Certificate::from_der(der).map_err(|error| PkiError::Certificate(error.into()))?;
         let mut found = Self {
             serial: format!("{:x}", certificate.serial),
             subject: certificate.subject().to_string(),
@@ -251,7 +234,7 @@ impl Inspected {
         };
         let names = certificate
             .subject_alternative_name()
-            .map_err(|e| PkiError::Certificate(e.to_string()))?
+            .map_err(PkiError::Certificate)?
             .map(|extension| extension.value.general_names.as_slice());
         for name in names.unwrap_or_default() {
             match name {

@@ -52,7 +52,10 @@ fn a_certificate_with_two_identities_has_none() {
     }
     let certificate = params.self_signed(key.as_key_pair()).unwrap();
     let inspected = Inspected::from_der(certificate.der()).unwrap();
-    assert_eq!(inspected.identity(), Err(PkiError::NotOneIdentity(2)));
+    assert!(matches!(
+        inspected.identity(),
+        Err(PkiError::NotOneIdentity(2))
+    ));
 }
 
 #[test]
@@ -98,4 +101,24 @@ fn keys_as_kubeadm_and_openssl_write_them_are_read() {
 #[test]
 fn random_bytes_differ() {
     assert_ne!(random::<16>().unwrap(), random::<16>().unwrap());
+}
+
+#[test]
+fn an_error_of_a_private_key_does_not_quote_it() {
+    let key = PrivateKey::generate().unwrap().to_pem();
+    let body = key.lines().nth(1).unwrap();
+    for text in [
+        key.replacen("-----\n", "-----", 1),
+        key.replacen('\n', "", 1),
+        format!("-----BEGIN {body}"),
+        key.replacen("\n", "\n!", 1),
+        body.to_owned(),
+    ] {
+        let error = PrivateKey::from_pem(&text).unwrap_err();
+        // As a log has it, and as its causes have it.
+        let texts = format!("{} {error:?}", halite_errors::chain(&error));
+        assert!(!texts.contains(&body[..16]), "{texts}");
+        let bytes = format!("{:?}", &body.as_bytes()[..16]);
+        assert!(!texts.contains(bytes.trim_matches(['[', ']'])), "{texts}");
+    }
 }

@@ -102,7 +102,7 @@ impl Helm {
             let lines = problems
                 .iter()
                 .map(|problem| format!("chart {}: {problem}", chart.name));
-            Error::Recipe(lines.collect())
+            Error::recipe(lines)
         })
     }
 
@@ -175,7 +175,7 @@ pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(Error::Recipe(problems))
+        Err(Error::recipe(problems))
     }
 }
 

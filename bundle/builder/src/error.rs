@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
+use halite_document::Problem;
+
 use crate::completeness::Unmet;
 
 /// An error of building or reading a bundle.
@@ -10,7 +12,7 @@ use crate::completeness::Unmet;
 pub enum Error {
     /// All problems of the recipe.
     #[error("{}", Lines(.0))]
-    Recipe(Vec<String>),
+    Recipe(Vec<Problem>),
     /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
@@ -103,6 +105,12 @@ impl Error {
             1 => Err(rest.remove(0)),
             _ => Err(Self::Several(rest)),
         }
+    }
+
+    /// The error for problems that have no place in the recipe's text.
+    pub(crate) fn recipe(messages: impl IntoIterator<Item = String>) -> Self {
+        let problem = |message| Problem::in_file("", message);
+        Self::Recipe(messages.into_iter().map(problem).collect())
     }
 
     /// The error for a path from which other content was copied than was checked there.

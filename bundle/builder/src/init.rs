@@ -107,7 +107,7 @@ fn text(start: &Start) -> Result<String, Error> {
             start.kubernetes,
             known.join(", ")
         );
-        Error::Recipe(vec![message])
+        Error::recipe([message])
     })?;
     // A JSON string is also a YAML string.
     let quoted = |path: PathBuf| serde_json::Value::String(path.display().to_string()).to_string();

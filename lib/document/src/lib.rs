@@ -2,14 +2,19 @@
 //!
 //! Input is the text of one file. Output is a tree of [`yaml::Node`]s, each of which knows its line
 //! and column, or a [`Problem`] that a person can act on. A `Problem` also reports errors in the
-//! meaning of a document, by whichever crate finds them.
+//! meaning of a document, by whichever crate finds them. [`schema::read`] reads a document by a JSON
+//! Schema that its crate generates from its types.
 //!
 //! [`text`] has the characters of values that must not reach a terminal as they are.
 //!
-//! The crate never opens a file, prints nothing and knows no schema.
+//! The crate never opens a file, prints nothing and knows no kind of document.
 
 mod position;
 pub mod problem;
+#[cfg(feature = "yaml")]
+pub mod schema;
+#[cfg(feature = "yaml")]
+pub mod source;
 #[cfg(feature = "yaml")]
 mod suggestion;
 pub mod text;
@@ -18,5 +23,7 @@ pub mod yaml;
 
 pub use position::Position;
 pub use problem::Problem;
+#[cfg(feature = "yaml")]
+pub use source::Source;
 #[cfg(feature = "yaml")]
 pub use suggestion::did_you_mean;

@@ -81,20 +81,6 @@ impl Redactor {
         }
     }
 
-    /// A redactor for the secrets of both.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        let mut secrets = self.secrets.clone();
-        secrets.extend(
-            other
-                .secrets
-                .iter()
-                .filter(|secret| !self.secrets.contains(secret))
-                .cloned(),
-        );
-        Self { secrets }
-    }
-
     /// Removes the secrets from a text.
     #[must_use]
     pub fn text(&self, text: &str) -> String {

@@ -24,10 +24,7 @@ pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<()
         let [certificate, key] = files::pair(&directory, name);
         if certificate.exists() {
             if !key.exists() {
-                return Err(CaError::NoKey {
-                    certificate: certificate.display().to_string(),
-                    key: key.display().to_string(),
-                });
+                return Err(CaError::NoKey { certificate, key });
             }
             continue;
         }
@@ -44,10 +41,7 @@ pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<()
 
 fn kept_or_new_key(path: &Path) -> Result<PrivateKey, CaError> {
     if path.exists() {
-        return PrivateKey::from_pem(&files::read(path)?).map_err(|e| CaError::Unusable {
-            path: path.display().to_string(),
-            reason: e.to_string(),
-        });
+        return PrivateKey::from_pem(&files::read(path)?).map_err(CaError::unusable(path));
     }
     let key = PrivateKey::generate()?;
     files::write(path, &key.to_pem(), 0o600)?;
@@ -68,7 +62,6 @@ fn self_signed(
         other => other.to_owned(),
     };
     let ours = matches!(name, HALITE | SITE);
-    let profile = |e: rcgen::Error| CaError::Profile(e.to_string());
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params
@@ -92,13 +85,11 @@ fn self_signed(
             KeyUsagePurpose::KeyEncipherment,
             KeyUsagePurpose::KeyCertSign,
         ];
-        let dns = common_name
-            .try_into()
-            .map_err(|e: rcgen::Error| CaError::Profile(e.to_string()))?;
+        let dns = common_name.try_into().map_err(CaError::Certificate)?;
         params.subject_alt_names.push(SanType::DnsName(dns));
     }
     Ok(params
         .self_signed(key.as_key_pair())
-        .map_err(profile)?
+        .map_err(CaError::Certificate)?
         .pem())
 }

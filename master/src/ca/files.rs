@@ -16,14 +16,6 @@ pub fn pair(directory: &Path, name: &str) -> [PathBuf; 2] {
     ]
 }
 
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> CaError {
-    let path = path.display().to_string();
-    move |source| CaError::File {
-        path: path.clone(),
-        source,
-    }
-}
-
 /// Reads a text file.
 ///
 /// # Errors
@@ -31,12 +23,9 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> CaError {
 pub fn read(path: &Path) -> Result<String, CaError> {
     std::fs::read_to_string(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => CaError::Missing {
-            path: path.display().to_string(),
+            path: path.to_owned(),
         },
-        _ => CaError::File {
-            path: path.display().to_string(),
-            source,
-        },
+        _ => CaError::file("read", path)(source),
     })
 }
 
@@ -49,7 +38,7 @@ pub fn directory(path: &Path, mode: u32) -> Result<(), CaError> {
         .recursive(true)
         .mode(mode)
         .create(path)
-        .map_err(failed(path))
+        .map_err(CaError::file("make", path))
 }
 
 /// Writes a file: beside its place with its final mode, synced, moved over, and the move synced
@@ -61,7 +50,7 @@ pub fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = parent.join(format!(".{name}.new"));
-    let fail = failed(path);
+    let fail = |source| CaError::file("write", path)(source);
     // A leftover of a crash may have another mode.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fail(error)),
@@ -72,12 +61,12 @@ pub fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
         .create_new(true)
         .mode(mode)
         .open(&new)
-        .map_err(&fail)?;
+        .map_err(fail)?;
     file.write_all(content.as_bytes())
         .and_then(|()| file.sync_all())
-        .map_err(&fail)?;
-    std::fs::rename(&new, path).map_err(&fail)?;
+        .map_err(fail)?;
+    std::fs::rename(&new, path).map_err(fail)?;
     std::fs::File::open(parent)
         .and_then(|directory| directory.sync_all())
-        .map_err(&fail)
+        .map_err(fail)
 }

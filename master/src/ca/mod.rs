@@ -25,7 +25,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::store::Millis;
 
-pub use error::CaError;
+pub use error::{CaError, ContentError};
 pub use profile::{CHUNK_CAS, Profile};
 pub use sign::{Issued, request_fingerprint};
 
@@ -67,33 +67,26 @@ impl Ca {
         let [certificate_path, key_path] = files::pair(directory, name);
         let certificate_pem = files::read(&certificate_path)?;
         let key_pem = files::read(&key_path)?;
-        let unusable = |path: &Path, reason: String| CaError::Unusable {
-            path: path.display().to_string(),
-            reason,
-        };
-        let found = Inspected::from_pem(&certificate_pem)
-            .map_err(|e| unusable(&certificate_path, e.to_string()))?;
+        let found =
+            Inspected::from_pem(&certificate_pem).map_err(CaError::unusable(&certificate_path))?;
         if !found.is_ca {
-            return Err(unusable(
-                &certificate_path,
-                "this is not the certificate of a CA".to_owned(),
-            ));
+            return Err(CaError::unusable(certificate_path)(ContentError::NotCa));
         }
         if found.not_after < now / 1000 {
             let when = crate::clock::rfc3339(found.not_after.saturating_mul(1000));
-            return Err(unusable(
-                &certificate_path,
-                format!("this CA has expired on {when}; put a valid one there"),
-            ));
+            return Err(CaError::unusable(certificate_path)(ContentError::Expired(
+                when,
+            )));
         }
-        let key = PrivateKey::from_pem(&key_pem).map_err(|e| unusable(&key_path, e.to_string()))?;
+        let key = PrivateKey::from_pem(&key_pem).map_err(CaError::unusable(&key_path))?;
         if key.fingerprint() != found.fingerprint {
-            let reason = format!("this is not the key of {}", certificate_path.display());
-            return Err(unusable(&key_path, reason));
+            let other = ContentError::OtherKey(certificate_path);
+            return Err(CaError::unusable(key_path)(other));
         }
         let certificate_der = pki::certificates(&certificate_pem)?.swap_remove(0);
         let issuer = Issuer::from_ca_cert_der(&certificate_der, key.into_key_pair())
-            .map_err(|e| unusable(&certificate_path, e.to_string()))?;
+            .map_err(ContentError::Issuer)
+            .map_err(CaError::unusable(certificate_path))?;
         Ok(Self {
             name: name.to_owned(),
             certificate_pem,
@@ -149,15 +142,11 @@ impl Cas {
         let public_path = state_dir.join("sa.pub");
         let key_pem = files::read(&key_path)?;
         let public_pem = files::read(&public_path)?;
-        let unusable = |path: &Path, reason: String| CaError::Unusable {
-            path: path.display().to_string(),
-            reason,
-        };
-        let key = PrivateKey::from_pem(&key_pem).map_err(|e| unusable(&key_path, e.to_string()))?;
+        let key = PrivateKey::from_pem(&key_pem).map_err(CaError::unusable(&key_path))?;
         let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
         if !same(&key.public_pem(), &public_pem) {
-            let reason = format!("this is not the public half of {}", key_path.display());
-            return Err(unusable(&public_path, reason));
+            let other = ContentError::OtherHalf(key_path);
+            return Err(CaError::unusable(public_path)(other));
         }
         Ok(Self {
             cas,

@@ -60,13 +60,11 @@ pub fn request_fingerprint(csr_pem: &str) -> Result<String, CaError> {
 
 fn request(csr_pem: &str) -> Result<CertificateSigningRequestParams, CaError> {
     if csr_pem.len() > REQUEST_MAX {
-        return Err(CaError::Request(format!(
-            "it has more than {REQUEST_MAX} bytes"
-        )));
+        return Err(CaError::LargeRequest { limit: REQUEST_MAX });
     }
     // Parsing verifies the signature, which proves possession; ring takes no RSA key under 2048
     // bits.
-    CertificateSigningRequestParams::from_pem(csr_pem).map_err(|e| CaError::Request(e.to_string()))
+    CertificateSigningRequestParams::from_pem(csr_pem).map_err(CaError::Request)
 }
 
 pub(super) fn sign(
@@ -84,7 +82,7 @@ pub(super) fn sign(
     set_validity(&mut request.params, now - BACKDATE_SECONDS, not_after);
     let certificate = request
         .signed_by(&ca.issuer)
-        .map_err(|e| CaError::Profile(e.to_string()))?;
+        .map_err(CaError::Certificate)?;
     let certificate_pem = certificate.pem();
     let written = pki::Inspected::from_der(certificate.der())?;
     Ok(Issued {
@@ -99,11 +97,11 @@ pub(super) fn sign(
 
 /// The profile as rcgen wants it: nothing of the request is left.
 fn params(profile: &Profile) -> Result<CertificateParams, CaError> {
-    let text = |what: &str, value: &str| {
-        rcgen::string::Ia5String::try_from(value).map_err(|_| {
-            CaError::Profile(format!(
-                "{what} {value:?} has characters that are not allowed there"
-            ))
+    let text = |what: &'static str, value: &str| {
+        // The library's reason only repeats the name.
+        rcgen::string::Ia5String::try_from(value).map_err(|_| CaError::Name {
+            what,
+            value: value.to_owned(),
         })
     };
     let mut params = CertificateParams::default();

@@ -6,8 +6,8 @@
 
 mod bundle;
 mod nodes;
+mod redactors;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -23,6 +23,7 @@ use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
+use redactors::Redactors;
 use serde_json::{Map, Value};
 
 use crate::app::App;
@@ -30,7 +31,7 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::Refusal;
 
 pub use nodes::NodeRequest;
 
@@ -42,9 +43,7 @@ pub struct Declarations {
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
-    /// For each minion the redactor of the last readable declaration, and one for all secrets that
-    /// it could have had since the master started.
-    redactors: Mutex<BTreeMap<String, (Arc<Redactor>, Arc<Redactor>)>>,
+    redactors: Redactors,
     /// Node documents are written one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
@@ -62,7 +61,7 @@ impl Declarations {
             configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
             current: Mutex::default(),
-            redactors: Mutex::default(),
+            redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
     }
@@ -95,30 +94,7 @@ impl Declarations {
     /// The declaration cannot be read, and could not be since the master started. Nothing of the
     /// minion may be stored or displayed then.
     pub fn redactor(&self, minion: &str) -> Result<Arc<Redactor>, Refusal> {
-        let fresh = self.load().map(|snapshot| snapshot.redactor(minion));
-        let mut redactors = self
-            .redactors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match (fresh, redactors.get(minion)) {
-            (Ok(fresh), Some((last, all))) if Arc::ptr_eq(&fresh, last) => Ok(Arc::clone(all)),
-            (Ok(fresh), known) => {
-                let all = match known {
-                    Some((_, all)) => Arc::new(all.with(&fresh)),
-                    None => Arc::clone(&fresh),
-                };
-                redactors.insert(minion.to_owned(), (fresh, Arc::clone(&all)));
-                Ok(all)
-            }
-            (Err(_), Some((_, all))) => Ok(Arc::clone(all)),
-            (Err(refusal), None) => Err(Refusal::new(
-                RefusalKind::Unavailable,
-                format!(
-                    "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
-                    refusal.message
-                ),
-            )),
-        }
+        self.redactors.get(minion, self.load())
     }
 
     /// The directory of the operator's documents.
@@ -180,7 +156,6 @@ impl Declarations {
             pki: public_halves(&self.cas),
             tree,
             cas: Arc::clone(&self.cas),
-            redactors: Mutex::default(),
         })
     }
 }
@@ -207,7 +182,6 @@ pub struct Snapshot {
     pki: Pki,
     tree: DirTree,
     cas: Arc<Cas>,
-    redactors: Mutex<BTreeMap<String, Arc<Redactor>>>,
 }
 
 impl Snapshot {
@@ -307,19 +281,11 @@ impl Snapshot {
             .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
     }
 
-    /// The redactor for the returns of one minion, with the secrets of this snapshot only.
-    #[must_use]
-    fn redactor(&self, minion: &str) -> Arc<Redactor> {
-        let mut redactors = self
-            .redactors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let make = || {
-            let paths = allowed_secrets(&self.declaration, minion);
-            let secrets = paths.iter().filter_map(|path| self.secret(minion, path));
-            Arc::new(Redactor::new(secrets))
-        };
-        Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
+    /// The secrets that one minion may have.
+    fn secrets(&self, minion: &str) -> impl Iterator<Item = String> {
+        allowed_secrets(&self.declaration, minion)
+            .into_iter()
+            .filter_map(move |path| self.secret(minion, &path))
     }
 
     /// The groups of minions in which a highstate of all of them is safe: first each host of the

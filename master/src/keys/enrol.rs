@@ -3,6 +3,7 @@
 //! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a
 //! minion or master killed at any point just asks again.
 
+use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::Inspected;
 use serde::Deserialize;
@@ -69,14 +70,14 @@ pub enum Answer {
 pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Refusal> {
     let id = newcomer.id.as_str();
     Identity::new(&app.config.cluster, Kind::Minion, id)
-        .map_err(|e| Refusal::invalid(e.to_string()))?;
+        .map_err(|error| Refusal::invalid(chain(&error)))?;
     if newcomer.csr_pem.len() > REQUEST_MAX {
         return Err(Refusal::invalid(format!(
             "the certificate request has more than {REQUEST_MAX} bytes"
         )));
     }
-    let fingerprint =
-        ca::request_fingerprint(&newcomer.csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
+    let fingerprint = ca::request_fingerprint(&newcomer.csr_pem)
+        .map_err(|error| Refusal::invalid(chain(&error)))?;
     let host = host_facts::brief(&newcomer.grains_json, &newcomer.source)?;
     // One at a time: two requests for one id must not both find it free.
     let _turn = app.enrolling.lock().await;
@@ -320,7 +321,7 @@ pub(super) async fn revoke_certificate(
 /// The request is malformed or of another key.
 pub async fn renew(app: &App, minion: &str, csr_pem: &str) -> Result<String, Refusal> {
     let fingerprint =
-        ca::request_fingerprint(csr_pem).map_err(|e| Refusal::invalid(e.to_string()))?;
+        ca::request_fingerprint(csr_pem).map_err(|error| Refusal::invalid(chain(&error)))?;
     let _turn = app.enrolling.lock().await;
     let mut key = app
         .store

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::identity::Kind;
-use halite_proto::transport::{Caller, Peer, PeerPolicy, source};
+use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
 use tokio::sync::{mpsc, watch};
 
 use super::budget::Budget;
@@ -187,25 +188,28 @@ async fn write_refusals(
             }
         };
         if let Err(error) = store.append_audit(&line).await {
-            tracing::error!(%error, "a refusal could not be written to the audit");
+            tracing::error!(
+                error = chain(&error),
+                "a refusal could not be written to the audit"
+            );
         }
     }
 }
 
 impl PeerPolicy for Gate {
-    fn admit(&self, caller: &Caller) -> Result<(), String> {
+    fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted> {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
         if welcome.revoked.contains(&caller.serial) {
-            return Err("the certificate is revoked".to_owned());
+            return Err(NotAdmitted::Revoked);
         }
         match caller.identity.kind() {
             // Their certificates come from the holder of the CA's key; they are revoked by serial
             // number.
             Kind::Operator | Kind::Master => Ok(()),
             Kind::Minion => match welcome.minions.get(caller.identity.id()) {
-                None => Err("the minion's key is not accepted".to_owned()),
+                None => Err(NotAdmitted::NotAccepted),
                 Some(fingerprint) if *fingerprint == caller.fingerprint => Ok(()),
-                Some(_) => Err("the minion's id belongs to another key".to_owned()),
+                Some(_) => Err(NotAdmitted::OtherKey),
             },
         }
     }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki;
 use serde_json::{Value, json};
@@ -125,16 +126,16 @@ pub async fn create_token(
     };
     if let Some(id) = &bound_id {
         Identity::new(&app.config.cluster, Kind::Minion, id)
-            .map_err(|e| Refusal::invalid(e.to_string()))?;
+            .map_err(|error| Refusal::invalid(chain(&error)))?;
     }
-    let internal = |e: pki::PkiError| Refusal::internal(e.to_string());
+    let internal = |error: pki::PkiError| Refusal::internal(chain(&error));
     let text = TokenText {
         id: pki::hex(&pki::random::<8>().map_err(internal)?),
         secret: pki::hex(&pki::random::<32>().map_err(internal)?),
         ca_sha256: app
             .cas
             .certificate_sha256(HALITE)
-            .map_err(|e| Refusal::internal(e.to_string()))?,
+            .map_err(|error| Refusal::internal(chain(&error)))?,
     };
     let now = app.clock.now();
     let token = Token {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use halite_errors::chain;
 use halite_pillar::view::{API_PORT, api_address};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
@@ -63,14 +64,14 @@ impl Clusters {
     pub async fn api(&self, snapshot: &Snapshot) -> Result<Arc<dyn Api>, Refusal> {
         let declaration = snapshot.declaration();
         let address = api_address(declaration)
-            .map_err(|error| Refusal::invalid(error.to_string()))?
+            .map_err(|error| Refusal::invalid(chain(&error)))?
             .to_string();
         let (server_name, port) = (declaration.cluster.endpoint(), API_PORT);
         let ca = self
             .app
             .cas
             .certificate_pem("kubernetes")
-            .map_err(|e| Refusal::internal(e.to_string()))?;
+            .map_err(|error| Refusal::internal(chain(&error)))?;
         let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
         let now = self.app.clock.now();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +91,7 @@ impl Clusters {
             super_admin: self.identity("kubernetes-super-admin", "system:masters", now)?,
         };
         let api: Arc<dyn Api> =
-            Arc::new(KubeApi::new(&access).map_err(|e| Refusal::internal(e.to_string()))?);
+            Arc::new(KubeApi::new(&access).map_err(|error| Refusal::internal(chain(&error)))?);
         *current = Some(Current {
             made_for,
             made: now,

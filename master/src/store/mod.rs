@@ -28,8 +28,8 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database refused or failed.
-    #[error("the store failed: {0}")]
-    Database(sqlx::Error),
+    #[error("the store failed")]
+    Database(#[source] sqlx::Error),
     /// There is no room for what should be stored; nothing of it was. Reading goes on.
     #[error(
         "the master's store has no room ({0}): nothing was stored. Make room on its file system (by default the one of \
@@ -37,11 +37,13 @@ pub enum StoreError {
     )]
     Full(String),
     /// The database's schema could not be brought up to date.
-    #[error("the store's schema could not be brought up to date: {0}")]
+    #[error("cannot bring the store's schema up to date")]
     Migration(#[from] sqlx::migrate::MigrateError),
     /// A file beside the database could not be written or moved.
-    #[error("{path}: {source}")]
+    #[error("cannot {action} {path}")]
     File {
+        /// Verb, for example `write`.
+        action: &'static str,
         /// The file.
         path: String,
         /// The system's reason.

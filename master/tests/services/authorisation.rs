@@ -1,5 +1,6 @@
 //! Every method, called by everybody.
 
+use halite_errors::chain;
 use halite_master::ca::Cas;
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_proto::identity::Kind;
@@ -145,7 +146,7 @@ async fn outcome(
 ) -> Result<Code, String> {
     let channel = match connect(&site.endpoint, &site.ca_pem, identity).await {
         Ok(channel) => channel,
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(chain(&error)),
     };
     let key = identity.map_or_else(
         || PrivateKey::generate().unwrap(),

@@ -1,4 +1,84 @@
+use proptest::prelude::*;
+
 use super::*;
+
+/// Every format.
+const FORMATS: [&str; 20] = [
+    "ipv4-network",
+    "ipv4-address",
+    "dns-subdomain",
+    "certificate-name",
+    "kubernetes-version",
+    "flag-name",
+    "label-key",
+    "label-value",
+    "sysctl-key",
+    "module-name",
+    "package-name",
+    "secret-name",
+    "user-name",
+    "certificates-name",
+    "registry-host",
+    "no-proxy",
+    "time-server",
+    "absolute-path",
+    "time-of-day",
+    "day-of-week",
+];
+
+/// The value that a hint tells the operator to write.
+fn named_in(hint: &str) -> Option<String> {
+    let value = hint
+        .strip_prefix("write it as `")
+        .and_then(|rest| rest.strip_suffix(": VALUE`"))
+        .or_else(|| hint.strip_prefix("the network that contains it is "))
+        .or_else(|| {
+            hint.strip_prefix("write ")
+                .filter(|rest| !rest.contains(' '))
+        });
+    value.map(str::to_owned)
+}
+
+proptest! {
+    #[test]
+    fn what_a_hint_says_to_write_has_the_format(
+        text in "[-a-cA-C0-9_./= :é]{0,12}|[A-C][a-c_.]{1,6}(/[A-C]{1,3})?|--?[aA_]{1,3}(=1)?|[0-9.]{7,11}/[0-9]{1,2}",
+    ) {
+        for format in FORMATS {
+            if let Err(misfit) = check(format, &text) {
+                let named = named_in(&misfit.hint);
+                prop_assert_eq!(&named, &misfit.suggestion, "{}: {:?}: {}", format, text, misfit.hint);
+                if let Some(named) = named {
+                    prop_assert_eq!(check(format, &named), Ok(()), "{}: {:?}", format, text);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_suggestion_is_made_where_one_is_accepted() {
+    for (format, text, hint) in [
+        ("dns-subdomain", "Prod_1", "write prod-1"),
+        ("dns-subdomain", "Prod", "write prod"),
+        (
+            "dns-subdomain",
+            "Prod_",
+            "use lower-case letters, digits and `-` (RFC 1123)",
+        ),
+        ("label-key", "Example.com/role", "write example.com/role"),
+        ("flag-name", "--v=1", "write it as `v: VALUE`"),
+        ("flag-name", "--Audit", "write audit"),
+        (
+            "flag-name",
+            "--_",
+            "lower-case letters, digits and `-`, for example audit-log-maxage",
+        ),
+    ] {
+        let misfit = check(format, text).unwrap_err();
+        assert_eq!(misfit.hint, hint, "{format}: {text}");
+    }
+}
 
 #[test]
 fn good_and_bad_texts() {

@@ -1,12 +1,12 @@
 //! Versions, the bundle, and settings that only Halite may set.
 
+use halite_document::source::join;
 use serde_json::{Map, Value};
 
 use super::Check;
 use crate::cluster::CniPlugin;
 use crate::options;
 use crate::role::Role;
-use crate::source::join;
 
 /// The images that every cluster runs.
 const IMAGES: [&str; 7] = [

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use halite_document::source::join;
 use url::Url;
 
 use super::Check;
 use crate::registry;
-use crate::source::join;
 use crate::trust::{Unfit, certificates};
 
 /// The package that keeps the clock.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use halite_document::source::join;
+
 use super::Check;
 use crate::declaration::Document;
 use crate::network;
@@ -173,7 +175,7 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>) {
 
 fn labels(check: &mut Check<'_>, node: &Document<Node>) {
     for key in node.labels.keys() {
-        let path = crate::source::join("labels", key);
+        let path = join("labels", key);
         if key.starts_with("node-role.kubernetes.io/") {
             check.node(
                 node,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use halite_document::source::join;
+
 use super::Check;
 use crate::registry::{DATA, LONGEST_PASSWORD, PACKAGE, SHORTEST_PASSWORD};
-use crate::source::join;
 
 pub(super) fn check(check: &mut Check<'_>) {
     let declaration = check.declaration;

@@ -1,18 +1,21 @@
 //! The client: one verified connection to one master, shared by all clones of a [`Channel`].
 
 use std::future::Future;
+use std::io;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use halite_errors::chain;
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::client::Resumption;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -21,42 +24,16 @@ use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::error::{ConnectError, HandshakeError};
 use super::peer::Caller;
 use super::tls::{MasterVerifier, Trust, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::identity::Identity;
 use crate::pki;
-use crate::pki::{Inspected, PkiError};
+use crate::pki::Inspected;
 
 /// Time that a failed call waits for the reason why its connection ended.
 const WHY: Duration = Duration::from_secs(1);
-
-/// The reason why there is no connection to a master.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// Not `host:port`.
-    #[error("{0:?} is not the address of a master: HOST:PORT is")]
-    Endpoint(String),
-    /// No server answers at the endpoint.
-    #[error("cannot reach the master at {endpoint}: {reason}")]
-    Unreachable {
-        /// The endpoint.
-        endpoint: String,
-        /// The system's error.
-        reason: String,
-    },
-    /// The server is not trusted, or refused the client in the handshake.
-    #[error("no trusted connection to {endpoint}: {reason}")]
-    Untrusted {
-        /// The endpoint.
-        endpoint: String,
-        /// The reason.
-        reason: String,
-    },
-    /// The client's own identity or CA cannot be used.
-    #[error(transparent)]
-    Identity(#[from] PkiError),
-}
 
 /// A certificate and its key, which a client presents. `Debug` does not write the key.
 #[derive(Clone, PartialEq, Eq)]
@@ -179,9 +156,7 @@ where
 {
     let mut roots = RootCertStore::empty();
     for ca in pki::certificates(ca_pem)? {
-        roots
-            .add(ca)
-            .map_err(|e| PkiError::Certificate(e.to_string()))?;
+        roots.add(ca).map_err(ConnectError::Authority)?;
     }
     Ok(open(stream, endpoint, Trust::Roots(roots), identity)
         .await?
@@ -220,34 +195,32 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let pin = ca_sha256.to_ascii_lowercase();
-    let (channel, chain) = open(stream, endpoint, Trust::Pinned(pin.clone()), None).await?;
-    let ca = chain.iter().find(|der| pki::sha256_hex(der) == pin);
-    let ca = ca.ok_or_else(|| untrusted(endpoint, "the chain does not hold the pinned CA"))?;
+    let (channel, certificates) = open(stream, endpoint, Trust::Pinned(pin.clone()), None).await?;
+    let ca = certificates.iter().find(|der| pki::sha256_hex(der) == pin);
+    let ca = ca.ok_or_else(|| untrusted(endpoint, HandshakeError::NoPinnedCa))?;
     Ok(Pinned {
         channel,
         ca_pem: pki::certificate_pem(ca),
     })
 }
 
-fn untrusted(endpoint: &str, reason: impl Into<String>) -> ConnectError {
+fn untrusted(endpoint: &str, reason: impl Into<HandshakeError>) -> ConnectError {
     ConnectError::Untrusted {
         endpoint: endpoint.to_owned(),
-        reason: reason.into(),
+        source: reason.into(),
     }
 }
 
 async fn dial(endpoint: &str) -> Result<TcpStream, ConnectError> {
-    let unreachable = |reason: String| ConnectError::Unreachable {
+    let unreachable = |source: io::Error| ConnectError::Unreachable {
         endpoint: endpoint.to_owned(),
-        reason,
+        source,
     };
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(endpoint))
         .await
-        .map_err(|_| unreachable("no answer in time".to_owned()))?
-        .map_err(|error| unreachable(error.to_string()))?;
-    stream
-        .set_nodelay(true)
-        .map_err(|error| unreachable(error.to_string()))?;
+        .map_err(|_| unreachable(io::Error::new(ErrorKind::TimedOut, "no answer in time")))?
+        .map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
     Ok(stream)
 }
 
@@ -277,9 +250,9 @@ where
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
         .await
-        .map_err(|_| untrusted(endpoint, "no TLS handshake in time"))?
-        .map_err(|error| untrusted(endpoint, explain(&error)))?;
-    let chain: Vec<CertificateDer<'static>> = stream
+        .map_err(|_| untrusted(endpoint, HandshakeError::Timeout))?
+        .map_err(|error| untrusted(endpoint, error))?;
+    let certificates: Vec<CertificateDer<'static>> = stream
         .get_ref()
         .1
         .peer_certificates()
@@ -287,9 +260,9 @@ where
         .iter()
         .map(|c| c.clone().into_owned())
         .collect();
-    let leaf = chain
+    let leaf = certificates
         .first()
-        .ok_or_else(|| untrusted(endpoint, "it showed no certificate"))?;
+        .ok_or_else(|| untrusted(endpoint, HandshakeError::NoCertificate))?;
     let master = Caller::from_der(leaf)?.identity;
 
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
@@ -299,13 +272,16 @@ where
         .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| untrusted(endpoint, explain(&error)))?;
+        .map_err(|error| untrusted(endpoint, error))?;
     let (end, ended) = watch::channel(None);
     let shown = endpoint.to_owned();
     tokio::spawn(async move {
         let why = match connection.await {
             Ok(()) => format!("the connection to {shown} ended"),
-            Err(error) => format!("the connection to {shown} ended: {}", explain(&error)),
+            Err(error) => format!(
+                "the connection to {shown} ended: {}",
+                chain(&HandshakeError::from(error))
+            ),
         };
         let _ = end.send(Some(why.into()));
     });
@@ -316,7 +292,7 @@ where
             master,
             ended,
         },
-        chain,
+        certificates,
     ))
 }
 
@@ -325,7 +301,7 @@ fn config(
     trust: Trust,
     identity: Option<&ClientIdentity>,
 ) -> Result<ClientConfig, ConnectError> {
-    let tls = |error: rustls::Error| untrusted(endpoint, error.to_string());
+    let tls = |error: rustls::Error| untrusted(endpoint, HandshakeError::Settings(error));
     let provider = provider();
     let cluster = match identity {
         Some(own) => Some(
@@ -358,70 +334,4 @@ fn config(
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
-}
-
-/// The text before an alert's name in an error: HTTP/2 keeps only the text of a TLS error.
-const ALERT: &str = "received fatal alert: ";
-
-/// Explains an error of TLS or HTTP/2; searches the chain of sources for the TLS error.
-fn explain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let io = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        if let Some(rustls::Error::InvalidCertificate(reason)) = io.and_then(|e| e.downcast_ref()) {
-            return explain_certificate(reason);
-        }
-        let text = error.to_string();
-        if let Some((_, alert)) = text.split_once(ALERT) {
-            return explain_alert(alert);
-        }
-        if texts.last() != Some(&text) {
-            texts.push(text);
-        }
-        next = error.source();
-    }
-    texts.join(": ")
-}
-
-/// Explains the master's alert about our certificate; see `CallerVerifier` for when it sends which.
-fn explain_alert(alert: &str) -> String {
-    let name = alert
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .next()
-        .unwrap_or_default();
-    let text = match name {
-        "CertificateRevoked" => {
-            "the master does not accept this identity (any more): its key was deleted, rejected or replaced"
-        }
-        "CertificateExpired" => "the master refused our certificate: it has expired",
-        "UnknownCA" | "DecryptError" => {
-            "the master refused our certificate: it is not of this cluster's CA"
-        }
-        "AccessDenied" => "the master refused our certificate: it belongs to another cluster",
-        "BadCertificate" | "CertificateUnknown" | "UnsupportedCertificate" => {
-            "the master refused our certificate: it does not name one identity of a caller"
-        }
-        other => return format!("the master ended the handshake ({other})"),
-    };
-    text.to_owned()
-}
-
-fn explain_certificate(reason: &CertificateError) -> String {
-    let text = match reason {
-        CertificateError::UnknownIssuer => {
-            "the server's certificate is not of the CA that we trust"
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the server's certificate has expired (or this host's clock is wrong)"
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet (is this host's clock right?)"
-        }
-        CertificateError::Other(reason) => return reason.0.to_string(),
-        other => return other.to_string(),
-    };
-    text.to_owned()
 }

@@ -9,6 +9,7 @@
 
 mod authorised;
 mod client;
+mod error;
 #[cfg(test)]
 mod flood_tests;
 mod limits;
@@ -24,11 +25,11 @@ mod tls;
 use std::time::Duration;
 
 pub use client::{
-    Channel, ClientIdentity, ConnectError, Pinned, connect, connect_over, connect_pinned,
-    pinned_over,
+    Channel, ClientIdentity, Pinned, connect, connect_over, connect_pinned, pinned_over,
 };
+pub use error::{ConnectError, HandshakeError, MasterAlert};
 pub use limits::{STRANGER_MESSAGE, source};
-pub use peer::{Caller, Peer, PeerPolicy};
+pub use peer::{Caller, NotAdmitted, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
 pub use tls::install_crypto;
 

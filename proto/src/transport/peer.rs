@@ -77,14 +77,29 @@ impl Peer {
     }
 }
 
+/// The reason why a verified identity may not connect. The log of the server has it; the caller
+/// learns only that it is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    /// The serial number of the certificate is among the revoked ones.
+    #[error("the certificate is revoked")]
+    Revoked,
+    /// No key of this minion is accepted.
+    #[error("the minion's key is not accepted")]
+    NotAccepted,
+    /// The minion has another key than the accepted one.
+    #[error("the minion's id belongs to another key")]
+    OtherKey,
+}
+
 /// The decision which verified peers may connect, with notifications about those that may not.
 pub trait PeerPolicy: Send + Sync + 'static {
     /// Decides whether a verified identity may connect now. The server calls it in the handshake
     /// and again after each change.
     ///
     /// # Errors
-    /// The reason for the refusal, for the log.
-    fn admit(&self, caller: &Caller) -> Result<(), String>;
+    /// The identity may not connect.
+    fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted>;
     /// Changes whenever an identity that was admitted may no longer be.
     fn changes(&self) -> watch::Receiver<u64>;
     /// Notifies of a call that the table refused. Must not block.

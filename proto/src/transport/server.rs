@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use halite_errors::chain;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
@@ -43,10 +44,10 @@ pub enum TlsError {
     #[error(transparent)]
     Pki(#[from] pki::PkiError),
     /// They do not fit together.
-    #[error("the TLS settings cannot be used: {0}")]
+    #[error("cannot use the TLS settings")]
     Tls(#[from] rustls::Error),
     /// The CA cannot be used to verify callers.
-    #[error("the CA cannot be used to verify callers: {0}")]
+    #[error("cannot use the CA to verify callers")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
@@ -78,12 +79,12 @@ impl Server {
         for ca in pki::certificates(ca_pem)? {
             roots.add(ca)?;
         }
-        let chain =
+        let authority =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                 .allow_unauthenticated()
                 .build()?;
         let verifier = CallerVerifier {
-            chain,
+            authority,
             cluster: cluster.to_owned(),
             policy: Arc::clone(&policy),
         };
@@ -202,7 +203,7 @@ impl Server {
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                return self.policy.handshake_failed(address, &error.to_string());
+                return self.policy.handshake_failed(address, &chain(&error));
             }
             Err(_) => {
                 return self
@@ -220,7 +221,7 @@ impl Server {
             Some(der) => match Caller::from_der(der) {
                 Ok(caller) => Some(caller),
                 Err(error) => {
-                    return self.policy.handshake_failed(address, &error.to_string());
+                    return self.policy.handshake_failed(address, &chain(&error));
                 }
             },
         };
@@ -245,19 +246,19 @@ impl Server {
         }
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut end = pin!(tokio::time::sleep(time_left(&peer)));
-        let mut told = false;
+        let mut is_draining = false;
         loop {
             tokio::select! {
                 result = connection.as_mut() => {
                     if let Err(error) = result {
-                        tracing::debug!(peer = peer.name(), %error, "connection ended");
+                        tracing::debug!(peer = peer.name(), error = chain(&error), "connection ended");
                     }
                     return;
                 }
                 Ok(()) = changes.changed() => {
                     let admitted = peer.caller.as_ref().map_or(Ok(()), |caller| self.policy.admit(caller));
                     if let Err(reason) = admitted {
-                        tracing::info!(peer = peer.name(), reason, "connection cut");
+                        tracing::info!(peer = peer.name(), %reason, "connection cut");
                         return;
                     }
                 }
@@ -273,8 +274,8 @@ impl Server {
                     }
                     end.as_mut().reset(tokio::time::Instant::now() + left);
                 }
-                _ = stopping.wait_for(|stop| *stop), if !told => {
-                    told = true;
+                _ = stopping.wait_for(|stop| *stop), if !is_draining => {
+                    is_draining = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }
@@ -298,14 +299,14 @@ fn time_left(peer: &Peer) -> Duration {
 }
 
 fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<CertifiedKey, TlsError> {
-    let mut chain = pki::certificates(certificate_pem)?;
+    let mut certificates = pki::certificates(certificate_pem)?;
     for ca in pki::certificates(ca_pem)? {
-        if !chain.contains(&ca) {
-            chain.push(ca);
+        if !certificates.contains(&ca) {
+            certificates.push(ca);
         }
     }
     Ok(CertifiedKey::from_der(
-        chain,
+        certificates,
         pki::private_key(key_pem)?,
         &provider(),
     )?)

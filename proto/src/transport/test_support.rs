@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use halite_errors::chain;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType,
@@ -11,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot, watch};
 use tonic::{Request, Response, Status};
 
-use super::{Caller, ClientIdentity, Peer, PeerPolicy, Server, connect, tls};
+use super::{Caller, ClientIdentity, NotAdmitted, Peer, PeerPolicy, Server, connect, tls};
 use crate::pki::PrivateKey;
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::v1::enrolment_server::{Enrolment, EnrolmentServer};
@@ -95,10 +96,10 @@ impl TestPolicy {
 }
 
 impl PeerPolicy for TestPolicy {
-    fn admit(&self, caller: &Caller) -> Result<(), String> {
+    fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted> {
         let banned = self.banned.lock().unwrap();
         if banned.iter().any(|id| id == caller.identity.id()) {
-            Err("banned".to_owned())
+            Err(NotAdmitted::NotAccepted)
         } else {
             Ok(())
         }
@@ -259,7 +260,7 @@ impl Running {
     pub(super) async fn call(&self, identity: Option<&ClientIdentity>) -> Result<String, Status> {
         let channel = connect(&self.endpoint, &self.ca.pem, identity)
             .await
-            .map_err(|error| Status::unknown(error.to_string()))?;
+            .map_err(|error| Status::unknown(chain(&error)))?;
         let reply = EnrolmentClient::new(channel)
             .enrol(v1::EnrolRequest::default())
             .await?;

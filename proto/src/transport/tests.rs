@@ -1,14 +1,16 @@
 //! Callers that may connect, and callers that may not.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use rcgen::ExtendedKeyUsagePurpose;
 use tokio::net::TcpListener;
 use tonic::Code;
 
 use super::test_support::{TestCa, connect_unverified, start, start_as};
-use super::{ClientIdentity, ConnectError, connect, connect_pinned};
+use super::{ClientIdentity, ConnectError, HandshakeError, connect, connect_pinned};
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::{pki, v1};
 
@@ -114,14 +116,14 @@ async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
         let error = connect_pinned(&running.endpoint, &running.ca.hash())
             .await
             .unwrap_err();
-        assert!(error.to_string().contains(wanted), "{uri}: {error}");
+        assert!(chain(&error).contains(wanted), "{uri}: {error}");
     }
     let running = start().await;
     let error = connect(&running.endpoint, &TestCa::new().pem, None)
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains("not of the CA that we trust"),
+        chain(&error).contains("not of the CA that we trust"),
         "{error}"
     );
 }
@@ -146,7 +148,7 @@ async fn a_new_minion_knows_the_master_by_the_hash_of_its_ca() {
     let error = connect_pinned(&running.endpoint, &TestCa::new().hash())
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("no CA with the hash"), "{error}");
+    assert!(chain(&error).contains("no CA with the hash"), "{error}");
 }
 
 #[tokio::test]
@@ -159,7 +161,7 @@ async fn the_hash_of_the_leaf_is_not_the_hash_of_a_ca() {
         .unwrap();
     let leaf = pki::sha256_hex(&pki::certificates(&own.certificate_pem).unwrap()[0]);
     let error = connect_pinned(&running.endpoint, &leaf).await.unwrap_err();
-    assert!(error.to_string().contains("is not a CA"), "{error}");
+    assert!(chain(&error).contains("is not a CA"), "{error}");
 }
 
 #[tokio::test]
@@ -256,10 +258,7 @@ async fn where_nothing_answers_or_no_tls_the_error_says_so() {
     assert!(matches!(error, ConnectError::Untrusted { .. }), "{error}");
     plain.await.unwrap();
     let error = connect(&endpoint, &ca.pem, None).await.unwrap_err();
-    assert!(
-        error.to_string().contains("cannot reach the master"),
-        "{error}"
-    );
+    assert!(chain(&error).contains("cannot reach the master"), "{error}");
     for bad in ["", "nowhere", "127.0.0.1", "https://x:1"] {
         assert!(connect(bad, &ca.pem, None).await.is_err(), "{bad:?}");
     }
@@ -272,4 +271,43 @@ fn debug_output_of_an_identity_holds_no_key() {
         key_pem: "SECRET".to_owned(),
     };
     assert!(!format!("{identity:?}").contains("SECRET"));
+}
+
+#[tokio::test]
+async fn an_error_of_a_connection_keeps_its_causes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let ca = TestCa::new();
+    let error = connect(&endpoint, &ca.pem, None).await.unwrap_err();
+    let source = match &error {
+        ConnectError::Unreachable { source, .. } => source,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(source.kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(
+        chain(&error),
+        format!("cannot reach the master at {endpoint}: {source}")
+    );
+
+    let running = start().await;
+    let other = connect(&running.endpoint, &ca.pem, None).await;
+    let error = other.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ConnectError::Untrusted {
+                source: HandshakeError::UnknownIssuer,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(
+        chain(&error),
+        format!(
+            "cannot make a trusted connection to {}: the server's certificate is not of the CA that we trust",
+            running.endpoint
+        )
+    );
 }

@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::peer::{Caller, PeerPolicy};
 use crate::identity::Kind;
-use crate::pki::{Inspected, sha256_hex};
+use crate::pki::{Inspected, PkiError, sha256_hex};
 
 /// Installs ring as the process's cryptography, for libraries that use the default. May be called
 /// any number of times.
@@ -30,28 +30,36 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A reason that stays readable in logs of this end; the other end sees only an alert.
-#[derive(Debug)]
-struct Reason(String);
+/// The reason why a certificate that the CA signed is refused all the same. It stays readable in
+/// logs of this end; the other end sees only an alert.
+#[derive(Debug, thiserror::Error)]
+enum Mistrust {
+    #[error(transparent)]
+    Identity(#[from] PkiError),
+    #[error("the server's chain holds no CA with the hash in the token")]
+    NoPinnedCa,
+    #[error("the certificate with the hash in the token is not a CA")]
+    NotCa,
+    #[error("the server is of kind {0}, not a master")]
+    Kind(Kind),
+    #[error("the server is a master of cluster {0:?}")]
+    Cluster(String),
+}
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl From<Mistrust> for Error {
+    fn from(reason: Mistrust) -> Self {
+        Self::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(reason))))
     }
 }
 
-impl std::error::Error for Reason {}
-
-fn refuse(reason: impl fmt::Display) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Reason(
-        reason.to_string(),
-    )))))
+fn caller(der: &CertificateDer<'_>) -> Result<Caller, Mistrust> {
+    Ok(Caller::from_der(der)?)
 }
 
 /// Verifies client certificates: a chain to our CA, an identity of our cluster, and the policy's
 /// decision.
 pub(super) struct CallerVerifier {
-    pub(super) chain: Arc<dyn ClientCertVerifier>,
+    pub(super) authority: Arc<dyn ClientCertVerifier>,
     pub(super) cluster: String,
     pub(super) policy: Arc<dyn PeerPolicy>,
 }
@@ -70,7 +78,7 @@ impl ClientCertVerifier for CallerVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chain.root_hint_subjects()
+        self.authority.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -80,16 +88,16 @@ impl ClientCertVerifier for CallerVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self
-            .chain
+            .authority
             .verify_client_cert(end_entity, intermediates, now)?;
-        let caller = Caller::from_der(end_entity).map_err(refuse)?;
+        let caller = caller(end_entity)?;
         if caller.identity.cluster() != self.cluster {
             return Err(Error::InvalidCertificate(
                 CertificateError::ApplicationVerificationFailure,
             ));
         }
         if let Err(reason) = self.policy.admit(&caller) {
-            tracing::debug!(identity = %caller.identity, reason, "identity is not admitted");
+            tracing::debug!(identity = %caller.identity, %reason, "identity is not admitted");
             return Err(Error::InvalidCertificate(CertificateError::Revoked));
         }
         Ok(verified)
@@ -101,7 +109,7 @@ impl ClientCertVerifier for CallerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, cert, dss)
+        self.authority.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -110,11 +118,11 @@ impl ClientCertVerifier for CallerVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, cert, dss)
+        self.authority.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.authority.supported_verify_schemes()
     }
 }
 
@@ -145,13 +153,10 @@ impl MasterVerifier {
             Trust::Pinned(pin) => pin,
         };
         let pinned = chain.iter().find(|der| sha256_hex(der) == *pin);
-        let pinned = pinned
-            .ok_or_else(|| refuse("the server's chain holds no CA with the hash in the token"))?;
-        let is_ca = Inspected::from_der(pinned).map_err(refuse)?.is_ca;
-        if !is_ca {
-            return Err(refuse(
-                "the certificate with the hash in the token is not a CA",
-            ));
+        let pinned = pinned.ok_or(Mistrust::NoPinnedCa)?;
+        let inspected = Inspected::from_der(pinned).map_err(Mistrust::from)?;
+        if !inspected.is_ca {
+            return Err(Mistrust::NotCa.into());
         }
         let mut roots = RootCertStore::empty();
         roots.add((*pinned).clone().into_owned())?;
@@ -179,18 +184,14 @@ impl ServerCertVerifier for MasterVerifier {
             now,
             self.provider.signature_verification_algorithms.all,
         )?;
-        let identity = Caller::from_der(end_entity).map_err(refuse)?.identity;
+        let identity = caller(end_entity)?.identity;
         if identity.kind() != Kind::Master {
-            return Err(refuse(format!(
-                "the server is of kind {}, not a master",
-                identity.kind()
-            )));
+            return Err(Mistrust::Kind(identity.kind()).into());
         }
         match &self.cluster {
-            Some(cluster) if cluster != identity.cluster() => Err(refuse(format!(
-                "the server is a master of cluster {:?}",
-                identity.cluster()
-            ))),
+            Some(cluster) if cluster != identity.cluster() => {
+                Err(Mistrust::Cluster(identity.cluster().to_owned()).into())
+            }
             _ => Ok(ServerCertVerified::assertion()),
         }
     }

@@ -32,30 +32,33 @@ struct Step {
 }
 
 /// Measures, and prints the tables.
+///
+/// # Errors
+/// Something could not be measured, or the measurement missed an aim.
 pub fn bench(progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let (bundle, medium) = (
+    let (bundle, iso_directory) = (
         prepare::bundle(&Board::plain())?,
-        prepare::medium(&Board::plain())?,
+        prepare::iso_directory(&Board::plain())?,
     );
     let work = std::path::absolute(halite_lab::cache())?.join("bench-bundle");
     remove(&work)?;
     fs::create_dir_all(&work)?;
-    let result = measure(&bundle, &medium, &work, progress);
+    let result = measure(&bundle, &iso_directory, &work, progress);
     remove(&work)?;
     let (times, sizes) = result?;
-    print!("\n{}\n{}", times.0, sizes.0);
-    Ok(())
+    print!("\n{}\n{}", times.text, sizes.text);
+    times.missed_none()
 }
 
 fn measure(
     bundle: &Path,
-    medium: &Path,
+    iso_directory: &Path,
     work: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Table, Table)> {
     warm(bundle)?;
-    warm(medium)?;
-    let steps = steps(bundle, medium, work)?;
+    warm(iso_directory)?;
+    let steps = steps(bundle, iso_directory, work)?;
     let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
     for round in 1..=ROUNDS {
         progress(&format!("round {round} of {ROUNDS}"));
@@ -70,7 +73,7 @@ fn measure(
             .unwrap_or_default()
     };
     let mut table = Table::default();
-    let size = mib(fs::metadata(medium.join(halite_upstream::ISO))?.len());
+    let size = mib(fs::metadata(iso_directory.join(halite_upstream::ISO))?.len());
     for Step { name, writes, .. } in &steps {
         let time = taken(name);
         // Beside the tool that does nothing else with the same bytes.
@@ -96,12 +99,12 @@ const SHA256SUM: &str = "`sha256sum` of the ISO";
 const COPY: &str = "`cp -r` of the bundle";
 const VERIFY_TWO: &str = "`ctl bundle verify` of the ISO, two processors";
 
-fn steps(bundle: &Path, medium: &Path, work: &Path) -> Result<Vec<Step>> {
+fn steps(bundle: &Path, iso_directory: &Path, work: &Path) -> Result<Vec<Step>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (ctl, iso, public) = (
-        medium.join("ctl"),
-        medium.join(halite_upstream::ISO),
-        medium.join("builder.pub"),
+        iso_directory.join("ctl"),
+        iso_directory.join(halite_upstream::ISO),
+        iso_directory.join("builder.pub"),
     );
     let key = std::path::absolute(halite_lab::cache())?.join("bundle/builder.key");
     let recipe = halite_suites::recipe_of(bundle)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -67,13 +67,15 @@ pub(super) fn settled(cluster: &Cluster) -> Result<()> {
         "a highstate with nothing to do",
         Duration::from_secs(120),
         || {
-            let run = |args: &[&str]| cluster.bootstrap.output(args).map_err(|e| format!("{e:#}"));
+            let run = |args: &[&str]| cluster.bootstrap.output(args);
             run(&["ctl", "highstate"])?;
             let plan = run(&["ctl", "highstate", "--test", "--exit-code"])?;
             if plan.status.success() {
                 Ok(())
             } else {
-                Err(String::from_utf8_lossy(&plan.stdout).into_owned())
+                Err(Error::msg(
+                    String::from_utf8_lossy(&plan.stdout).into_owned(),
+                ))
             }
         },
     )

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_are_told_apart() {
+    fn phases_are_distinguished() {
         let said =
             "phase start 1000000000\nother\nphase packages 3500000000\nphase images 4000000000\n";
         let phases = phases(said).unwrap();

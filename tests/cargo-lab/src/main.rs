@@ -5,7 +5,7 @@ mod demo;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use halite_lab::cluster::Cluster;
 use halite_lab::progress::Board;
@@ -115,9 +115,9 @@ fn main() -> ExitCode {
 }
 
 /// A minor version on the command line.
-fn release(minor: &str) -> Result<Release, String> {
+fn release(minor: &str) -> Result<Release> {
     let known = RELEASES.map(|release| release.minor()).join(", ");
-    Release::find(minor).ok_or_else(|| format!("the lab has Kubernetes {known}"))
+    Release::find(minor).with_context(|| format!("the lab has Kubernetes {known}"))
 }
 
 fn open(name: &str) -> Result<Lab> {
@@ -186,7 +186,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Iso { kubernetes } => {
             println!(
                 "{}",
-                prepare::medium_of(&kubernetes, &Board::for_terminal())?
+                prepare::iso_directory_of(&kubernetes, &Board::for_terminal())?
                     .join(halite_upstream::ISO)
                     .display()
             );

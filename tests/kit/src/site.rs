@@ -223,7 +223,7 @@ pub fn status(packages: &[&str]) -> String {
         .map(|name| {
             format!(
                 "Package: {name}\nStatus: install ok installed\nVersion: 9\nArchitecture: amd64\n\
-                 Maintainer: nobody <nobody@example.org>\nDescription: {name}\n\n"
+                 Maintainer: Tests <tests@example.org>\nDescription: {name}\n\n"
             )
         })
         .collect()

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::host::{Host, Spec};
 use crate::{Lab, capacity, wait};
 
 /// Directory on the bootstrap host with what an operator carries to a site: the signed ISO, a `ctl`,
 /// and the public key.
-pub const MEDIUM: &str = "/media/halite";
+pub const ISO_DIRECTORY: &str = "/media/halite";
 
 /// The same of a newer release, on the one lab whose site has two.
 pub const NEWER: &str = "/media/newer";
@@ -95,8 +95,8 @@ host:
 "#;
 
 /// Boots two bare hosts; the first has the directory that the operator carried, read-only.
-pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
-    let bootstrap = boot_bootstrap(&lab, medium)?;
+pub fn boot_hosts(lab: Lab, iso_directory: &Path) -> Result<Cluster> {
+    let bootstrap = boot_bootstrap(&lab, iso_directory)?;
     let worker = boot_worker(&lab)?;
     Ok(Cluster {
         lab,
@@ -106,8 +106,8 @@ pub fn boot_hosts(lab: Lab, medium: &Path) -> Result<Cluster> {
 }
 
 /// The same, with what the operator carried of a newer release beside it.
-pub fn boot_hosts_with(lab: Lab, medium: &Path, newer: &Path) -> Result<Cluster> {
-    let bootstrap = boot_first(&lab, &[(medium, MEDIUM), (newer, NEWER)])?;
+pub fn boot_hosts_with(lab: Lab, iso_directory: &Path, newer: &Path) -> Result<Cluster> {
+    let bootstrap = boot_first(&lab, &[(iso_directory, ISO_DIRECTORY), (newer, NEWER)])?;
     let worker = boot_worker(&lab)?;
     Ok(Cluster {
         lab,
@@ -117,8 +117,8 @@ pub fn boot_hosts_with(lab: Lab, medium: &Path, newer: &Path) -> Result<Cluster>
 }
 
 /// Boots the first host, with the directory that the operator carried, read-only.
-pub fn boot_bootstrap(lab: &Lab, medium: &Path) -> Result<Host> {
-    boot_first(lab, &[(medium, MEDIUM)])
+pub fn boot_bootstrap(lab: &Lab, iso_directory: &Path) -> Result<Host> {
+    boot_first(lab, &[(iso_directory, ISO_DIRECTORY)])
 }
 
 /// Boots a host in the place of the first, on which the bundle's directory stands where it will
@@ -181,10 +181,8 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
 /// its job.
 pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
     wait::until("all pods to run", limit, || {
-        let text = host
-            .run(&["kubectl", "get", "pods", "-A", "-o", "json"])
-            .map_err(|e| e.to_string())?;
-        let list: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let text = host.run(&["kubectl", "get", "pods", "-A", "-o", "json"])?;
+        let list: serde_json::Value = serde_json::from_str(&text)?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let waiting: Vec<String> = items
             .iter()
@@ -206,11 +204,11 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
             })
             .collect();
         if items.is_empty() {
-            Err("no pod is there".to_owned())
+            Err(anyhow!("no pod is there"))
         } else if waiting.is_empty() {
             Ok(())
         } else {
-            Err(waiting.join(", "))
+            Err(Error::msg(waiting.join(", ")))
         }
     })
 }

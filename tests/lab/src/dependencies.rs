@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_of_this_repository_are_told_from_dependencies() {
+    fn packages_of_this_repository_are_distinguished_from_dependencies() {
         let lock = "version = 4\n\n[[package]]\nname = \"serde\"\nversion = \"1\"\nsource = \"registry+x\"\n\n[[package]]\nname = \"ctl\"\nversion = \"0.1.0\"\n";
         assert_eq!(own_packages(lock), BTreeSet::from(["ctl".to_owned()]));
     }

@@ -67,7 +67,7 @@ fn remove_tree(group: &Path) -> Result<()> {
         || {
             fs::remove_dir(group).or_else(|e| {
                 if group.exists() {
-                    Err(e.to_string())
+                    Err(e.into())
                 } else {
                     Ok(())
                 }

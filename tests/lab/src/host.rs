@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::command::{output, run};
@@ -187,16 +187,14 @@ impl Host {
             &format!("{} to boot", self.spec.name),
             Duration::from_secs(60),
             || {
-                let state = self
-                    .output(&["systemctl", "is-system-running"])
-                    .map_err(|e| e.to_string())?;
+                let state = self.output(&["systemctl", "is-system-running"])?;
                 let text = String::from_utf8_lossy(&state.stdout).trim().to_owned();
                 if text == "running" || text == "degraded" {
                     Ok(())
                 } else {
                     // Others may have taken the inotify instances since we looked; systemd then
                     // waits for ever.
-                    Err(format!(
+                    Err(anyhow!(
                         "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
                      or raise fs.inotify.max_user_instances"
                     ))
@@ -349,7 +347,7 @@ impl Host {
             Duration::from_secs(30),
             || {
                 if self.nspawn().is_some() {
-                    Err("nspawn still runs".to_owned())
+                    Err(anyhow!("nspawn still runs"))
                 } else {
                     Ok(())
                 }

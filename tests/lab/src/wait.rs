@@ -6,23 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Asks `condition` until it answers `Ok`, at most for `limit`. `Err` carries what is still
-/// missing, which the error at the deadline repeats.
-pub fn until<T>(
-    what: &str,
-    limit: Duration,
-    condition: impl FnMut() -> Result<T, String>,
-) -> Result<T> {
+/// Asks `condition` until it answers `Ok`, at most for `limit`. The last error, which says what is
+/// still missing, is the cause of the error at the deadline.
+pub fn until<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T>) -> Result<T> {
     every(Duration::from_millis(100), what, limit, condition)
 }
 
 /// As [`until`], for a moment that must not be missed: asks every millisecond, so the question must
 /// cost little.
-pub fn promptly<T>(
-    what: &str,
-    limit: Duration,
-    condition: impl FnMut() -> Result<T, String>,
-) -> Result<T> {
+pub fn promptly<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T>) -> Result<T> {
     every(Duration::from_millis(1), what, limit, condition)
 }
 
@@ -30,7 +22,7 @@ fn every<T>(
     between: Duration,
     what: &str,
     limit: Duration,
-    mut condition: impl FnMut() -> Result<T, String>,
+    mut condition: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     // A channel without a writer: the pause between two questions.
     let (_keep, pause) = mpsc::channel::<()>();
@@ -41,10 +33,8 @@ fn every<T>(
             Err(missing) => missing,
         };
         if start.elapsed() > limit {
-            bail!(
-                "waited {} s for {what}; still missing: {missing}",
-                limit.as_secs()
-            );
+            let waited = format!("waited {} s for {what}; still missing", limit.as_secs());
+            return Err(missing.context(waited));
         }
         if pause.recv_timeout(between) == Err(RecvTimeoutError::Disconnected) {
             bail!("the wait for {what} was interrupted");

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
@@ -90,11 +90,11 @@ pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
         "everything that was switched off to be gone, and nothing else",
         GONE,
         || {
-            let now = objects(cluster).map_err(|e| format!("{e:#}"))?;
+            let now = objects(cluster)?;
             if now == *wanted {
                 Ok(())
             } else {
-                Err(format!(
+                Err(anyhow!(
                     "{:#?}",
                     now.symmetric_difference(wanted).collect::<Vec<_>>()
                 ))
@@ -144,9 +144,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
 pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     // Through the aggregation layer, and from the pod to the kubelet of either host.
     wait::until("both nodes to be measured", READY, || {
-        let top = cluster
-            .kubectl(&["top", "nodes", "--no-headers"])
-            .map_err(|e| format!("{e:#}"))?;
+        let top = cluster.kubectl(&["top", "nodes", "--no-headers"])?;
         let measured = |name: &&str| {
             top.lines()
                 .any(|line| line.starts_with(name) && !line.contains("unknown"))
@@ -154,13 +152,11 @@ pub(super) fn measured(cluster: &Cluster) -> Result<()> {
         if [BOOTSTRAP, WORKER].iter().all(measured) {
             Ok(())
         } else {
-            Err(top)
+            Err(Error::msg(top))
         }
     })?;
     wait::until("pods to be measured", READY, || {
-        let top = cluster
-            .kubectl(&["top", "pods", "-A", "--no-headers"])
-            .map_err(|e| format!("{e:#}"))?;
+        let top = cluster.kubectl(&["top", "pods", "-A", "--no-headers"])?;
         let measured = |name: &&str| top.lines().any(|line| line.contains(name));
         if ["kube-apiserver", "coredns", "metrics-server"]
             .iter()
@@ -168,7 +164,7 @@ pub(super) fn measured(cluster: &Cluster) -> Result<()> {
         {
             Ok(())
         } else {
-            Err(top)
+            Err(Error::msg(top))
         }
     })?;
     let server = cluster.kubectl(&[
@@ -193,7 +189,7 @@ pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&["apply", "-f", "/root/volume.yaml"])?;
     let written = wait::until("a pod to write into a volume", READY, || {
         let read = ["exec", "keeps-data", "--", "cat", "/data/it"];
-        cluster.kubectl(&read).map_err(|e| format!("{e:#}"))
+        cluster.kubectl(&read)
     })?;
     ensure!(written.trim() == "written by keeps-data", "{written:?}");
     let class = cluster.kubectl(&[
@@ -294,28 +290,26 @@ pub(super) fn nothing_written(cluster: &Cluster, least: usize) -> Result<()> {
 
 fn off(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "addons", "{metricsServer: true}")?;
-    let told = match highstate(cluster, &[]) {
-        Ok(_) => anyhow::bail!("local-path went although a volume is in use"),
+    let message = match highstate(cluster, &[]) {
+        Ok(_) => bail!("local-path went although a volume is in use"),
         Err(error) => format!("{error:#}"),
     };
     for part in [
         "nothing was removed",
         "StorageClass local-path: PersistentVolumeClaim default/kept-data",
     ] {
-        ensure!(told.contains(part), "{part:?} is not in {told}");
+        ensure!(message.contains(part), "{part:?} is not in {message}");
     }
     let still = cluster.kubectl(&["exec", "keeps-data", "--", "cat", "/data/it"])?;
     ensure!(still.trim() == "written by keeps-data", "{still:?}");
 
     cluster.kubectl(&["delete", "-f", "/root/volume.yaml", "--wait=true"])?;
     wait::until("the volume to be removed", GONE, || {
-        let left = cluster
-            .kubectl(&["get", "pv", "-o", "name"])
-            .map_err(|e| format!("{e:#}"))?;
+        let left = cluster.kubectl(&["get", "pv", "-o", "name"])?;
         if left.trim().is_empty() {
             Ok(())
         } else {
-            Err(left)
+            Err(Error::msg(left))
         }
     })?;
     let left = cluster.worker.run(&["ls", "/opt/local-path-provisioner"])?;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
-    name: "bundle: whatever is taken away is missed",
+    name: "bundle: anything that is taken away is reported as missing",
     run: taken_away,
 }];
 

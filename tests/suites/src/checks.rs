@@ -9,15 +9,15 @@ use halite_lab::host::Host;
 use crate::repair::highstate;
 
 /// Runs a command that must fail with a message that contains all of the given texts.
-pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], told: &[&str]) -> Result<()> {
+pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], parts: &[&str]) -> Result<()> {
     let command: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
     let output = host.output(&command)?;
     let said = [output.stdout, output.stderr]
         .map(|text| String::from_utf8_lossy(&text).into_owned())
         .concat();
     ensure!(
-        output.status.code() == Some(1) && told.iter().all(|part| said.contains(part)),
-        "{} ended with {}, should have said {told:?} and said: {said}",
+        output.status.code() == Some(1) && parts.iter().all(|part| said.contains(part)),
+        "{} ended with {}, should have said {parts:?} and said: {said}",
         command.join(" "),
         output.status
     );

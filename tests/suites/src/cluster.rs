@@ -128,17 +128,15 @@ pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
             pod.clone(),
         ] {
             wait::until(&format!("{from} to reach {target}"), REACHED, || {
-                cluster
-                    .kubectl(&[
-                        "exec",
-                        &from,
-                        "--",
-                        "/agnhost",
-                        "connect",
-                        "--timeout=2s",
-                        &target,
-                    ])
-                    .map_err(|e| format!("{e:#}"))
+                cluster.kubectl(&[
+                    "exec",
+                    &from,
+                    "--",
+                    "/agnhost",
+                    "connect",
+                    "--timeout=2s",
+                    &target,
+                ])
             })?;
         }
         wait::until(
@@ -156,7 +154,7 @@ pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
                     "/dev/null",
                     &pod,
                 ];
-                host.run(&get).map_err(|e| format!("{e:#}"))
+                host.run(&get)
             },
         )?;
     }

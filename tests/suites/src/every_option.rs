@@ -247,8 +247,11 @@ fn on_host(host: &Host) -> Result<()> {
 
 fn settled(cluster: &Cluster) -> Result<Counts> {
     quiet(cluster)?;
-    let told = problems(cluster)?;
-    ensure!(told.is_empty(), "ctl status complains about {told:?}");
+    let reported = problems(cluster)?;
+    ensure!(
+        reported.is_empty(),
+        "ctl status complains about {reported:?}"
+    );
     let nodes = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
     let nodes: Value = serde_json::from_str(&nodes)?;
     let worker = nodes["nodes"]

@@ -78,7 +78,6 @@ fn mirror(host: &Host) -> Result<()> {
         host.sh(&format!(
             "curl -sS --noproxy '*' --cacert {MIRROR}/ca.crt https://{address}:{PORT}/v2/"
         ))
-        .map_err(|error| format!("{error:#}"))
     })?;
     let (source, image) = (
         format!("docker.io/library/busybox:{BUSYBOX}"),

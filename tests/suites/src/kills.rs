@@ -21,7 +21,7 @@ mod scene;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -41,15 +41,15 @@ const CONTROL_PLANE_BACK: Test<Cluster> = Test {
     run: power::bootstrap,
 };
 
-const OWED: Test<Cluster> = Test {
-    name: "kills: what a dead minion left for others to do is done by the next run",
+const PENDING: Test<Cluster> = Test {
+    name: "kills: the pending triggers of a killed minion fire in the next run",
     run: pending_triggers::done_later,
 };
 
 // The test that removes the worker for a while is last: after a failure the cluster is not as the
 // others expect.
 const DAILY: &[Test<Cluster>] = &[
-    OWED,
+    PENDING,
     WORKER_BACK,
     CONTROL_PLANE_BACK,
     Test {
@@ -59,7 +59,7 @@ const DAILY: &[Test<Cluster>] = &[
 ];
 
 const FULL: &[Test<Cluster>] = &[
-    OWED,
+    PENDING,
     WORKER_BACK,
     CONTROL_PLANE_BACK,
     Test {
@@ -75,7 +75,7 @@ pub(super) fn tests(full: bool) -> &'static [Test<Cluster>] {
 /// One of the numbered kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Numbered {
-    Mending(repairing::Kill),
+    Repairing(repairing::Kill),
     Adding(moments::Kill),
     Bootstrapping(moments::Kill),
 }
@@ -83,24 +83,24 @@ enum Numbered {
 /// All kills: first those while a host is repaired, then those while one is added, then those of a
 /// bootstrap.
 fn numbered() -> Vec<Numbered> {
-    let mending = repairing::numbered().into_iter().map(Numbered::Mending);
+    let repairs = repairing::numbered().into_iter().map(Numbered::Repairing);
     let adding = moments::numbered(&adding::KILLS)
         .into_iter()
         .map(Numbered::Adding);
     let bootstrapping = moments::numbered(&bootstrapping::KILLS)
         .into_iter()
         .map(Numbered::Bootstrapping);
-    mending.chain(adding).chain(bootstrapping).collect()
+    repairs.chain(adding).chain(bootstrapping).collect()
 }
 
 /// The numbers of a day's kills: three while a host is repaired, and one while a host is added.
 fn of_day(day: usize) -> [usize; 4] {
-    let (mending, adding) = (
+    let (repairs, adding) = (
         repairing::numbered().len(),
         moments::numbered(&adding::KILLS).len(),
     );
-    let [a, b, c] = [0, 1, 2].map(|n| (3 * day + n) % mending);
-    [a, b, c, mending + day % adding]
+    let [a, b, c] = [0, 1, 2].map(|n| (3 * day + n) % repairs);
+    [a, b, c, repairs + day % adding]
 }
 
 /// The day, counted from the Unix epoch.
@@ -142,7 +142,7 @@ fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
             .with_context(|| format!("there is no kill {number}"))?;
         let start = std::time::Instant::now();
         let ended = match kill {
-            Numbered::Mending(kill) => repairing::one(cluster, kill),
+            Numbered::Repairing(kill) => repairing::one(cluster, kill),
             Numbered::Adding(kill) => adding::one(cluster, kill),
             Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
         };
@@ -173,8 +173,8 @@ pub(super) fn ended(command: &mut Child) -> Result<ExitStatus> {
         COMMAND,
         || match command.try_wait() {
             Ok(Some(status)) => Ok(status),
-            Ok(None) => Err("it still runs".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(None) => Err(anyhow!("it still runs")),
+            Err(error) => Err(error.into()),
         },
     )
 }
@@ -193,7 +193,7 @@ mod tests {
             let power = |number: &&usize| {
                 matches!(
                     all[**number],
-                    Numbered::Mending(repairing::Kill {
+                    Numbered::Repairing(repairing::Kill {
                         victim: repairing::Victim::Power(_),
                         ..
                     })

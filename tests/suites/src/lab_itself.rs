@@ -6,7 +6,7 @@ mod root;
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use halite_lab::host::{Host, Spec};
 use halite_lab::net::namespace_exists;
 use halite_lab::{Lab, base, capacity, command, prerequisites, wait};
@@ -64,11 +64,11 @@ fn detectors((): &()) -> Result<Counts> {
         "the resolver to have noted the question",
         Duration::from_secs(5),
         || {
-            let names = lab.router.unexpected_names().map_err(|e| e.to_string())?;
+            let names = lab.router.unexpected_names()?;
             if names.iter().any(|n| n == "registry.example") {
                 Ok(())
             } else {
-                Err(format!("only {names:?}"))
+                Err(anyhow!("only {names:?}"))
             }
         },
     )?;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -111,7 +111,7 @@ fn changes(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
 }
 
 /// Runs the commands of the guide.
-fn as_told(cluster: &Cluster, heading: &str, part: &str) -> Result<()> {
+fn as_documented(cluster: &Cluster, heading: &str, part: &str) -> Result<()> {
     cluster
         .bootstrap
         .sh(&format!("set -e\n{}", guide::block(PAGE, heading, part)?))
@@ -160,7 +160,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
         ],
     )?;
     ready(cluster, PODNET)?;
-    as_told(cluster, "## Change it", "10-flannel.conflist")?;
+    as_documented(cluster, "## Change it", "10-flannel.conflist")?;
 
     only_flannel_went(cluster, &objects)?;
     works(cluster, PODNET)?;
@@ -220,13 +220,13 @@ fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()>
         "before there was only {flannels:?}"
     );
     wait::until("the chart's objects to be all that is new", READY, || {
-        let now = objects(cluster).map_err(|error| format!("{error:#}"))?;
+        let now = objects(cluster)?;
         let gone: BTreeSet<String> = before.difference(&now).cloned().collect();
         let come: BTreeSet<String> = now.difference(before).cloned().collect();
         if gone == flannels && come.len() == OBJECTS && come == of(&come, PODNET) {
             Ok(())
         } else {
-            Err(format!("gone are {gone:#?}, and come {come:#?}"))
+            Err(anyhow!("gone are {gone:#?}, and come {come:#?}"))
         }
     })
 }
@@ -236,9 +236,9 @@ fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     wait::until("the pod network to be ready on both nodes", READY, || {
         let path = "jsonpath={.items[*].status.numberReady}";
         let ready = cluster.kubectl(&["-n", namespace, "get", "daemonsets", "-o", path]);
-        match ready.map_err(|error| format!("{error:#}"))?.as_str() {
+        match ready?.as_str() {
             "2" => Ok(()),
-            other => Err(format!("{other:?} of 2")),
+            other => Err(anyhow!("{other:?} of 2")),
         }
     })
 }
@@ -281,19 +281,19 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     across_nodes(cluster, NEW)?;
     goes_on(cluster, &runs)?;
     remove_servers(cluster, NEW)?;
-    as_told(cluster, "### Back to flannel", "05-podnet.conflist")?;
+    as_documented(cluster, "### Back to flannel", "05-podnet.conflist")?;
     works_for_new(cluster)?;
     remove_servers(cluster, NEW)?;
 
     let before = fs::read_to_string(remembered(cluster, "objects"))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
     wait::until("the objects to be those that were there", READY, || {
-        let now = objects(cluster).map_err(|error| format!("{error:#}"))?;
+        let now = objects(cluster)?;
         let differ: Vec<&String> = now.symmetric_difference(&before).collect();
         if differ.is_empty() {
             Ok(())
         } else {
-            Err(format!("{differ:#?}"))
+            Err(anyhow!("{differ:#?}"))
         }
     })?;
     quiet(cluster)?;

@@ -34,7 +34,7 @@ fn build(board: &Board) -> Result<()> {
     cargo_deny::ensure(&cache)?;
     drop(line);
     for release in &RELEASES {
-        prepare::medium_of(release, board)?;
+        prepare::iso_directory_of(release, board)?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ fn made(cluster: &Cluster) -> Result<()> {
 
     let ctl = |args: &[&str]| cluster.bootstrap.run(&[&[CTL], args].concat());
     let jobs: Value = serde_json::from_str(&ctl(&["job", "list", "--limit", "10", "-o", "json"])?)?;
-    let mut told = false;
+    let mut mentioned = false;
     for job in jobs.as_array().context("no list of jobs")? {
         let jid = job["jid"].as_str().context("a job without an id")?;
         let shown = ctl(&["job", "show", jid, "-o", "json"])?;
@@ -89,10 +89,10 @@ fn made(cluster: &Cluster) -> Result<()> {
             !shown.contains(VALUE),
             "the job {jid} holds the secret: {shown}"
         );
-        told |= shown.contains(NAME);
+        mentioned |= shown.contains(NAME);
     }
     ensure!(
-        told,
+        mentioned,
         "no job mentions the state {NAME}, so this test proves nothing"
     );
     for host in cluster.hosts() {

@@ -6,7 +6,7 @@ mod backup;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -120,13 +120,11 @@ pub(super) fn run_pod(
     cluster.kubectl(&["delete", "pod", name, "--ignore-not-found", "--wait=true"])?;
     cluster.kubectl(&["apply", "-f", "/root/pod.json"])?;
     let ended = wait::until("the pod to have run", READY, || {
-        let answer = cluster
-            .kubectl(&["get", "pod", name, "-o", "json"])
-            .map_err(|error| error.to_string())?;
-        let pod: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        let answer = cluster.kubectl(&["get", "pod", name, "-o", "json"])?;
+        let pod: Value = serde_json::from_str(&answer)?;
         match pod["status"]["phase"].as_str() {
             Some("Succeeded") => Ok(()),
-            _ => Err(pod["status"]["containerStatuses"].to_string()),
+            _ => Err(Error::msg(pod["status"]["containerStatuses"].to_string())),
         }
     });
     let said = ended.and_then(|()| cluster.kubectl(&["logs", name]));
@@ -141,7 +139,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
     highstate(cluster, &[])?;
     quiet(cluster)?;
     for host in cluster.hosts() {
-        for login in ["", "-u ci:wrong", "-u nobody:", "-X POST"] {
+        for login in ["", "-u ci:wrong", "-u absent:", "-X POST"] {
             let (code, _) = asked(host, login, "/v2/_catalog")?;
             ensure!(code == "401", "{login:?} from {}: {code}", host.spec.name);
         }
@@ -180,10 +178,10 @@ pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
         match push(&cluster.bootstrap, &image, login) {
             Ok(said) => bail!("pushed with {login:?}: {said}"),
             Err(error) => {
-                let told = format!("{error:#}");
+                let message = format!("{error:#}");
                 ensure!(
-                    told.contains("401") || told.contains("authorization"),
-                    "{told}"
+                    message.contains("401") || message.contains("authorization"),
+                    "{message}"
                 );
             }
         }
@@ -288,7 +286,7 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     wait::until("the registry to be back", READY, || {
         match asked(host, &login, "/v2/") {
             Ok((code, _)) if code == "200" => Ok(()),
-            other => Err(format!("{other:?}")),
+            other => Err(anyhow!("{other:?}")),
         }
     })?;
     let rest = format!(

@@ -76,8 +76,8 @@ pub(super) fn site() -> Site {
 /// Before that, a document that requests a Kubernetes version which the bundle lacks must be
 /// refused.
 fn make(lab: &str) -> Result<Cluster> {
-    let newer = prepare::medium(&Board::plain())?;
-    let older = prepare::medium_of(&OLDER, &Board::plain())?;
+    let newer = prepare::iso_directory(&Board::plain())?;
+    let older = prepare::iso_directory_of(&OLDER, &Board::plain())?;
     let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
@@ -188,7 +188,7 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let carried = host.root().join("root/older.iso");
     fs::copy(
-        prepare::medium_of(&OLDER, &Board::silent())?.join(ISO),
+        prepare::iso_directory_of(&OLDER, &Board::silent())?.join(ISO),
         &carried,
     )?;
     let added = host.run(&[CTL, "bundle", "add", "/root/older.iso"]);

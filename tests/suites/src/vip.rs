@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use halite_lab::cluster::{Cluster, DOCUMENT, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
@@ -52,8 +52,8 @@ fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> 
     };
     wait::until(what, limit, || match has_address(cluster) {
         Ok(has) if has == wanted => Ok(()),
-        Ok(has) => Err(format!("held: {has}")),
-        Err(error) => Err(format!("{error:#}")),
+        Ok(has) => Err(anyhow!("held: {has}")),
+        Err(error) => Err(error),
     })
 }
 
@@ -81,12 +81,9 @@ fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
                 &["--resolve", pinned.as_str(), url.as_str()][..],
                 &[url.as_str()][..],
             ] {
-                let answer = cluster
-                    .worker
-                    .run(&[&base[..], more].concat())
-                    .map_err(|e| format!("{e:#}"))?;
+                let answer = cluster.worker.run(&[&base[..], more].concat())?;
                 if answer != "ok" {
-                    return Err(format!("{more:?} answered {answer:?}"));
+                    bail!("{more:?} answered {answer:?}");
                 }
             }
             Ok(())
@@ -96,10 +93,8 @@ fn wait_answers(cluster: &Cluster, address: &str) -> Result<()> {
 
 fn nodes_ready(cluster: &Cluster) -> Result<()> {
     wait::until("both nodes to be Ready", POD, || {
-        let text = cluster
-            .kubectl(&["get", "nodes", "-o", "json"])
-            .map_err(|e| format!("{e:#}"))?;
-        let list: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let text = cluster.kubectl(&["get", "nodes", "-o", "json"])?;
+        let list: Value = serde_json::from_str(&text)?;
         let nodes = list["items"].as_array().cloned().unwrap_or_default();
         let ready = |node: &Value| {
             let conditions = node["status"]["conditions"]
@@ -118,7 +113,7 @@ fn nodes_ready(cluster: &Cluster) -> Result<()> {
         if nodes.len() == 2 && waiting.is_empty() {
             Ok(())
         } else {
-            Err(format!("{} nodes; not Ready: {waiting:?}", nodes.len()))
+            Err(anyhow!("{} nodes; not Ready: {waiting:?}", nodes.len()))
         }
     })
 }
@@ -155,11 +150,11 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
     let before = host.run(&invocation)?;
     host.sh("kill -9 $(systemctl show -p MainPID --value keepalived)")?;
     wait::until("keepalived to be started again", MOVE, || {
-        let now = host.run(&invocation).map_err(|e| format!("{e:#}"))?;
+        let now = host.run(&invocation)?;
         if now != before && !now.trim().is_empty() {
             Ok(())
         } else {
-            Err("it has not been".to_owned())
+            Err(anyhow!("it has not been"))
         }
     })?;
     wait_address(cluster, true, MOVE)?;
@@ -245,9 +240,7 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
             ),
             MOVE,
             || {
-                let hosts = host
-                    .sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts")
-                    .map_err(|e| format!("{e:#}"))?;
+                let hosts = host.sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts")?;
                 let found = hosts
                     .lines()
                     .find(|line| line.contains(NAME))
@@ -255,7 +248,7 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
                 if found.starts_with(&format!("{address}\t")) {
                     Ok(())
                 } else {
-                    Err(format!("it has {found:?}"))
+                    Err(anyhow!("it has {found:?}"))
                 }
             },
         )?;

@@ -9,8 +9,8 @@ pub mod chart;
 mod golang;
 mod image;
 mod images;
+mod iso_directory;
 mod licences;
-mod medium;
 mod packages;
 mod pause;
 pub mod prepare;
@@ -28,7 +28,7 @@ use store::Store;
 use versions::Release;
 
 pub use images::Image;
-pub use medium::{ISO, medium};
+pub use iso_directory::{ISO, iso_directory};
 pub use recipe::bundle;
 
 /// Paths of everything that was made for one release.

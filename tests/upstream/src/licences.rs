@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_terms_are_told_from_others() {
+    fn files_with_terms_are_distinguished_from_others() {
         let dir = tempfile::tempdir().unwrap();
         for name in [
             "LICENSE",

@@ -43,24 +43,24 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
 
 /// Builds what is missing, up to what an operator carries to a site, and returns its directory:
 /// `halite.iso`, signed with the lab's own key; `builder.pub`, that key; and a `ctl`.
-pub fn medium(board: &Board) -> Result<PathBuf> {
-    medium_of(&NEWEST, board)
+pub fn iso_directory(board: &Board) -> Result<PathBuf> {
+    iso_directory_of(&NEWEST, board)
 }
 
 /// The same for any release of Kubernetes.
-pub fn medium_of(release: &Release, board: &Board) -> Result<PathBuf> {
+pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
     let bundle = bundle_of(release, board)?;
     let mut line = board.line("ISO");
-    crate::medium(&halite_lab::cache(), &bundle, &mut |text| line.say(text))
+    crate::iso_directory(&halite_lab::cache(), &bundle, &mut |text| line.say(text))
 }
 
 /// Boots the lab `name` with two bare hosts and makes a cluster of them.
 pub fn cluster(name: &str, board: &Board) -> Result<Cluster> {
-    let medium = medium(board)?;
+    let iso_directory = iso_directory(board)?;
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     board.say("boot", "two bare hosts");
-    let cluster = cluster::boot_hosts(lab, &medium)?;
+    let cluster = cluster::boot_hosts(lab, &iso_directory)?;
     board.say("bootstrap", "the first host, from the signed ISO");
     let seconds = cluster.bootstrap(CLUSTER)?.as_secs();
     board.say("bootstrap", &format!("{seconds} s"));

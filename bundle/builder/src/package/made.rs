@@ -45,7 +45,12 @@ impl Made {
     /// When it cannot be made, or a file cannot be read.
     pub fn package(&self, states: &Path) -> Result<Package, Error> {
         let Some(definition) = definition(&self.package) else {
-            return Err(Error::Recipe(problems(self)));
+            let message = format!(
+                "the package {:?} cannot be made; {} can",
+                self.package,
+                definition::NAMES.join(", ")
+            );
+            return Err(Error::recipe([message]));
         };
         let mut held = BTreeMap::new();
         for (name, from) in &self.programs {
@@ -153,38 +158,20 @@ fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Everything that prevents making the package, as far as the recipe's text shows it.
-#[must_use]
-pub fn problems(made: &Made) -> Vec<String> {
-    let Some(definition) = definition(&made.package) else {
-        let known = definition::NAMES.join(", ");
-        return vec![format!(
-            "the package {:?} cannot be made; {known} can",
-            made.package
-        )];
-    };
-    let lacking = definition
-        .programs
+/// The programs that the package must have and the recipe does not name.
+pub(crate) fn lacking_programs(made: &Made) -> Vec<&'static str> {
+    let needed = definition(&made.package).map_or(&[][..], |definition| definition.programs);
+    needed
         .iter()
-        .filter(|name| !made.programs.contains_key(**name));
-    let mut found: Vec<String> = lacking
-        .map(|name| format!("the package {} needs the program {name:?}", made.package))
-        .collect();
-    for name in made.programs.keys().filter(|name| !is_package_name(name)) {
-        found.push(format!("{name:?} is no name for a program"));
-    }
-    for path in made.files.keys().filter(|path| !is_path(path)) {
-        found.push(format!(
-            "{path:?} is no path of a file in a package: write it like usr/share/doc/x"
-        ));
-    }
-    let version = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
-    let right =
-        made.version.starts_with(|c: char| c.is_ascii_digit()) && made.version.contains('-');
-    if !right || !made.version.chars().all(version) {
-        found.push(format!("version {:?} must be like 1.36.3-1", made.version));
-    }
-    found
+        .filter(|name| !made.programs.contains_key(**name))
+        .copied()
+        .collect()
+}
+
+/// Returns true for a version with a packaging revision, like `1.36.3-1`.
+pub(crate) fn is_version(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
+    text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('-') && text.chars().all(inner)
 }
 
 /// Returns true if Debian's rule for names (policy 5.6.1) allows a name, or if it is a single
@@ -197,7 +184,7 @@ pub(crate) fn is_package_name(name: &str) -> bool {
 
 /// Returns true for a relative path without characters that a control file or a list of files could
 /// misread.
-fn is_path(path: &str) -> bool {
+pub(crate) fn is_path(path: &str) -> bool {
     let part = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._+-@".contains(c);
         !part.is_empty() && part != "." && part != ".." && part.chars().all(plain)
@@ -279,13 +266,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_at_once() {
-        let mut wrong = made("kubelet", &["Kubelet"]);
-        wrong.version = "1".into();
-        wrong.files.insert("../x".into(), "x".into());
-        wrong.files.insert("/etc/x".into(), "x".into());
-        let found = problems(&wrong);
-        assert_eq!(found.len(), 5, "{found:#?}");
-        assert!(problems(&made("x", &[]))[0].contains("halite-ctl, halite-master"));
+    fn texts_of_packages_have_their_form() {
+        assert_eq!(
+            lacking_programs(&made("kubelet", &["Kubelet"])),
+            ["kubelet"]
+        );
+        assert!(is_version("1.36.3-1") && !is_version("1") && !is_version("v1-1"));
+        assert!(is_path("usr/share/doc/x") && !is_path("../x") && !is_path("/etc/x"));
+        let error = made("x", &[])
+            .package(Path::new("/"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("halite-ctl, halite-master"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 //! dpkg, [`mod@rpm`] one for rpm.
 
 pub mod deb;
-mod definition;
+pub(crate) mod definition;
 pub mod made;
 pub mod rpm;
 

@@ -8,7 +8,8 @@ use halite_durable::Digest;
 use halite_fetch::ImageRef;
 use serde_json::Value;
 
-use super::program::SAY;
+use super::document;
+use super::program::WITH_DIGEST;
 use super::reader::Reader;
 
 /// A chart, rendered when the bundle is built.
@@ -50,43 +51,27 @@ pub enum Values {
     Inline(Value),
 }
 
-/// Helm's own limit for the name of a release.
-const LONGEST: usize = 53;
-
-const KEYS: &[&str] = &[
-    "name",
-    "source",
-    "version",
-    "sha256",
-    "namespace",
-    "values",
-    "public-secrets",
-    "licence",
-];
-
 impl Chart {
     /// Returns true if it comes from another machine.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self.source, ChartSource::Local(_))
     }
 
-    /// The files that the recipe names for it.
-    pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
+    /// The files that the recipe names for the chart at `path` in the document: the path in the
+    /// document and the file of each.
+    pub(super) fn files(&self, path: &str) -> Vec<(String, PathBuf)> {
         let mut found = Vec::new();
-        if let ChartSource::Local(path) = &self.source {
-            let file = if path.is_dir() {
-                path.join("Chart.yaml")
+        if let ChartSource::Local(source) = &self.source {
+            let file = if source.is_dir() {
+                source.join("Chart.yaml")
             } else {
-                path.clone()
+                source.clone()
             };
-            found.push((format!("the chart {}", self.name), file));
+            found.push((format!("{path}.source"), file));
         }
-        for values in &self.values {
-            if let Values::File(path) = values {
-                found.push((
-                    format!("the values of the chart {}", self.name),
-                    path.clone(),
-                ));
+        for (index, values) in self.values.iter().enumerate() {
+            if let Values::File(file) = values {
+                found.push((format!("{path}.values[{index}]"), file.clone()));
             }
         }
         found
@@ -94,64 +79,41 @@ impl Chart {
 }
 
 /// Reads the charts of a recipe.
-pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
-    let Some(value) = value else {
-        return Vec::new();
-    };
+pub(super) fn read(reader: &mut Reader, listed: Vec<document::Chart>) -> Vec<Chart> {
     let mut found: Vec<Chart> = Vec::new();
-    for (index, item) in reader.list("charts", Some(value)).iter().enumerate() {
+    for (index, chart) in listed.into_iter().enumerate() {
         let path = format!("charts[{index}]");
-        let Some(map) = reader.map(&path, Some(item), KEYS) else {
-            continue;
-        };
-        let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
-        let name = reader.text(&format!("{path}.name"), map.get("name"));
-        if !name.is_empty() && !is_label(&name, LONGEST) {
-            reader.problem(
-                &format!("{path}.name"),
-                "must be of a-z, 0-9 and -, 53 characters at most",
-            );
+        let name = chart.name;
+        if found.iter().any(|other| other.name == name) {
+            let message = format!("{name:?} is there twice");
+            reader.problem(&format!("{path}.name"), message, "name each release once");
         }
-        if !name.is_empty() && found.iter().any(|chart| chart.name == name) {
-            reader.problem(&format!("{path}.name"), &format!("{name:?} is there twice"));
-        }
-        let version = given("version").map(|(path, value)| reader.text(&path, Some(value)));
-        let namespace = match given("namespace") {
-            Some((path, value)) => reader.text(&path, Some(value)),
-            None => "default".to_owned(),
-        };
-        if !namespace.is_empty() && !is_label(&namespace, 63) {
-            reader.problem(&format!("{path}.namespace"), "is no name of a namespace");
-        }
-        let public_secrets = match given("public-secrets") {
-            Some((path, value)) => reader.texts(&path, Some(value)),
-            None => Vec::new(),
-        };
-        let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
-        let text = reader.text(&format!("{path}.source"), map.get("source"));
-        let sha256 = given("sha256").and_then(|(path, value)| {
-            let text = reader.text(&path, Some(value));
-            text.parse::<Digest>()
-                .map_err(|why| reader.problem(&path, &why))
-                .ok()
-        });
-        let values = values(reader, &format!("{path}.values"), map.get("values"));
+        let sha256 = reader.digest(&format!("{path}.sha256"), chart.sha256.as_deref());
         let source = source(
             reader,
-            &format!("{path}.source"),
-            &text,
-            version.as_deref(),
+            &path,
+            &chart.source,
+            chart.version.as_deref(),
             sha256,
         );
+        let values = match chart.values {
+            None => Vec::new(),
+            Some(document::Values::Inline(values)) => vec![Values::Inline(Value::Object(values))],
+            Some(document::Values::File(file)) => vec![Values::File(reader.path(&file))],
+            Some(document::Values::Files(files)) => files
+                .iter()
+                .map(|file| Values::File(reader.path(file)))
+                .collect(),
+        };
         if let Some(source) = source {
             found.push(Chart {
                 name,
                 source,
-                version,
-                namespace,
+                version: chart.version,
+                namespace: chart.namespace.unwrap_or_else(|| "default".to_owned()),
                 values,
-                public_secrets,
-                licence,
+                public_secrets: chart.public_secrets,
+                licence: chart.licence,
             });
         }
     }
@@ -160,17 +122,19 @@ pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Chart> {
 
 fn source(
     reader: &mut Reader,
-    path: &str,
+    chart: &str,
     text: &str,
     version: Option<&str>,
     sha256: Option<Digest>,
 ) -> Option<ChartSource> {
-    if text.is_empty() {
-        return None;
-    }
+    let path = &format!("{chart}.source");
     if let Some(name) = text.strip_prefix("oci://") {
         let Some(version) = version else {
-            reader.problem(path, "needs a `version` beside it: a registry has many");
+            reader.problem(
+                path,
+                "needs a `version` beside it",
+                "a registry has many versions of a chart",
+            );
             return None;
         };
         // A tag cannot contain a plus sign; Helm replaces it.
@@ -179,41 +143,19 @@ fn source(
             name.trim_end_matches('/'),
             version.replace('+', "_")
         );
-        let reference = ImageRef::parse(&tagged).map_err(|why| reader.problem(path, &why));
+        let reference = ImageRef::parse(&tagged).map_err(|why| reader.problem(path, why, ""));
         return reference.ok().map(ChartSource::Registry);
     }
     if text.contains("://") {
-        reader.address(path, text, sha256.is_some(), SAY);
+        reader.address(path, text, sha256.is_some(), WITH_DIGEST);
         return Some(ChartSource::Archive(text.to_owned(), sha256));
     }
     if sha256.is_some() {
         reader.problem(
-            path,
-            "is on this machine, and `sha256` is for an archive from an address",
+            &format!("{chart}.sha256"),
+            "is for an archive from an address, and this chart is on this machine",
+            "remove it",
         );
     }
-    let text = Value::String(text.to_owned());
-    Some(ChartSource::Local(reader.path(path, Some(&text))))
-}
-
-/// Reads a file, several files, or a map.
-fn values(reader: &mut Reader, path: &str, value: Option<&Value>) -> Vec<Values> {
-    match value {
-        None => Vec::new(),
-        Some(Value::Object(_)) => value.cloned().map(Values::Inline).into_iter().collect(),
-        Some(Value::Array(files)) => {
-            let file =
-                |(index, file)| Values::File(reader.path(&format!("{path}[{index}]"), Some(file)));
-            files.iter().enumerate().map(file).collect()
-        }
-        file => vec![Values::File(reader.path(path, file))],
-    }
-}
-
-fn is_label(text: &str, longest: usize) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=longest).contains(&text.len())
-        && text.chars().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    Some(ChartSource::Local(reader.path(text)))
 }

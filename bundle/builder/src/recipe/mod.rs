@@ -1,42 +1,15 @@
 //! The recipe: the content of a bundle and the sources of that content. Relative paths in it start
 //! at the recipe's own folder.
 //!
-//! ```yaml
-//! format: 1
-//! version: 0.1.0
-//! kubernetes: v1.36.3
-//! images:
-//!   - {component: etcd, reference: "registry.k8s.io/etcd:3.6.8-0"}             # pulled, for linux/amd64
-//!   - {component: pause, reference: "registry.k8s.io/pause:3.10.2", layout: images/pause}   # from a local OCI layout
-//!   - {reference: "registry.example.org/team/app:1.2", licence: MIT}            # a site's own image: no component
-//! packages:
-//!   base: base/var/lib/dpkg/status      # every host has these packages; missing dependencies are added
-//!   apt: [runc, firewalld]
-//!   repositories:                         # optional: in place of this machine's own package sources
-//!     - {url: "https://mirror.example.org/debian", suite: bookworm, components: [main], key: keys/debian.asc}
-//!   rpm: {base: rocky-9-minimal.txt, repositories: […], names: [nginx]}   # optional: see `recipe::Rpm`
-//!   made:
-//!     - {package: kubectl, version: 1.36.3-1, programs: {kubectl: bin/kubectl}}
-//!     - {package: halite-ctl, version: 0.1.0-1, programs: {ctl: bin/ctl}, files: {usr/share: share/halite-ctl}}
-//! binaries: {ctl: bin/ctl, halite-master: bin/halite-master, halite-minion: bin/halite-minion}
-//!                                         # in place of each path of a program: {url, sha256?, member?, licence?}
-//! charts:                                 # optional: rendered by Helm into charts/NAME.yaml
-//!   - {name: web, source: charts/web, namespace: web, values: {replicas: 2}}
-//!   - {name: db, source: "oci://registry.example.org/charts/db", version: 1.2.3, values: db.yaml}
-//! helm: bin/helm                          # optional: default is the one on the PATH
-//! states: states/tree
-//! signing-key: keys/bundle.asc          # made if it does not exist; store it safely
-//! options: {cni.plugin: [flannel]}       # optional: the values that clusters may choose; other fields: any value
-//! not-images:                            # optional: texts that a build would report as missing images
-//!   - {text: "example.com/a:1", why: an example in a comment}
-//! cache: /var/cache/halite              # optional: unchanged parts and downloads are stored here
-//! docs: docs                             # optional: a folder of Markdown, which becomes HTML in the bundle
-//! licences: licences                     # optional: texts, as go/MODULE@VERSION/FILE, cargo/NAME@VERSION/FILE, common/NAME
-//! sbom-inputs: sbom-inputs.json          # optional: the inputs from which the programs of `binaries` were built
-//! ```
+//! A recipe is read in two steps. The reader of documents takes the YAML by the schema of
+//! [`document`], and [`parse`] converts that into types and checks the rules between them. All
+//! problems are in one report, each with its line. The lock is not read so: only programs write it.
+//! `docs/reference/recipe.md` has the keys.
 
 mod chart;
+mod document;
 mod download;
+mod formats;
 mod image_exceptions;
 mod network;
 mod parse;
@@ -49,8 +22,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use document::{Document, SCHEMA};
+use formats::Formats;
+use halite_document::{Problem, Source, schema, source, yaml};
 use halite_fetch::ImageRef;
-use reader::Reader;
+use reader::{Reader, redacted};
 
 use crate::error::Error;
 use crate::package::made::Made;
@@ -149,12 +125,9 @@ impl Recipe {
     /// All problems of the recipe, at once.
     pub fn load(file: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
-        let recipe = Self::parse(
-            &file.display().to_string(),
-            &text,
-            file.parent().unwrap_or(Path::new(".")),
-        )?;
-        let problems = recipe.missing_files(file);
+        let dir = file.parent().unwrap_or(Path::new("."));
+        let (recipe, source) = Self::read(&file.display().to_string(), &text, dir)?;
+        let problems = recipe.missing_files(&source);
         if problems.is_empty() {
             Ok(recipe)
         } else {
@@ -168,42 +141,58 @@ impl Recipe {
     /// # Errors
     /// All problems of the recipe, at once.
     pub fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Error> {
-        let value = serde_saphyr::from_str(text)
-            .map_err(|error| Error::Recipe(vec![format!("{name}: {error}")]))?;
-        let mut reader = Reader::new(name, dir);
-        let recipe = parse::read(&mut reader, &value);
-        reader.finish().map(|()| recipe)
+        Self::read(name, text, dir).map(|(recipe, _)| recipe)
     }
 
-    fn missing_files(&self, file: &Path) -> Vec<String> {
+    fn read(name: &str, text: &str, dir: &Path) -> Result<(Self, Source), Error> {
+        let root =
+            yaml::parse(name, text).map_err(|problem| Error::Recipe(vec![redacted(problem)]))?;
+        let read = schema::read(name, text, root, &SCHEMA, &Formats);
+        let mut problems = read.problems;
+        match serde_json::from_value::<Document>(read.value) {
+            Ok(document) => {
+                let mut reader = Reader::new(&read.source, dir);
+                let recipe = parse::read(&mut reader, document);
+                problems.append(&mut reader.problems);
+                if problems.is_empty() {
+                    return Ok((recipe, read.source));
+                }
+            }
+            Err(error) => problems.push(Problem::in_file(name, format!("cannot be used: {error}"))),
+        }
+        problems.sort();
+        problems.dedup();
+        Err(Error::Recipe(problems.into_iter().map(redacted).collect()))
+    }
+
+    /// The problems of files and folders that the recipe names and that do not exist.
+    fn missing_files(&self, source: &Source) -> Vec<Problem> {
         let mut wanted: Vec<(String, PathBuf)> = vec![
             ("packages.base".into(), self.base.clone()),
             ("states".into(), self.states.join("top.sls")),
         ];
-        for image in &self.images {
-            let layout = image.layout.as_ref();
-            wanted.extend(layout.map(|layout| {
-                (
-                    format!("the image {}", image.reference),
-                    layout.join("index.json"),
-                )
-            }));
+        for (index, image) in self.images.iter().enumerate() {
+            let index_file = image
+                .layout
+                .as_ref()
+                .map(|layout| layout.join("index.json"));
+            wanted.extend(index_file.map(|file| (format!("images[{index}].layout"), file)));
         }
         wanted.extend(self.network.files());
-        wanted.extend(self.charts.iter().flat_map(Chart::files));
+        for (index, chart) in self.charts.iter().enumerate() {
+            wanted.extend(chart.files(&format!("charts[{index}]")));
+        }
+        let optional = [("helm", &self.helm), ("sbom-inputs", &self.sbom_inputs)];
         wanted.extend(
-            self.helm
-                .iter()
-                .map(|helm| ("helm".to_owned(), helm.clone())),
+            optional
+                .into_iter()
+                .filter_map(|(key, path)| Some((key.to_owned(), path.clone()?))),
         );
         wanted.extend(self.rpm.iter().flat_map(Rpm::files));
-        for made in &self.made {
+        for (index, made) in self.made.iter().enumerate() {
+            let place = format!("packages.made[{index}].programs");
             let programs = made.programs.iter();
-            wanted.extend(
-                programs.map(|(name, path)| {
-                    (format!("{name} of package {}", made.package), path.clone())
-                }),
-            );
+            wanted.extend(programs.map(|(name, path)| (source::join(&place, name), path.clone())));
         }
         wanted.extend(
             self.binaries
@@ -221,38 +210,32 @@ impl Recipe {
                     )
                 }),
         );
-        wanted.extend(
-            self.sbom_inputs
-                .clone()
-                .map(|path| ("sbom-inputs".into(), path)),
-        );
         let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
         let mut missing: Vec<_> = wanted
             .into_iter()
             .filter(|(_, path)| !path.is_file() && !fetched(path))
+            .map(|(key, path)| (key, "file", path))
             .collect();
         for (key, folder) in [("docs", &self.docs), ("licences", &self.licences)] {
             let absent = folder.as_ref().filter(|folder| !folder.is_dir());
-            missing.extend(absent.map(|folder| (key.to_owned(), folder.clone())));
+            missing.extend(absent.map(|folder| (key.to_owned(), "folder", folder.clone())));
         }
-        for made in &self.made {
+        for (index, made) in self.made.iter().enumerate() {
+            let place = format!("packages.made[{index}].files");
             let given = made.files.iter().filter(|(_, from)| !from.exists());
             missing.extend(
-                given.map(|(path, from)| {
-                    (format!("{path} of package {}", made.package), from.clone())
-                }),
+                given.map(|(path, from)| (source::join(&place, path), "file", from.clone())),
             );
         }
-        missing
+        let mut problems: Vec<Problem> = missing
             .iter()
-            .map(|(what, path)| {
-                format!(
-                    "{}: {what}: there is no file {}",
-                    file.display(),
-                    path.display()
-                )
+            .map(|(key, kind, path)| {
+                let message = format!("there is no {kind} {}", path.display());
+                redacted(source.problem(key, message))
             })
-            .collect()
+            .collect();
+        problems.sort();
+        problems
     }
 
     /// Returns true if any item comes from another machine, other than through this machine's own

@@ -9,15 +9,17 @@
 //! no-proxy: localhost,.example.org
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use halite_document::source::join;
 use halite_fetch::http::Credentials;
 use halite_fetch::oci::{Endpoint, Registries};
 use halite_fetch::progress::{Meter, Status};
 use halite_fetch::{Cache, Client, Error, Fetcher, Settings};
-use serde_json::Value;
 
+use super::document::{Mirrors, Registry};
 use super::reader::Reader;
 
 /// The settings for reaching other machines.
@@ -54,87 +56,52 @@ pub type Watcher = std::sync::Arc<dyn Fn(&Status) + Send + Sync>;
 impl Network {
     pub(super) fn read(
         reader: &mut Reader,
-        registries: Option<&Value>,
-        proxy: Option<&Value>,
-        none: Option<&Value>,
+        registries: BTreeMap<String, Registry>,
+        proxy: Option<String>,
+        no_proxy: Option<String>,
     ) -> Self {
-        let mut found = Self {
-            hosts: Vec::new(),
-            proxy: proxy.map(|proxy| reader.text("proxy", Some(proxy))),
-            no_proxy: none.map(|none| reader.text("no-proxy", Some(none))),
-        };
-        if found
-            .proxy
-            .as_ref()
-            .is_some_and(|proxy| proxy.contains('@'))
-        {
-            let message = "holds a login, and recipes are kept where many read them: set HTTPS_PROXY in its place";
-            reader.problem("proxy", message);
-        }
-        let Some(registries) = registries else {
-            return found;
-        };
-        let Some(registries) = registries.as_object() else {
+        if proxy.as_ref().is_some_and(|proxy| proxy.contains('@')) {
             reader.problem(
-                "registries",
-                "must map HOST or HOST:PORT to a map with mirror, ca, plain, login",
+                "proxy",
+                "holds a login, and recipes are kept where many read them",
+                "set HTTPS_PROXY in its place",
             );
-            return found;
-        };
-        for (name, value) in registries {
-            let path = format!("registries.{name}");
-            let Some(map) = reader.map(&path, Some(value), &["mirror", "ca", "plain", "login"])
-            else {
-                continue;
-            };
-            if !is_host(name) {
-                reader.problem(&path, "is no host: write HOST or HOST:PORT");
-            }
-            let mut host = Host {
-                name: name.clone(),
-                ..Host::default()
-            };
-            match map.get("mirror") {
-                None => {}
-                Some(Value::Array(_)) => {
-                    host.mirrors = reader.texts(&format!("{path}.mirror"), map.get("mirror"));
-                }
-                Some(one) => host.mirrors = vec![reader.text(&format!("{path}.mirror"), Some(one))],
-            }
-            for mirror in host.mirrors.iter().filter(|mirror| !mirror.is_empty()) {
-                if !is_host(mirror.split('/').next().unwrap_or_default()) {
-                    let message = format!(
-                        "{mirror:?} is no mirror: write HOST, HOST:PORT or either with a path"
-                    );
-                    reader.problem(&format!("{path}.mirror"), &message);
-                }
-            }
-            host.ca = map
-                .get("ca")
-                .map(|ca| reader.path(&format!("{path}.ca"), Some(ca)));
-            host.login = map
-                .get("login")
-                .map(|login| reader.path(&format!("{path}.login"), Some(login)));
-            match map.get("plain") {
-                None => {}
-                Some(Value::Bool(plain)) => host.plain = *plain,
-                Some(_) => reader.problem(&format!("{path}.plain"), "must be true or false"),
-            }
-            if host.plain && !is_loopback(name) {
-                let message = "only a server on this machine may be asked without TLS: anybody on the way \
-                               could change what comes, and read the login";
-                reader.problem(&format!("{path}.plain"), message);
-            }
-            found.hosts.push(host);
         }
-        found
+        let mut hosts = Vec::new();
+        for (name, registry) in registries {
+            if registry.plain && !is_loopback(&name) {
+                let path = format!("{}.plain", join("registries", &name));
+                reader.problem(
+                    &path,
+                    "only a server on this machine may be asked without TLS",
+                    "remove it: a host on the way could change what comes, and read the login",
+                );
+            }
+            hosts.push(Host {
+                name,
+                mirrors: match registry.mirror {
+                    None => Vec::new(),
+                    Some(Mirrors::One(mirror)) => vec![mirror],
+                    Some(Mirrors::Several(mirrors)) => mirrors,
+                },
+                ca: reader.optional(registry.ca.as_ref()),
+                plain: registry.plain,
+                login: reader.optional(registry.login.as_ref()),
+            });
+        }
+        Self {
+            hosts,
+            proxy,
+            no_proxy,
+        }
     }
 
-    /// The files that the settings name, for a check that they exist: the purpose and path of each.
+    /// The files that the settings name, for a check that they exist: the path in the document and
+    /// the file of each.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
             path.clone()
-                .map(|path| (format!("registries.{}.{key}", host.name), path))
+                .map(|path| (format!("{}.{key}", join("registries", &host.name)), path))
         };
         self.hosts
             .iter()
@@ -231,7 +198,7 @@ fn login(file: &Path, host: &str) -> Result<halite_fetch::http::Secret, Error> {
     })
 }
 
-fn is_host(text: &str) -> bool {
+pub(super) fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, Some(port)),
         _ => (text, None),

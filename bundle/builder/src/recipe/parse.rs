@@ -1,227 +1,160 @@
-//! The parts of a recipe's document, and the rules between them.
+//! The parts of a recipe's document as types, and the rules between them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
+use halite_document::source::join;
 use halite_fetch::ImageRef;
-use halite_manifest::bundles::check_version;
 
+use super::document::{Binaries, Document, MadePackage};
 use super::reader::Reader;
 use super::{
-    BINARIES, COMPONENTS, Image, Network, Recipe, Rpm, chart, image_exceptions, repositories,
+    COMPONENTS, Image, Network, Recipe, Rpm, chart, document, image_exceptions, repositories,
 };
 use crate::package::made;
 use crate::package::made::Made;
 
-/// The keys of a recipe.
-const KEYS: &[&str] = &[
-    "format",
-    "version",
-    "kubernetes",
-    "images",
-    "packages",
-    "binaries",
-    "states",
-    "signing-key",
-    "options",
-    image_exceptions::KEY,
-    "cache",
-    "charts",
-    "helm",
-    "registries",
-    "proxy",
-    "no-proxy",
-    "docs",
-    "licences",
-    "sbom-inputs",
-];
-
-/// Reads a recipe from its parsed YAML.
-pub(super) fn read(reader: &mut Reader, value: &serde_json::Value) -> Recipe {
-    let empty = serde_json::Map::new();
-    let top = reader.map("", Some(value), KEYS).unwrap_or(&empty);
-    if top.get("format").and_then(serde_json::Value::as_u64) != Some(1) {
-        reader.problem("format", "must be 1");
-    }
-    let cache = top
-        .get("cache")
-        .map(|cache| reader.path("cache", Some(cache)));
+/// Converts a recipe's document.
+pub(super) fn read(reader: &mut Reader, document: Document) -> Recipe {
+    let cache = reader.optional(document.cache.as_ref());
     reader.cache = cache.clone().unwrap_or_default();
-    let keys = ["base", "apt", "repositories", "made", "rpm"];
-    let packages = reader
-        .map("packages", top.get("packages"), &keys)
-        .unwrap_or(&empty);
-    let binaries = reader
-        .map("binaries", top.get("binaries"), BINARIES)
-        .unwrap_or(&empty);
-    let (images, components) = images(reader, top.get("images"));
+    check_components(reader, &document.images);
+    let packages = document.packages;
     let mut recipe = Recipe {
-        version: reader.text("version", top.get("version")),
-        kubernetes: reader.text("kubernetes", top.get("kubernetes")),
-        images,
-        base: reader.path("packages.base", packages.get("base")),
-        apt: reader.texts("packages.apt", packages.get("apt")),
-        repositories: repositories::read(reader, packages.get("repositories")),
-        made: made_packages(reader, packages.get("made")),
-        rpm: packages
-            .get("rpm")
-            .and_then(|value| Rpm::read(reader, value)),
-        binaries: BINARIES
-            .iter()
-            .map(|name| {
-                let path = format!("binaries.{name}");
-                (
-                    (*name).to_owned(),
-                    reader.program(&path, binaries.get(*name), &format!("program {name}")),
-                )
-            })
-            .collect(),
-        states: reader.path("states", top.get("states")),
-        signing_key: reader.path("signing-key", top.get("signing-key")),
-        options: options(reader, top.get("options")),
-        not_images: image_exceptions::read(reader, top.get(image_exceptions::KEY)),
-        cache,
-        charts: chart::read(reader, top.get("charts")),
-        helm: top.get("helm").map(|helm| reader.path("helm", Some(helm))),
+        version: document.version,
+        kubernetes: document.kubernetes,
+        images: images(reader, document.images),
+        base: reader.path(&packages.base),
+        apt: packages.apt,
+        repositories: repositories::read(reader, packages.repositories),
+        made: made_packages(reader, packages.made),
+        rpm: packages.rpm.map(|rpm| Rpm::read(reader, rpm)),
+        binaries: binaries(reader, document.binaries),
+        states: reader.path(&document.states),
+        signing_key: reader.path(&document.signing_key),
+        options: document.options,
+        not_images: image_exceptions::read(reader, document.not_images),
+        charts: chart::read(reader, document.charts),
+        helm: reader.optional(document.helm.as_ref()),
         downloads: Vec::new(),
         network: Network::read(
             reader,
-            top.get("registries"),
-            top.get("proxy"),
-            top.get("no-proxy"),
+            document.registries,
+            document.proxy,
+            document.no_proxy,
         ),
-        docs: optional(reader, top, "docs"),
-        licences: optional(reader, top, "licences"),
-        sbom_inputs: optional(reader, top, "sbom-inputs"),
+        docs: reader.optional(document.docs.as_ref()),
+        licences: reader.optional(document.licences.as_ref()),
+        sbom_inputs: reader.optional(document.sbom_inputs.as_ref()),
+        cache,
     };
     recipe.downloads = std::mem::take(&mut reader.downloads);
-    check(reader, &recipe, &components);
+    check(reader, &recipe);
     recipe
 }
 
-fn optional(
-    reader: &mut Reader,
-    top: &serde_json::Map<String, serde_json::Value>,
-    key: &str,
-) -> Option<PathBuf> {
-    top.get(key).map(|value| reader.path(key, Some(value)))
-}
-
-/// Reads the images, and the component of each entry of the list, also of an entry with another
-/// problem.
-fn images(reader: &mut Reader, value: Option<&serde_json::Value>) -> (Vec<Image>, Vec<String>) {
-    let (mut found, mut components) = (Vec::new(), Vec::new());
-    for (index, item) in reader.list("images", value).iter().enumerate() {
-        let path = format!("images[{index}]");
-        let Some(map) = reader.map(
-            &path,
-            Some(item),
-            &["component", "reference", "layout", "licence"],
-        ) else {
-            continue;
-        };
-        let given = |key: &str| map.get(key).map(|value| (format!("{path}.{key}"), value));
-        let component = given("component").map(|(path, value)| reader.text(&path, Some(value)));
-        let text = reader.text(&format!("{path}.reference"), map.get("reference"));
-        let layout = given("layout").map(|(path, value)| reader.path(&path, Some(value)));
-        let licence = given("licence").map(|(path, value)| reader.text(&path, Some(value)));
-        components.extend(component.clone());
-        if text.is_empty() {
-            continue;
-        }
-        match ImageRef::parse(&text) {
-            Ok(reference) => found.push(Image {
-                component,
-                reference,
-                layout,
-                licence,
-            }),
-            Err(why) => reader.problem(&format!("{path}.reference"), &why),
-        }
-    }
-    (found, components)
-}
-
-/// Reads field to values; the declaration's own types define which fields and values exist.
-fn options(
-    reader: &mut Reader,
-    value: Option<&serde_json::Value>,
-) -> BTreeMap<String, Vec<String>> {
-    let Some(value) = value else {
-        return BTreeMap::new();
-    };
-    let Some(map) = value.as_object() else {
-        reader.problem(
-            "options",
-            "must map fields of the cluster document to lists of values",
-        );
-        return BTreeMap::new();
-    };
-    let mut found = BTreeMap::new();
-    for (field, values) in map {
-        let path = format!("options.{field}");
-        let mut allowed = Vec::new();
-        for (index, value) in reader.list(&path, Some(values)).iter().enumerate() {
-            match value {
-                serde_json::Value::Bool(value) => allowed.push(value.to_string()),
-                value => allowed.push(reader.text(&format!("{path}[{index}]"), Some(value))),
+fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
+    let mut found: Vec<Image> = Vec::new();
+    for (index, item) in listed.into_iter().enumerate() {
+        let path = format!("images[{index}].reference");
+        let reference = match ImageRef::parse(&item.reference) {
+            Ok(reference) => reference,
+            Err(why) => {
+                reader.problem(&path, why, "");
+                continue;
             }
+        };
+        // nginx ignores case in the keys of its maps.
+        let same = |other: &Image| {
+            other.reference.to_string().to_lowercase() == reference.to_string().to_lowercase()
+        };
+        if found.iter().any(same) {
+            reader.problem(&path, format!("{reference} is there twice"), "remove one");
         }
-        found.insert(field.clone(), allowed);
+        found.push(Image {
+            component: item.component,
+            reference,
+            layout: reader.optional(item.layout.as_ref()),
+            licence: item.licence,
+        });
     }
     found
 }
 
-fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<Made> {
-    let mut found = Vec::new();
-    for (index, item) in reader.list("packages.made", value).iter().enumerate() {
-        let path = format!("packages.made[{index}]");
-        let Some(map) = reader.map(
-            &path,
-            Some(item),
-            &["package", "version", "programs", "files"],
-        ) else {
+/// Checks that each component that every cluster needs is there, and none twice.
+fn check_components(reader: &mut Reader, images: &[document::Image]) {
+    let mut found: Vec<&String> = Vec::new();
+    let mut is_complete = reader.source.is_sound("images") || !images.is_empty();
+    for (index, image) in images.iter().enumerate() {
+        let path = format!("images[{index}].component");
+        is_complete &= reader.source.is_sound(&path);
+        let Some(component) = &image.component else {
             continue;
         };
-        let package = reader.text(&format!("{path}.package"), map.get("package"));
-        let version = reader.text(&format!("{path}.version"), map.get("version"));
+        if found.contains(&component) {
+            let message = format!("the component {component:?} is there twice");
+            reader.problem(&path, message, "name each component once");
+        }
+        found.push(component);
+    }
+    // The component of an image that could not be read may be the missing one.
+    if !is_complete {
+        return;
+    }
+    for wanted in COMPONENTS {
+        if !found.iter().any(|component| component == wanted) {
+            let message = format!("the component {wanted:?} is missing");
+            let problem = reader
+                .source
+                .problem("images", message)
+                .hint("no cluster works without it: add its image");
+            reader.problems.push(problem);
+        }
+    }
+}
+
+fn binaries(reader: &mut Reader, binaries: Binaries) -> BTreeMap<String, std::path::PathBuf> {
+    [
+        ("ctl", binaries.ctl),
+        ("halite-master", binaries.halite_master),
+        ("halite-minion", binaries.halite_minion),
+    ]
+    .into_iter()
+    .map(|(name, program)| {
+        let path = format!("binaries.{name}");
+        let file = reader.program(&path, program, format!("program {name}"));
+        (name.to_owned(), file)
+    })
+    .collect()
+}
+
+fn made_packages(reader: &mut Reader, listed: Vec<MadePackage>) -> Vec<Made> {
+    let mut found = Vec::new();
+    for (index, item) in listed.into_iter().enumerate() {
+        let path = format!("packages.made[{index}]");
+        let package = item.package;
         let place = format!("{path}.programs");
         let mut programs = BTreeMap::new();
-        match map.get("programs").and_then(serde_json::Value::as_object) {
-            Some(listed) => {
-                for (name, file) in listed {
-                    let why = format!("{name} of package {package}");
-                    let file = reader.program(&format!("{place}.{name}"), Some(file), &why);
-                    programs.insert(name.clone(), file);
-                }
-            }
-            None => reader.problem(&place, "must map program names to files"),
+        for (name, program) in item.programs {
+            let why = format!("{name} of package {package}");
+            let file = reader.program(&join(&place, &name), program, why);
+            programs.insert(name, file);
         }
-        let mut files = BTreeMap::new();
-        match map.get("files").map(serde_json::Value::as_object) {
-            Some(Some(listed)) => {
-                let place = format!("{path}.files");
-                for (name, file) in listed {
-                    files.insert(
-                        name.clone(),
-                        reader.path(&format!("{place}.{name}"), Some(file)),
-                    );
-                }
-            }
-            Some(None) => reader.problem(
-                &format!("{path}.files"),
-                "must map paths in the package to files or folders",
-            ),
-            None => {}
-        }
+        let files = item
+            .files
+            .into_iter()
+            .map(|(name, file)| (name, reader.path(&file)))
+            .collect();
         let made = Made {
             package,
-            version,
+            version: item.version,
             programs,
             files,
         };
-        for why in made::problems(&made) {
-            reader.problem(&path, &why);
+        if reader.source.is_sound(&format!("{path}.package")) {
+            for name in made::lacking_programs(&made) {
+                let message = format!("the package {} needs the program {name:?}", made.package);
+                reader.problem(&place, message, "add it, as a path or an address");
+            }
         }
         found.push(made);
     }
@@ -229,62 +162,28 @@ fn made_packages(reader: &mut Reader, value: Option<&serde_json::Value>) -> Vec<
 }
 
 /// Checks the rules between the parts of a recipe.
-fn check(reader: &mut Reader, recipe: &Recipe, components: &[String]) {
-    if let Some(why) = check_version(&recipe.version)
-        .err()
-        .filter(|_| !recipe.version.is_empty())
-    {
-        reader.problem("version", &why);
-    }
-    for twice in repeated(components.iter().filter(|component| !component.is_empty())) {
-        reader.problem("images", &format!("the component {twice:?} is there twice"));
-    }
-    // nginx ignores case in the keys of its maps.
-    for twice in repeated(
-        recipe
-            .images
-            .iter()
-            .map(|image| image.reference.to_string().to_lowercase()),
-    ) {
-        reader.problem("images", &format!("{twice} is there twice"));
-    }
-    for wanted in COMPONENTS
+fn check(reader: &mut Reader, recipe: &Recipe) {
+    let mut names: Vec<&str> = Vec::new();
+    let made = recipe.made.iter().enumerate().map(|(index, made)| {
+        let path = format!("packages.made[{index}].package");
+        (path, made.package.as_str())
+    });
+    let apt = recipe
+        .apt
         .iter()
-        .filter(|wanted| !components.iter().any(|component| component == *wanted))
-    {
-        reader.problem(
-            "images",
-            &format!("the component {wanted:?} is missing: no cluster works without it"),
-        );
-    }
-    let made = recipe.made.iter().map(|made| &made.package);
-    for twice in repeated(made.chain(&recipe.apt).filter(|name| !name.is_empty())) {
-        reader.problem("packages", &format!("{twice:?} is listed twice"));
+        .enumerate()
+        .map(|(index, name)| (format!("packages.apt[{index}]"), name.as_str()));
+    for (path, name) in made.chain(apt) {
+        if names.contains(&name) {
+            reader.problem(&path, format!("{name:?} is listed twice"), "remove one");
+        }
+        names.push(name);
     }
     if recipe.is_remote() && recipe.cache.is_none() {
         reader.problem(
             "cache",
-            "is missing: what comes from other machines is kept there",
+            "is missing",
+            "name a folder: what comes from other machines is kept there",
         );
     }
-    for name in recipe
-        .apt
-        .iter()
-        .filter(|name| !made::is_package_name(name))
-    {
-        reader.problem("packages.apt", &format!("{name:?} is no package name"));
-    }
-}
-
-/// The items that occur more than once.
-fn repeated<T: Ord + Clone>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut items: Vec<T> = items.collect();
-    items.sort_unstable();
-    let mut twice: Vec<T> = items
-        .windows(2)
-        .filter(|pair| pair[0] == pair[1])
-        .map(|pair| pair[0].clone())
-        .collect();
-    twice.dedup();
-    twice
 }

@@ -1,28 +1,29 @@
-//! The reader of a recipe's values, which collects all problems.
+//! The conversion of a recipe's values into types, which collects all problems.
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use halite_document::{Problem, Source};
 
 use super::download::Download;
-use crate::error::Error;
 
-/// Takes typed parts out of a value and remembers each invalid one. An invalid part is replaced by
-/// an empty one, so that reading goes on.
-pub struct Reader<'a> {
-    name: &'a str,
+/// Converts the values of a document and remembers each invalid one.
+pub(super) struct Reader<'a> {
+    /// The document, for the places of problems.
+    pub source: &'a Source,
     dir: &'a Path,
     /// The recipe's directory for downloads.
-    pub(super) cache: PathBuf,
+    pub cache: PathBuf,
     /// The files to download.
-    pub(super) downloads: Vec<Download>,
-    problems: Vec<String>,
+    pub downloads: Vec<Download>,
+    /// The problems so far.
+    pub problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(name: &'a str, dir: &'a Path) -> Self {
+    /// A reader of a document in the folder `dir`.
+    pub fn new(source: &'a Source, dir: &'a Path) -> Self {
         Self {
-            name,
+            source,
             dir,
             cache: PathBuf::new(),
             downloads: Vec::new(),
@@ -30,82 +31,99 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Remembers a problem with the value at a path.
-    pub fn problem(&mut self, path: &str, message: &str) {
-        let path = if path.is_empty() { "the recipe" } else { path };
-        self.problems
-            .push(format!("{}: {path}: {message}", self.name));
-    }
-
-    /// Returns all problems, if there are any.
-    pub fn finish(self) -> Result<(), Error> {
-        if self.problems.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Recipe(self.problems))
+    /// Remembers a problem with the value at a path, unless it follows from one that was reported.
+    pub fn problem(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        if self.source.is_sound(path) {
+            self.problems
+                .push(self.source.problem(path, message).hint(hint));
         }
     }
 
-    /// Reads a map; an unknown key is a problem.
-    pub fn map<'v>(
-        &mut self,
-        path: &str,
-        value: Option<&'v Value>,
-        known: &[&str],
-    ) -> Option<&'v Map<String, Value>> {
-        let Some(map) = value.and_then(Value::as_object) else {
-            self.problem(path, &format!("must be a map with {}", known.join(", ")));
-            return None;
-        };
-        let place = if path.is_empty() {
-            String::new()
-        } else {
-            format!("{path}.")
-        };
-        for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            self.problem(
-                &format!("{place}{key}"),
-                &format!("is not known; known are {}", known.join(", ")),
-            );
-        }
-        Some(map)
-    }
-
-    /// Reads a list; an absent one is a problem.
-    pub fn list<'v>(&mut self, path: &str, value: Option<&'v Value>) -> &'v [Value] {
-        match value.and_then(Value::as_array) {
-            Some(list) => list,
-            None => {
-                self.problem(path, "must be a list");
-                &[]
-            }
-        }
-    }
-
-    /// Reads a text, which must not be empty.
-    pub fn text(&mut self, path: &str, value: Option<&Value>) -> String {
-        match value {
-            Some(Value::String(text)) if !text.is_empty() => return text.clone(),
-            None => self.problem(path, "is missing"),
-            Some(Value::Number(number)) => {
-                self.problem(path, &format!("must be a text: write \"{number}\""))
-            }
-            Some(_) => self.problem(path, "must be a text that is not empty"),
-        }
-        String::new()
-    }
-
-    /// Reads a list of texts.
-    pub fn texts(&mut self, path: &str, value: Option<&Value>) -> Vec<String> {
-        let items = self.list(path, value).iter().enumerate();
-        items
-            .map(|(index, item)| self.text(&format!("{path}[{index}]"), Some(item)))
-            .collect()
-    }
-
-    /// Reads a path; a relative one starts at the recipe's folder.
-    pub fn path(&mut self, path: &str, value: Option<&Value>) -> PathBuf {
-        let text = self.text(path, value);
+    /// A path of the recipe; a relative one starts at the recipe's folder.
+    pub fn path(&self, text: &str) -> PathBuf {
         self.dir.join(text)
+    }
+
+    /// An optional path of the recipe.
+    pub fn optional(&self, text: Option<&String>) -> Option<PathBuf> {
+        text.map(|text| self.path(text))
+    }
+}
+
+/// Removes logins from addresses in what a problem displays: recipes and reports of their problems
+/// are kept where many read them.
+pub(super) fn redacted(mut problem: Problem) -> Problem {
+    for text in [
+        &mut problem.path,
+        &mut problem.message,
+        &mut problem.hint,
+        &mut problem.excerpt,
+    ] {
+        *text = without_logins(text);
+    }
+    problem
+}
+
+/// The length from which an excerpt may be cut, within a login.
+const CUT: usize = 160;
+
+fn without_logins(text: &str) -> String {
+    let is_cut = text.chars().count() >= CUT;
+    let ends_word = |c: char| c.is_whitespace() || "\"'`".contains(c);
+    let mut words = text.split_inclusive(ends_word).peekable();
+    let mut out = String::new();
+    while let Some(word) = words.next() {
+        let begin = word.find("://").map(|scheme| scheme + "://".len());
+        let login = word
+            .rfind('@')
+            .filter(|at| begin.is_some() || word[..*at].contains(':'))
+            // The digest of an image is no login.
+            .filter(|at| !word[*at..].starts_with("@sha256:"));
+        match (begin, login) {
+            (begin, Some(at)) if begin.unwrap_or(0) <= at => {
+                out.push_str(&word[..begin.unwrap_or(0)]);
+                out.push('…');
+                out.push_str(&word[at..]);
+            }
+            (Some(begin), _) if is_cut && words.peek().is_none() => {
+                out.push_str(&word[..begin]);
+                out.push('…');
+            }
+            _ => out.push_str(word),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_not_displayed() {
+        let image = "{reference: \"registry.k8s.io/pause:3@sha256:12\"}";
+        for (text, displayed) in [
+            (
+                "proxy: http://me:secret@p:3128/x",
+                "proxy: http://…@p:3128/x",
+            ),
+            ("proxy: http://me:se/c,r@et@p", "proxy: http://…@p"),
+            ("proxy: me:secret@p", "proxy: …@p"),
+            (
+                "{a: \"https://me@h\", b: \"https://h/a\"}",
+                "{a: \"https://…@h\", b: \"https://h/a\"}",
+            ),
+            (image, image),
+            ("a@b", "a@b"),
+            ("://", "://"),
+        ] {
+            assert_eq!(without_logins(text), displayed);
+        }
+    }
+
+    #[test]
+    fn a_login_that_an_excerpt_cuts_is_not_displayed() {
+        let line = format!("{}http://me:secret", "x".repeat(CUT - 16));
+        assert!(!without_logins(&line).contains("secret"));
     }
 }

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
-
+use super::document::AptRepository;
 use super::reader::Reader;
 
 /// An apt repository, as a line in `sources.list` names it.
@@ -19,43 +18,29 @@ pub struct Repository {
     pub key: PathBuf,
 }
 
-pub(super) fn read(reader: &mut Reader, value: Option<&Value>) -> Vec<Repository> {
-    let Some(value) = value else {
-        return Vec::new();
-    };
+pub(super) fn read(reader: &mut Reader, listed: Vec<AptRepository>) -> Vec<Repository> {
     let mut found = Vec::new();
-    for (index, item) in reader
-        .list("packages.repositories", Some(value))
-        .iter()
-        .enumerate()
-    {
+    for (index, item) in listed.into_iter().enumerate() {
         let path = format!("packages.repositories[{index}]");
-        let Some(map) = reader.map(&path, Some(item), &["url", "suite", "components", "key"])
-        else {
-            continue;
-        };
-        let url = reader.text(&format!("{path}.url"), map.get("url"));
-        if !url.is_empty() {
-            // The content is signed, so TLS is not required.
-            reader.address(&format!("{path}.url"), &url, true, "");
-        }
-        let suite = reader.text(&format!("{path}.suite"), map.get("suite"));
-        let components = match map.get("components") {
-            None if suite.ends_with('/') => Vec::new(),
-            listed => reader.texts(&format!("{path}.components"), listed),
-        };
-        if suite.ends_with('/') && !components.is_empty() {
-            reader.problem(
-                &format!("{path}.components"),
+        // The content is signed, so TLS is not required.
+        reader.address(&format!("{path}.url"), &item.url, true, "");
+        let components = format!("{path}.components");
+        match (item.suite.ends_with('/'), item.components.is_empty()) {
+            (true, false) => reader.problem(
+                &components,
                 "a suite that ends with / has none",
-            );
+                "remove the components",
+            ),
+            (false, true) if reader.source.is_sound(&format!("{path}.suite")) => {
+                reader.problem(&components, "is missing", "for example [main]");
+            }
+            _ => {}
         }
-        let key = reader.path(&format!("{path}.key"), map.get("key"));
         found.push(Repository {
-            url,
-            suite,
-            components,
-            key,
+            url: item.url,
+            suite: item.suite,
+            components: item.components,
+            key: reader.path(&item.key),
         });
     }
     found

@@ -12,8 +12,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
-
+use super::document;
 use super::reader::Reader;
 
 /// Packages for RPM distributions. The packages that the recipe makes are also made for them.
@@ -42,74 +41,45 @@ pub struct YumRepository {
 }
 
 impl Rpm {
-    pub(super) fn read(reader: &mut Reader, value: &Value) -> Option<Self> {
+    pub(super) fn read(reader: &mut Reader, document: document::Rpm) -> Self {
         let path = "packages.rpm";
-        let map = reader.map(path, Some(value), &["base", "repositories", "names"])?;
-        let base = reader.path(&format!("{path}.base"), map.get("base"));
-        let listed = |reader: &mut Reader, key: &str| match map.get(key) {
-            Some(value) => reader.list(&format!("{path}.{key}"), Some(value)).to_vec(),
-            None => Vec::new(),
-        };
         let mut repositories = Vec::new();
-        for (index, item) in listed(reader, "repositories").iter().enumerate() {
-            let path = format!("{path}.repositories[{index}]");
-            let known = ["name", "url", "key", "signed-index"];
-            let Some(map) = reader.map(&path, Some(item), &known) else {
-                continue;
-            };
-            let url = reader.text(&format!("{path}.url"), map.get("url"));
-            let signed_index = match map.get("signed-index") {
-                None => true,
-                Some(Value::Bool(signed)) => *signed,
-                Some(_) => {
-                    reader.problem(&format!("{path}.signed-index"), "must be true or false");
-                    true
-                }
-            };
-            if !url.is_empty() {
-                // A signed index may come without TLS.
-                let otherwise = "take a repository whose index is signed";
-                reader.address(&format!("{path}.url"), &url, signed_index, otherwise);
-            }
+        for (index, item) in document.repositories.into_iter().enumerate() {
+            // A signed index may come without TLS.
+            let otherwise = "take a repository whose index is signed";
+            let url = format!("{path}.repositories[{index}].url");
+            reader.address(&url, &item.url, item.signed_index, otherwise);
             repositories.push(YumRepository {
-                name: reader.text(&format!("{path}.name"), map.get("name")),
-                url,
-                key: reader.path(&format!("{path}.key"), map.get("key")),
-                signed_index,
+                name: item.name,
+                url: item.url,
+                key: reader.path(&item.key),
+                signed_index: item.signed_index,
             });
         }
-        let names = match map.get("names") {
-            Some(names) => reader.texts(&format!("{path}.names"), Some(names)),
-            None => Vec::new(),
-        };
-        if !names.is_empty() && repositories.is_empty() {
+        if !document.names.is_empty() && repositories.is_empty() {
             reader.problem(
                 &format!("{path}.repositories"),
-                "is missing: nowhere to take the packages from",
+                "is missing",
+                "name the repositories from which the packages come",
             );
         }
-        let bare = |c: char| c.is_ascii_alphanumeric() || "+._-=:~^".contains(c);
-        for name in names.iter().filter(|name| !name.chars().all(bare)) {
-            reader.problem(
-                &format!("{path}.names"),
-                &format!("{name:?} is no package: write NAME or NAME=VERSION"),
-            );
-        }
-        Some(Self {
-            base,
+        Self {
+            base: reader.path(&document.base),
             repositories,
-            names,
-        })
+            names: document.names,
+        }
     }
 
-    /// The files that the recipe names here: the purpose and path of each.
+    /// The files that the recipe names here: the path in the document and the file of each.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
-        let keys = self.repositories.iter().map(|repository| {
-            (
-                format!("the key of the repository {}", repository.name),
-                repository.key.clone(),
-            )
-        });
+        let keys = self
+            .repositories
+            .iter()
+            .enumerate()
+            .map(|(index, repository)| {
+                let path = format!("packages.rpm.repositories[{index}].key");
+                (path, repository.key.clone())
+            });
         std::iter::once(("packages.rpm.base".to_owned(), self.base.clone()))
             .chain(keys)
             .collect()

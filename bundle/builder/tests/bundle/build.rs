@@ -358,7 +358,7 @@ fn what_clusters_may_choose_is_in_the_manifest() {
     site.recipe["options"] = json!({"cni.plugin": "flannel"});
     let error = site.build("wrong").unwrap_err().to_string();
     assert!(
-        error.contains("options.cni.plugin: must be a list"),
+        error.contains("options.\"cni.plugin\": must be a list"),
         "{error}"
     );
 }

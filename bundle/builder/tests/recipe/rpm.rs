@@ -196,14 +196,14 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
     });
     let error = world.site.lock().unwrap_err().to_string();
     for wanted in [
-        "packages.rpm.x: is not known",
+        "packages.rpm.x: unknown key `x`",
         "packages.rpm.base: ",
         "packages.rpm.repositories[0].url: ftp://x: ftp: is not fetched, only https and http",
         "packages.rpm.repositories[1].url: is not protected by TLS",
         "packages.rpm.repositories[3].url: mirror.example.org/os: an address holds no login",
         "packages.rpm.repositories[0].key: ",
-        "packages.rpm.repositories[0].signed-index: must be true or false",
-        "packages.rpm.names: \"a b\" is no package",
+        "packages.rpm.repositories[0].signed-index: must be a boolean",
+        "packages.rpm.names[0]: `a b` is no package",
     ] {
         assert!(error.contains(wanted), "{wanted}: {error}");
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
+
 use super::{SqliteStore, StoreError};
 
 /// Interval between two backups of a running master.
@@ -61,7 +63,11 @@ impl SqliteStore {
     async fn copy(&self, new: &Path) -> Result<(), StoreError> {
         let file_error = |path: &Path| {
             let path = path.display().to_string();
-            move |source| StoreError::File { path, source }
+            move |source| StoreError::File {
+                action: "write",
+                path,
+                source,
+            }
         };
         // SQLite vacuums only into an absent or empty file; made here to be private from the start.
         std::fs::OpenOptions::new()
@@ -94,7 +100,10 @@ pub async fn write_backups(store: Arc<SqliteStore>) {
         days.tick().await;
         match store.write_backup().await {
             Ok(()) => tracing::info!("kept a good copy of the store"),
-            Err(error) => tracing::error!(%error, "could not keep a good copy of the store"),
+            Err(error) => tracing::error!(
+                error = chain(&error),
+                "could not keep a good copy of the store"
+            ),
         }
     }
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use backup::{advice, backup_path};
+use halite_errors::chain;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -84,7 +85,10 @@ impl SqliteStore {
         store.reader = readers(path).await?;
         // Without room for a copy the master must run all the more: the copy before is kept.
         if let Err(error) = store.write_backup().await {
-            tracing::error!(%error, "no new good copy of the store can be kept");
+            tracing::error!(
+                error = chain(&error),
+                "no new good copy of the store can be kept"
+            );
         }
         Ok(store)
     }
@@ -211,6 +215,7 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
         .mode(0o600)
         .open(path);
     file.map(drop).map_err(|source| StoreError::File {
+        action: "open",
         path: path.display().to_string(),
         source,
     })

@@ -304,7 +304,7 @@ async fn a_word_of_a_newer_version_is_named() {
         .execute(&store.writer)
         .await
         .unwrap();
-    let error = store.key("a").await.unwrap_err().to_string();
+    let error = chain(&store.key("a").await.unwrap_err());
     assert!(error.contains("quarantined"), "{error}");
 }
 

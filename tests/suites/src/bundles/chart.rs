@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::wait;
 use halite_upstream::chart;
@@ -101,7 +101,7 @@ pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
         );
         match ready {
             Ok(ready) if ready == chart::REPLICAS.to_string() => Ok(()),
-            other => Err(format!("{other:?}")),
+            other => Err(anyhow!("{other:?}")),
         }
     })?;
     let address = kubectl(
@@ -117,9 +117,9 @@ pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
     for host in cluster.hosts() {
         wait::until("the Service to answer", READY, || {
             let get = format!("curl -sS --noproxy '*' --max-time 2 http://{address}/");
-            match host.sh(&get).map_err(|error| format!("{error:#}"))?.trim() {
+            match host.sh(&get)?.trim() {
                 chart::GREETING => Ok(()),
-                other => Err(format!("{} gets {other:?}", host.spec.name)),
+                other => Err(anyhow!("{} gets {other:?}", host.spec.name)),
             }
         })?;
     }

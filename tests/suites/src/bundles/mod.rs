@@ -33,8 +33,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: chart::all,
     },
     Test {
-        name: "bundles: a medium that is taken out while the cluster uses it harms nothing",
-        run: removed::medium,
+        name: "bundles: an ISO that is unmounted while the cluster uses it harms nothing",
+        run: removed::unmounted,
     },
     Test {
         name: "bundles: back to the first, all is as it was",
@@ -207,7 +207,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     second::carry(cluster)?;
     remember(cluster)?;
     let before = document(cluster)?;
-    host.run(&[CTL, "bundle", "add", second::MEDIUM])?;
+    host.run(&[CTL, "bundle", "add", second::MOUNT_POINT])?;
     listed(cluster, FIRST, true, 2)?;
     listed(cluster, second::VERSION, false, 0)?;
     only_served(cluster)?;
@@ -231,14 +231,14 @@ fn there(cluster: &Cluster) -> Result<Counts> {
         used["changed"] == true && used["before"] == FIRST,
         "ctl bundle use: {used}"
     );
-    let told = problems(cluster)?;
+    let reported = problems(cluster)?;
     let behind = format!(
         "still as the bundle {FIRST} has it, and {} is in use",
         second::VERSION
     );
     ensure!(
-        told.iter().any(|problem| problem.contains(&behind)),
-        "ctl status reports no host that still has the old bundle: {told:?}"
+        reported.iter().any(|problem| problem.contains(&behind)),
+        "ctl status reports no host that still has the old bundle: {reported:?}"
     );
     only_addresses(cluster)?;
     listed(cluster, FIRST, false, 0)?;

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::command::run;
 use halite_lab::host::Host;
@@ -153,13 +153,13 @@ fn unasked(version: &str) -> Vec<String> {
 
 /// Changes from one bundle to the other exactly as the guide describes. `options` are those of `ctl
 /// bundle use`; with `cut` the bootstrap is interrupted and run again.
-fn road(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result<()> {
+fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) -> Result<()> {
     let host = &cluster.bootstrap;
     let before = workload(cluster)?;
-    let told = host.run(&[["ctl", "bundle", "use", version].as_slice(), options].concat())?;
+    let printed = host.run(&[["ctl", "bundle", "use", version].as_slice(), options].concat())?;
     ensure!(
-        told.contains(&format!("`{}`", bootstrap(version))),
-        "ctl bundle use does not say what comes first: {told}"
+        printed.contains(&format!("`{}`", bootstrap(version))),
+        "ctl bundle use does not say what comes first: {printed}"
     );
     if cut {
         cut_off(cluster, version)?;
@@ -228,13 +228,13 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
         if inode().is_ok_and(|now| now != before) {
             return Ok(None);
         }
-        if let Some(status) = first.try_wait().map_err(|error| error.to_string())? {
+        if let Some(status) = first.try_wait()? {
             return Ok(Some(status));
         }
         if found.len() < 2 {
-            found = at_work(host, &programs).map_err(|error| format!("{error:#}"))?;
+            found = at_work(host, &programs)?;
         }
-        Err(format!(
+        Err(anyhow!(
             "{} programs of the bundle are at work",
             found.len()
         ))
@@ -305,12 +305,12 @@ pub(super) fn there(cluster: &Cluster) -> Result<Counts> {
             "{program} is the same"
         );
     }
-    road(cluster, VERSION, &[], true)?;
+    change_bundle(cluster, VERSION, &[], true)?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn back(cluster: &Cluster) -> Result<Counts> {
-    road(cluster, FIRST, &["--allow-downgrade"], false)?;
+    change_bundle(cluster, FIRST, &["--allow-downgrade"], false)?;
     cluster
         .bootstrap
         .run(&["ctl", "bundle", "remove", VERSION])?;

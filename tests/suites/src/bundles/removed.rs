@@ -29,17 +29,17 @@ struct Way {
     back: fn(&Cluster) -> Result<()>,
     /// Parts of the message to each operator who needs the bundle: where it should be, and what to
     /// do.
-    told: &'static [&'static str],
+    message: &'static [&'static str],
 }
 
 /// The second bundle, to which the site has only a link.
-const MEDIUM: Way = Way {
+const MOUNTED: Way = Way {
     version: second::VERSION,
-    away: second::eject,
-    back: second::insert,
-    told: &[
+    away: second::unmount,
+    back: second::mount,
+    message: &[
         second::VERSION,
-        second::MEDIUM,
+        second::MOUNT_POINT,
         "mount the medium there again",
         "ctl bundle add",
     ],
@@ -60,7 +60,7 @@ const DIRECTORY: Way = Way {
             .run(&["mv", "-T", ASIDE, BUNDLE])
             .map(drop)
     },
-    told: &[BUNDLE, "ctl bundle add"],
+    message: &[BUNDLE, "ctl bundle add"],
 };
 
 /// A removed bundle, which is brought back on drop.
@@ -100,8 +100,8 @@ impl Drop for Gone<'_> {
     }
 }
 
-pub(super) fn medium(cluster: &Cluster) -> Result<Counts> {
-    harmless(cluster, &MEDIUM)
+pub(super) fn unmounted(cluster: &Cluster) -> Result<Counts> {
+    harmless(cluster, &MOUNTED)
 }
 
 pub(super) fn directory(cluster: &Cluster) -> Result<Counts> {
@@ -118,7 +118,7 @@ fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
     };
     let (before, configured) = (running(cluster)?, files()?);
     let gone = Gone::new(cluster, way)?;
-    told(cluster, way)?;
+    reported(cluster, way)?;
     goes_on(cluster)?;
     still(cluster, &before)?;
     ensure!(
@@ -133,13 +133,13 @@ fn harmless(cluster: &Cluster, way: &Way) -> Result<Counts> {
 
 /// Checks that commands that need the bundle do nothing and report which bundle is missing, where
 /// it should be, and what to do.
-fn told(cluster: &Cluster, way: &Way) -> Result<()> {
-    let says = |text: &str| way.told.iter().all(|part| text.contains(part));
+fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
+    let says = |text: &str| way.message.iter().all(|part| text.contains(part));
     let row = row(cluster, way.version)?;
     ensure!(
         row["in_use"] == true && row["problem"].as_str().is_some_and(says),
         "ctl bundle list should say {:?} and says {row}",
-        way.told
+        way.message
     );
     let problems = problems(cluster)?;
     ensure!(
@@ -165,7 +165,7 @@ fn told(cluster: &Cluster, way: &Way) -> Result<()> {
         &add,
     ] {
         let start = Instant::now();
-        refused(&cluster.bootstrap, command, way.told)?;
+        refused(&cluster.bootstrap, command, way.message)?;
         ensure!(
             start.elapsed() < AT_ONCE,
             "{} says so after {:?}",
@@ -226,7 +226,7 @@ pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
         "halite-minion",
     ])?;
     answering(cluster)?;
-    told(cluster, &DIRECTORY)?;
+    reported(cluster, &DIRECTORY)?;
     gone.back()?;
     only_served(cluster)?;
     well(cluster, &DIRECTORY)?;

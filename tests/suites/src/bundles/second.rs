@@ -20,9 +20,9 @@ use crate::iso::{builder, recipe_of};
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next");
 
 /// Mount point of its ISO on the bootstrap host.
-pub const MEDIUM: &str = "/media/next";
+pub const MOUNT_POINT: &str = "/media/next";
 
-/// Directory with the content of the ISO, bind-mounted at [`MEDIUM`].
+/// Directory with the content of the ISO, bind-mounted at [`MOUNT_POINT`].
 const STORE: &str = "/srv/next";
 
 /// The package that it lacks. No host has it installed.
@@ -39,13 +39,13 @@ pub fn carry(cluster: &Cluster) -> Result<()> {
     let iso = build(work.path())?;
     let out = format!("-o{}", host.file(STORE).display());
     run("7z", &["x", "-bd", "-y", &out, &iso.to_string_lossy()])?;
-    insert(cluster)
+    mount(cluster)
 }
 
 /// Mounts the ISO.
-pub fn insert(cluster: &Cluster) -> Result<()> {
+pub fn mount(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.sh(&format!(
-        "mkdir -p {MEDIUM} && mount --bind {STORE} {MEDIUM}"
+        "mkdir -p {MOUNT_POINT} && mount --bind {STORE} {MOUNT_POINT}"
     ))?;
     Ok(())
 }
@@ -56,17 +56,17 @@ pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
 }
 
 /// Unmounts the ISO. No process may have it open.
-pub fn eject(cluster: &Cluster) -> Result<()> {
-    cluster.bootstrap.run(&["umount", MEDIUM])?;
+pub fn unmount(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.run(&["umount", MOUNT_POINT])?;
     Ok(())
 }
 
 /// Removes the ISO and its content.
 pub fn take_away(cluster: &Cluster) -> Result<()> {
-    let unmounted = format!("if mountpoint -q {MEDIUM}; then umount {MEDIUM}; fi");
+    let unmounted = format!("if mountpoint -q {MOUNT_POINT}; then umount {MOUNT_POINT}; fi");
     cluster
         .bootstrap
-        .sh(&format!("{unmounted}; rm -rf {MEDIUM} {STORE}"))?;
+        .sh(&format!("{unmounted}; rm -rf {MOUNT_POINT} {STORE}"))?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The firewall: a scan of all ports from all sources must equal the table generated from the
+//! The firewall: a scan of all ports from all sources must equal the table that follows from the
 //! roles, in both directions; settings of others stay.
 
 mod foreign;
@@ -10,7 +10,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::net::Network;
@@ -147,8 +147,8 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
         ask(&pod_on_worker, bootstrap, work(bootstrap)?),
     ];
     let tables = [
-        Table::of(cluster, bootstrap, NODE_PORT)?,
-        Table::of(cluster, worker, NODE_PORT)?,
+        Table::of(&bootstrap.spec.name, NODE_PORT)?,
+        Table::of(&worker.spec.name, NODE_PORT)?,
     ];
     let table = |host: &Host| {
         if host.spec.name == BOOTSTRAP {
@@ -157,7 +157,6 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
             &tables[1]
         }
     };
-    strangers_see_little(table(bootstrap), table(worker))?;
     let mut wrong = Vec::new();
     for ask in &asks {
         wrong.extend(one(ask, table(ask.host))?);
@@ -169,25 +168,6 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
         passed: asks.len(),
         failed: 0,
     })
-}
-
-/// Checks the table itself where it matters most.
-fn strangers_see_little(bootstrap: &Table, worker: &Table) -> Result<()> {
-    let arrival = |from: &str, to: &str| -> Result<Arrival> {
-        Ok(Arrival {
-            from: from.parse()?,
-            to: to.parse()?,
-            from_pod: false,
-        })
-    };
-    ensure!(bootstrap.tcp(arrival("10.10.0.200", "10.10.0.11")?) == [SSH, 4550, 4551, 6443].into());
-    ensure!(bootstrap.tcp(arrival("10.20.0.200", "10.20.0.11")?) == [SSH, 6443, NODE_PORT].into());
-    ensure!(bootstrap.tcp(arrival("192.0.2.1", "10.10.0.11")?) == [SSH].into());
-    ensure!(worker.tcp(arrival("10.10.0.200", "10.10.1.12")?) == [SSH].into());
-    for table in [bootstrap, worker] {
-        ensure!(table.udp(arrival("10.10.0.200", "10.10.0.11")?).is_empty());
-    }
-    Ok(())
 }
 
 /// Scans once and returns the differences from the table.
@@ -279,17 +259,15 @@ fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
         &cluster.worker
     };
     wait::until(&format!("{url} to answer"), Duration::from_secs(30), || {
-        other
-            .run(&[
-                "curl",
-                "-sS",
-                "--max-time",
-                "2",
-                "--output",
-                "/dev/null",
-                &url,
-            ])
-            .map_err(|e| format!("{e:#}"))
+        other.run(&[
+            "curl",
+            "-sS",
+            "--max-time",
+            "2",
+            "--output",
+            "/dev/null",
+            &url,
+        ])
     })?;
     Source::pod(host, &format!("on {}", host.spec.name), &address)
 }

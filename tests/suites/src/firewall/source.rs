@@ -171,7 +171,6 @@ impl Stranger {
                     |args| run("ip", &[&["-n", namespace], args].concat()),
                     INTERFACE,
                 )
-                .map_err(|e| format!("{e:#}"))
             },
         )?;
         Ok(stranger)

@@ -1,27 +1,59 @@
-//! The table of the packets that a host accepts, generated from the roles: the openings that its
-//! low state declares, SSH of the operator's default zone, and NodePorts.
+//! The table of the packets that a host accepts, by hand from the roles of the lab's two hosts and
+//! the networks of its cluster document: the openings of each role, SSH of the operator's default
+//! zone, and NodePorts. It does not read the low state: an opening that the state tree declares
+//! wrongly has to differ from the table.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
-use anyhow::{Context, Result, ensure};
-use halite_lab::cluster::Cluster;
-use halite_lab::host::Host;
+use anyhow::{Context, Result, bail, ensure};
+use halite_lab::cluster::{BOOTSTRAP, WORKER};
 use halite_lab::net::Network;
-use serde_json::Value;
 
 /// SSH's port. The distribution opens SSH in firewalld's default zone, and dhcpv6-client for
 /// link-local addresses.
 pub const SSH: u16 = 22;
 const DHCP_V6_CLIENT: u16 = 546;
 
+/// The pods' network, which is the source of their zone.
+const PODS: &str = "10.233.0.0/16";
+
+/// A row of the table: protocol, ports, sources.
+type Row = (&'static str, RangeInclusive<u16>, &'static [&'static str]);
+
+/// Both networks of the control plane.
+const CONTROL_PLANE: &[&str] = &["10.10.0.0/24", "10.10.1.0/24"];
+
+/// The openings of the first host, whose roles are `bootstrap`, `registry`, `etcd` and
+/// `control-plane`. As the only member of etcd it opens nothing for that role, and as the only host
+/// of the control plane no port of its kubelet.
+const ON_BOOTSTRAP: &[Row] = &[
+    // bootstrap: the master
+    ("tcp", 4550..=4550, CONTROL_PLANE),
+    // registry: the bundle server
+    ("tcp", 4551..=4551, CONTROL_PLANE),
+    // control-plane: the API server, also for workloads and pods
+    ("tcp", 6443..=6443, CONTROL_PLANE),
+    ("tcp", 6443..=6443, &["10.20.0.0/24", PODS]),
+    // every node: flannel's VXLAN, from both addresses of the worker
+    ("udp", 8472..=8472, &["10.10.1.12", "10.20.0.12"]),
+];
+
+/// The openings of the second host, whose role is `worker`.
+const ON_WORKER: &[Row] = &[
+    // every node: the kubelet, from both addresses of the control plane's host
+    ("tcp", 10250..=10250, &["10.10.0.11", "10.20.0.11"]),
+    // every node: flannel's VXLAN, from both addresses of the first host
+    ("udp", 8472..=8472, &["10.10.0.11", "10.20.0.11"]),
+];
+
 /// One opening: ports of a protocol for a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Opening {
     source: Cidr,
     ports: RangeInclusive<u16>,
-    protocol: String,
+    protocol: &'static str,
 }
 
 /// An IPv4 network.
@@ -54,8 +86,7 @@ impl Cidr {
 /// The openings of one host.
 pub struct Table {
     openings: Vec<Opening>,
-    /// Source networks of the pods' zone.
-    pub pods: Vec<Cidr>,
+    pods: Cidr,
     node_ports: Cidr,
     node_port: u16,
 }
@@ -72,45 +103,26 @@ pub struct Arrival {
 }
 
 impl Table {
-    /// Builds the table from the low state of `host`, which the master provides. `node_port` is
-    /// open, TCP and UDP.
-    pub fn of(cluster: &Cluster, host: &Host, node_port: u16) -> Result<Self> {
-        let text =
-            cluster
-                .bootstrap
-                .run(&["ctl", "render", &host.spec.name, "--low", "-o", "json"])?;
-        let low: Value =
-            serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
-        Self::from_low(&low, node_port)
-    }
-
-    fn from_low(low: &Value, node_port: u16) -> Result<Self> {
-        let list = |fun: &str, name: &str, key: &str| -> Result<Vec<String>> {
-            let chunk = low["chunks"]
-                .as_array()
-                .and_then(|all| {
-                    all.iter()
-                        .find(|c| c["state"] == "firewalld" && c["fun"] == fun && c["name"] == name)
-                })
-                .with_context(|| format!("the low state has no firewalld.{fun} {name}"))?;
-            let items = chunk["args"][key].as_array().cloned().unwrap_or_default();
-            Ok(items
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect())
+    /// The table of the lab's host of that name. `node_port` is open, TCP and UDP.
+    pub fn of(host: &str, node_port: u16) -> Result<Self> {
+        let rows = match host {
+            BOOTSTRAP => ON_BOOTSTRAP,
+            WORKER => ON_WORKER,
+            other => bail!("the table has no host {other}"),
         };
-        let rules = list("policy", "halite-host", "rich_rules")?;
-        let sources = list("zone", "halite-pods", "sources")?;
+        let mut openings = Vec::new();
+        for (protocol, ports, sources) in rows {
+            for source in *sources {
+                openings.push(Opening {
+                    source: Cidr::parse(source)?,
+                    ports: ports.clone(),
+                    protocol,
+                });
+            }
+        }
         Ok(Self {
-            openings: rules
-                .iter()
-                .filter_map(|rule| opening(rule).transpose())
-                .collect::<Result<_>>()?,
-            pods: sources
-                .iter()
-                .map(|source| Cidr::parse(source))
-                .collect::<Result<_>>()?,
+            openings,
+            pods: Cidr::parse(PODS)?,
             node_ports: Cidr::parse(&format!("{}.0/24", Network::Workload.prefix()))?,
             node_port,
         })
@@ -130,7 +142,7 @@ impl Table {
     }
 
     fn in_pods_zone(&self, arrival: Arrival) -> bool {
-        arrival.from_pod || self.pods.iter().any(|pods| pods.contains(arrival.from))
+        arrival.from_pod || self.pods.contains(arrival.from)
     }
 
     /// TCP ports that are open to every source.
@@ -162,73 +174,71 @@ impl Table {
     }
 }
 
-/// The opening that a rich rule (firewalld.richlanguage(5)) makes; `None` for rules about protocols
-/// without ports.
-fn opening(rule: &str) -> Result<Option<Opening>> {
-    let value = |key: &str| {
-        let start = format!("{key}=\"");
-        rule.split_once(&start)
-            .and_then(|(_, rest)| rest.split_once('"'))
-            .map(|(value, _)| value.to_owned())
-    };
-    let Some(port) = value("port port") else {
-        ensure!(
-            rule.contains("protocol value="),
-            "neither a port nor a protocol is in the rule {rule}"
-        );
-        return Ok(None);
-    };
-    ensure!(
-        rule.contains("family=\"ipv4\"") && rule.ends_with(" accept"),
-        "the test does not know rules like {rule}"
-    );
-    let (first, last) = port.split_once('-').unwrap_or((&port, &port));
-    Ok(Some(Opening {
-        source: Cidr::parse(
-            &value("source address").with_context(|| format!("a rule without a source: {rule}"))?,
-        )?,
-        ports: first.parse()?..=last.parse()?,
-        protocol: value("protocol")
-            .with_context(|| format!("a rule without a protocol: {rule}"))?,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn rules_become_ports_by_source() {
-        let low = serde_json::json!({"chunks": [
-            {"state": "firewalld", "fun": "policy", "name": "halite-host", "args": {"rich_rules": [
-                "rule family=\"ipv4\" source address=\"10.10.0.0/24\" port port=\"2379-2380\" protocol=\"tcp\" accept",
-                "rule family=\"ipv4\" source address=\"10.10.0.12\" port port=\"8472\" protocol=\"udp\" accept",
-                "rule family=\"ipv4\" source address=\"10.10.0.12\" protocol value=\"vrrp\" accept"]}},
-            {"state": "firewalld", "fun": "zone", "name": "halite-pods", "args": {"sources": ["10.233.0.0/16"]}}]});
-        let table = Table::from_low(&low, 30000).unwrap();
-        let arrival = |from: &str, to: &str| Arrival {
+    const NODE_PORT: u16 = 30000;
+
+    fn arrival(from: &str, to: &str) -> Arrival {
+        Arrival {
             from: from.parse().unwrap(),
             to: to.parse().unwrap(),
             from_pod: false,
+        }
+    }
+
+    fn tcp(host: &str, from: &str, to: &str) -> Vec<u16> {
+        let table = Table::of(host, NODE_PORT).unwrap();
+        table.tcp(arrival(from, to)).into_iter().collect()
+    }
+
+    fn udp(host: &str, from: &str, to: &str) -> Vec<u16> {
+        let table = Table::of(host, NODE_PORT).unwrap();
+        table.udp(arrival(from, to)).into_iter().collect()
+    }
+
+    #[test]
+    fn strangers_see_little() {
+        let plane = "10.10.0.11";
+        assert_eq!(
+            tcp(BOOTSTRAP, "10.10.0.200", plane),
+            [SSH, 4550, 4551, 6443]
+        );
+        assert_eq!(
+            tcp(BOOTSTRAP, "10.20.0.200", "10.20.0.11"),
+            [SSH, 6443, NODE_PORT]
+        );
+        assert_eq!(tcp(BOOTSTRAP, "192.0.2.1", plane), [SSH]);
+        assert_eq!(tcp(WORKER, "10.10.0.200", "10.10.1.12"), [SSH]);
+        for host in [BOOTSTRAP, WORKER] {
+            assert!(udp(host, "10.10.0.200", plane).is_empty());
+        }
+    }
+
+    #[test]
+    fn nodes_see_what_they_need() {
+        assert_eq!(udp(BOOTSTRAP, "10.10.1.12", "10.10.0.11"), [8472]);
+        assert_eq!(udp(WORKER, "10.20.0.11", "10.20.0.12"), [8472, NODE_PORT]);
+        assert_eq!(tcp(WORKER, "10.10.0.11", "10.10.1.12"), [SSH, 10250]);
+    }
+
+    #[test]
+    fn pods_see_the_api_and_no_ssh() {
+        assert_eq!(tcp(BOOTSTRAP, "10.233.4.5", "10.10.0.11"), [6443]);
+        assert!(tcp(WORKER, "10.233.4.5", "10.10.1.12").is_empty());
+        assert_eq!(udp(WORKER, "fe80::1", "fe80::2"), [DHCP_V6_CLIENT]);
+    }
+
+    #[test]
+    fn a_network_contains_its_addresses() {
+        let contains = |network: &str, address: &str| {
+            let network = Cidr::parse(network).unwrap();
+            network.contains(address.parse().unwrap())
         };
-        assert_eq!(
-            table.tcp(arrival("10.10.0.12", "10.10.0.11")),
-            [22, 2379, 2380].into()
-        );
-        assert_eq!(
-            table.udp(arrival("10.10.0.12", "10.10.0.11")),
-            [8472].into()
-        );
-        assert_eq!(
-            table.tcp(arrival("10.10.1.12", "10.20.0.11")),
-            [22, 30000].into()
-        );
-        assert_eq!(table.tcp(arrival("10.233.4.5", "10.10.0.11")), [].into());
-        assert_eq!(table.udp(arrival("fe80::1", "fe80::2")), [546].into());
-        assert!(
-            Cidr::parse("0.0.0.0/0")
-                .unwrap()
-                .contains("192.0.2.1".parse().unwrap())
-        );
+        assert!(contains("0.0.0.0/0", "192.0.2.1"));
+        assert!(contains("10.10.0.11", "10.10.0.11"));
+        assert!(!contains("10.10.0.11", "10.10.0.12"));
+        assert!(!contains("10.10.0.0/24", "10.10.1.0"));
     }
 }

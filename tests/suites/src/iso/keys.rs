@@ -115,14 +115,14 @@ fn trusted(work: &Work) -> Result<usize> {
         .accepts("a key that has not expired yet")?;
     // No key is trusted unless an operator named it: not even the key of the ISO itself.
     if !Path::new("/etc/halite/trust").exists() {
-        let mut nobody = work.ctl(&["bundle", "verify"]);
+        let mut without_keys = work.ctl(&["bundle", "verify"]);
         // The user who made a key on this machine trusts it from then on, so take another home.
-        nobody.env("HOME", work.dir.join("nobody"));
+        without_keys.env("HOME", work.dir.join("no-keys"));
         let expected = [
             "no key is trusted here yet".to_owned(),
             "--trust".to_owned(),
         ];
-        verdict(nobody.arg(&work.sealed))?.refuses("no key at all", &expected)?;
+        verdict(without_keys.arg(&work.sealed))?.refuses("no key at all", &expected)?;
     }
     let mut unsigned = work.ctl(&["bundle", "verify", "--allow-unsigned"]);
     let unsigned = verdict(unsigned.arg(&work.sealed))?;

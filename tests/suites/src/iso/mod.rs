@@ -34,7 +34,7 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: seal::everything,
     },
     Test {
-        name: "iso: it is believed for trusted keys only",
+        name: "iso: only signatures of trusted keys are accepted",
         run: keys::everyone,
     },
     Test {
@@ -75,22 +75,25 @@ struct Verdict {
 
 impl Work {
     fn new() -> Result<Self> {
-        let (bundle, medium) = (
+        let (bundle, iso_directory) = (
             prepare::bundle(&Board::silent())?,
-            prepare::medium(&Board::silent())?,
+            prepare::iso_directory(&Board::silent())?,
         );
         let dir = halite_lab::cache().join("iso-suite");
         remove(&dir)?;
         fs::create_dir_all(&dir)?;
-        let (sealed, copy) = (medium.join(halite_upstream::ISO), dir.join("copy.iso"));
+        let (sealed, copy) = (
+            iso_directory.join(halite_upstream::ISO),
+            dir.join("copy.iso"),
+        );
         fs::copy(&sealed, &copy).with_context(|| format!("cannot copy {}", sealed.display()))?;
         Ok(Self {
             dir,
             sealed,
             copy,
             bundle,
-            ctl: medium.join("ctl"),
-            public: medium.join("builder.pub"),
+            ctl: iso_directory.join("ctl"),
+            public: iso_directory.join("builder.pub"),
         })
     }
 

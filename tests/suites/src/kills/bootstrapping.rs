@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster};
 use halite_lab::{Lab, cluster, wait};
 
@@ -57,7 +57,7 @@ pub const KILLS: [(Moment, &[Victim]); 14] = {
 /// Bootstraps a bare host, kills the victim at the moment, runs the same command again, and checks
 /// that the result is a cluster of one host. Returns the status of the first command.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
-    let medium = cluster
+    let iso_directory = cluster
         .bootstrap
         .spec
         .read_only
@@ -65,14 +65,14 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
         .context("there is no bundle on the bootstrap host")?;
     let lab = Lab::new(LAB, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
-    let status = in_lab(&lab, &medium.0, kill)
+    let status = in_lab(&lab, &iso_directory.0, kill)
         .with_context(|| format!("the host is kept: cargo lab status --lab {LAB}"))?;
     lab.down()?;
     Ok(status)
 }
 
-fn in_lab(lab: &Lab, medium: &Path, kill: Kill) -> Result<ExitStatus> {
-    let host = cluster::boot_bootstrap(lab, medium)?;
+fn in_lab(lab: &Lab, iso_directory: &Path, kill: Kill) -> Result<ExitStatus> {
+    let host = cluster::boot_bootstrap(lab, iso_directory)?;
     fs::write(host.file("root/cluster.yaml"), CLUSTER)?;
     let line = cluster::install();
     let mut first = spawn(&host, &line)?;
@@ -89,13 +89,13 @@ fn in_lab(lab: &Lab, medium: &Path, kill: Kill) -> Result<ExitStatus> {
         "a highstate with nothing to do",
         Duration::from_secs(60),
         || {
-            let test = host
-                .output(&[CTL, "highstate", "--test", "--exit-code"])
-                .map_err(|e| format!("{e:#}"))?;
+            let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
             if test.status.success() {
                 Ok(())
             } else {
-                Err(String::from_utf8_lossy(&test.stdout).into_owned())
+                Err(Error::msg(
+                    String::from_utf8_lossy(&test.stdout).into_owned(),
+                ))
             }
         },
     )?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use halite_lab::cluster::WORKER;
 use halite_lab::host::Host;
 use halite_lab::{Lab, wait};
@@ -102,11 +102,11 @@ pub fn wait_for(moment: Moment, bootstrap: &Host, new: &Host, command: &mut Chil
         if is_reached(moment, bootstrap, new) {
             return Ok(None);
         }
-        match command.try_wait().map_err(|e| e.to_string())? {
+        match command.try_wait()? {
             // The moment may have come between the two checks.
             Some(status) if !is_reached(moment, bootstrap, new) => Ok(Some(status)),
             Some(_) => Ok(None),
-            None => Err(format!("{moment:?} has not come")),
+            None => Err(anyhow!("{moment:?} has not come")),
         }
     })?;
     match over {
@@ -168,7 +168,7 @@ pub fn strike(victim: Victim, lab: &Lab, bootstrap: &Host, new: &Host) -> Result
 /// because entering the host first would take longer than many moments last.
 pub fn die(host: &Host, program: &str) -> Result<()> {
     wait::promptly(&format!("a {program} to kill"), VICTIM, || {
-        let found = of_host(host, program).map_err(|e| format!("{e:#}"))?;
+        let found = of_host(host, program)?;
         let killed = found
             .into_iter()
             .filter(|pid| kill_process(*pid, Signal::KILL).is_ok())
@@ -176,7 +176,7 @@ pub fn die(host: &Host, program: &str) -> Result<()> {
         if killed > 0 {
             Ok(())
         } else {
-            Err(format!("no {program} runs on {}", host.spec.name))
+            Err(anyhow!("no {program} runs on {}", host.spec.name))
         }
     })
 }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_told_by_their_order() {
+    fn jobs_are_identified_by_their_order() {
         let dir = tempfile::tempdir().unwrap();
         assert!(progress_of(&dir.path().join("none")).is_empty());
         for (name, text) in [

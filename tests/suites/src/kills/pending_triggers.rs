@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
 
@@ -55,7 +55,7 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
         if file.exists() {
             Ok(())
         } else {
-            Err(format!("{} is not there", file.display()))
+            Err(anyhow!("{} is not there", file.display()))
         }
     });
     let died = written.and_then(|()| moments::die(worker, "halite-minion"));

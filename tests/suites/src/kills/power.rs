@@ -34,7 +34,7 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     // The API may still show the state before the cut: trust it once the kubelet has renewed its
     // lease, and the containers have been started, after the cut.
     wait::until(&format!("{name} to come back"), BACK, || {
-        back(cluster, name, &cut).map_err(|e| format!("{e:#}"))
+        back(cluster, name, &cut)
     })?;
     repair::settled(cluster, pods)?;
     repair::answering(cluster)?;

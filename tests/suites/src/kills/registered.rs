@@ -30,9 +30,7 @@ pub fn keys(bootstrap: &Host) -> Result<Vec<Value>> {
 
 /// Waits until the master answers, even if the minions do not.
 pub fn master_answers(bootstrap: &Host) -> Result<()> {
-    wait::until("the master to answer", ANSWER, || {
-        keys(bootstrap).map(drop).map_err(|e| format!("{e:#}"))
-    })
+    wait::until("the master to answer", ANSWER, || keys(bootstrap).map(drop))
 }
 
 /// Checks for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and

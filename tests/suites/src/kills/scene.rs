@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::wait;
 
@@ -105,7 +105,7 @@ impl<'a> Scene<'a> {
             if self.is_as_before((host, moment)) {
                 Ok(())
             } else {
-                Err(format!("file {moment} of {host} is damaged"))
+                Err(anyhow!("file {moment} of {host} is damaged"))
             }
         })
     }
@@ -119,11 +119,11 @@ impl<'a> Scene<'a> {
             .collect();
         ensure!(damaged.is_empty(), "still damaged: {damaged:?}");
         wait::until("the hosts to be as before", Duration::from_secs(60), || {
-            let now = self.state().map_err(|e| format!("{e:#}"))?;
+            let now = self.state()?;
             if now == self.state {
                 Ok(())
             } else {
-                Err(format!("was {:?}, is {now:?}", self.state))
+                Err(anyhow!("was {:?}, is {now:?}", self.state))
             }
         })?;
         repair::settled(self.cluster, self.pods)?;

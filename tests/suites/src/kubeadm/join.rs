@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use halite_lab::cluster::{BUNDLE, Cluster};
 use halite_lab::host::{Host, Spec};
 use halite_lab::progress::Board;
@@ -144,10 +144,8 @@ fn by_kubeadm(cluster: &Cluster, host: &Host, taints: &Value) -> Result<Joined> 
         "the joined node to be registered",
         Duration::from_secs(60),
         || {
-            let text = cluster
-                .kubectl(&["get", "node", NAME, "-o", "json"])
-                .map_err(|e| e.to_string())?;
-            serde_json::from_str(&text).map_err(|e| e.to_string())
+            let text = cluster.kubectl(&["get", "node", NAME, "-o", "json"])?;
+            Ok(serde_json::from_str(&text)?)
         },
     )?;
     let addresses = [host.control_plane_address(), host.workload_address()];
@@ -199,7 +197,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
             if signed(cluster)? {
                 Ok(())
             } else {
-                Err(format!("no signature with the token {id}"))
+                Err(anyhow!("no signature with the token {id}"))
             }
         },
     )?;
@@ -214,7 +212,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
 }
 
 /// Returns whether `cluster-info` has a signature with the token.
-fn signed(cluster: &Cluster) -> Result<bool, String> {
+fn signed(cluster: &Cluster) -> Result<bool> {
     let path = format!("-o=jsonpath={{.data.jws-kubeconfig-{}}}", TOKEN.0);
     let signature = cluster.kubectl(&[
         "get",
@@ -224,9 +222,7 @@ fn signed(cluster: &Cluster) -> Result<bool, String> {
         "cluster-info",
         &path,
     ]);
-    signature
-        .map(|text| !text.is_empty())
-        .map_err(|error| error.to_string())
+    signature.map(|text| !text.is_empty())
 }
 
 /// Gives the host its own name and the API's name, as an administrator would.
@@ -279,10 +275,9 @@ fn forget(cluster: &Cluster) -> Result<()> {
         "the cluster to forget the joined host",
         Duration::from_secs(60),
         || {
-            let kubectl = |args: &[&str]| cluster.kubectl(args).map_err(|error| error.to_string());
             // No kubelet is left to confirm that its pods have ended.
             let on_node = format!("--field-selector=spec.nodeName={NAME}");
-            kubectl(&[
+            cluster.kubectl(&[
                 "delete",
                 "pods",
                 "-A",
@@ -290,12 +285,12 @@ fn forget(cluster: &Cluster) -> Result<()> {
                 "--force",
                 "--grace-period=0",
             ])?;
-            let pods = kubectl(&["get", "pods", "-A", &on_node, "-o", "name"])?;
+            let pods = cluster.kubectl(&["get", "pods", "-A", &on_node, "-o", "name"])?;
             if !pods.is_empty() {
-                return Err(format!("pods are left: {}", pods.trim()));
+                bail!("pods are left: {}", pods.trim());
             }
             if signed(cluster)? {
-                Err(format!("a signature with the token {id}"))
+                Err(anyhow!("a signature with the token {id}"))
             } else {
                 Ok(())
             }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_from_what_they_tie() {
+    fn names_are_distinguished_from_what_they_tie() {
         let mut config = json!({
             "clusters": [{"name": "c", "cluster": {"server": "https://a"}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],

@@ -64,7 +64,7 @@ both-are-there:
 const COPY: &str = "byte for byte\n";
 
 /// Pillar for `ctl local`, which gets none from a master.
-const LOCAL_PILLAR: &str = "halite: {cluster: {name: nobody}}\n";
+const LOCAL_PILLAR: &str = "halite: {cluster: {name: masterless}}\n";
 
 /// Tests master, enrolment, and states in such a root.
 pub(super) fn works((): &()) -> Result<Counts> {
@@ -120,9 +120,7 @@ fn site(root: &mut Root) -> Result<()> {
     root.run("halite-master", &["init"])?;
     root.start("halite-master")?;
     wait::until("the master to answer", Duration::from_secs(30), || {
-        root.run("ctl", &["key", "list"])
-            .map(drop)
-            .map_err(|e| format!("{e:#}"))
+        root.run("ctl", &["key", "list"]).map(drop)
     })?;
     let added = root.json(&[
         "node",
@@ -177,9 +175,7 @@ fn site(root: &mut Root) -> Result<()> {
     );
     root.start("halite-minion")?;
     wait::until("the minion to answer", Duration::from_secs(30), || {
-        root.run("ctl", &["ping", "worker-1"])
-            .map(drop)
-            .map_err(|e| format!("{e:#}"))
+        root.run("ctl", &["ping", "worker-1"]).map(drop)
     })?;
     let apply = ["apply", "motd", "--target", "worker-1"];
     ensure!(
@@ -213,7 +209,7 @@ fn without_master(root: &Root) -> Result<()> {
     );
     let greeting = fs::read_to_string(root.path("srv/greeting"))?;
     ensure!(
-        greeting.trim_end().ends_with(" of nobody"),
+        greeting.trim_end().ends_with(" of masterless"),
         "the greeting is {greeting:?}"
     );
     ensure!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -42,7 +42,7 @@ impl<'a> Dead<'a> {
         wait::promptly("nginx to be gone", Duration::from_secs(5), || {
             match host.sh("pgrep -x nginx || true") {
                 Ok(text) if text.trim().is_empty() => Ok(()),
-                other => Err(format!("{other:?}")),
+                other => Err(anyhow!("{other:?}")),
             }
         })?;
         Ok(dead)

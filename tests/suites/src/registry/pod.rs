@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use halite_lab::cluster::{BUNDLE, Cluster, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
@@ -75,10 +75,9 @@ impl<'a> Pod<'a> {
                 let text = self
                     .cluster
                     .worker
-                    .sh(&format!("find {INGEST} -name data -size +2048k"))
-                    .map_err(|error| error.to_string())?;
+                    .sh(&format!("find {INGEST} -name data -size +2048k"))?;
                 if text.trim().is_empty() {
-                    Err("nothing has come".to_owned())
+                    Err(anyhow!("nothing has come"))
                 } else {
                     Ok(())
                 }
@@ -91,11 +90,10 @@ impl<'a> Pod<'a> {
             let answer = self
                 .cluster
                 .kubectl(&["get", "pod", &self.name(), "-o", "json"]);
-            let pod: Value = serde_json::from_str(&answer.map_err(|error| error.to_string())?)
-                .map_err(|error| error.to_string())?;
+            let pod: Value = serde_json::from_str(&answer?)?;
             match pod["status"]["phase"].as_str() {
                 Some("Succeeded") => Ok(()),
-                _ => Err(pod["status"].to_string()),
+                _ => Err(Error::msg(pod["status"].to_string())),
             }
         })?;
         let said = self.cluster.kubectl(&["logs", &self.name()])?;

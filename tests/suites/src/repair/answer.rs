@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_and_failures_are_told_apart() {
+    fn changes_and_failures_are_distinguished() {
         let text = r#"{"retcode": 1, "minions": {
             "a": {"states": [
                 {"function": "file.managed", "name": "/x", "__id__": "/x", "result": true, "changes": {"diff": "d"}, "comment": ""},

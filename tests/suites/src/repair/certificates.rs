@@ -105,7 +105,7 @@ fn certificate(state: &State, number: usize) -> Damage {
 fn self_signed(state: &State, then: &str) -> String {
     let subject = quote(&format!(
         "/CN={}",
-        state.text("common_name").unwrap_or("nobody")
+        state.text("common_name").unwrap_or("unnamed")
     ));
     format!(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 400 -subj {subject} \

@@ -52,10 +52,7 @@ pub fn refused(cluster: &Cluster) -> Result<Counts> {
 
     // The kubelet has restarted the API server, and waits longer each time.
     wait::until("the API server", BACK, || {
-        cluster
-            .kubectl(&["get", "--raw", "/readyz"])
-            .map(drop)
-            .map_err(|e| format!("{e:#}"))
+        cluster.kubectl(&["get", "--raw", "/readyz"]).map(drop)
     })?;
     wait_ready::settled(cluster, pods)?;
     quiet(cluster).context("after the data came back")?;
@@ -70,9 +67,7 @@ pub fn refused(cluster: &Cluster) -> Result<Counts> {
 fn stop(host: &Host) -> Result<()> {
     host.sh(&format!("test ! -e {MANIFEST} || mv {MANIFEST} {ASIDE}"))?;
     wait::until("etcd to end", LIMIT, || {
-        host.sh("! pgrep -x etcd")
-            .map(drop)
-            .map_err(|e| format!("{e:#}"))
+        host.sh("! pgrep -x etcd").map(drop)
     })
 }
 
@@ -104,14 +99,12 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
         );
     }
     wait::until("the status to show the loss", LIMIT, || {
-        let status = host
-            .run(&[CTL, "status"])
-            .map_err(|error| format!("{error:#}"))?;
+        let status = host.run(&[CTL, "status"])?;
         let text = format!("the etcd member on {BOOTSTRAP} has lost its data");
         if status.contains(&text) {
             Ok(())
         } else {
-            Err(status)
+            Err(anyhow::Error::msg(status))
         }
     })?;
 
@@ -120,7 +113,6 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
     wait::until("etcd to try", LIMIT, || {
         host.sh("test -d /var/lib/etcd/member || grep -rqs 'fetch cluster info' /var/log/pods/kube-system_etcd-*")
             .map(drop)
-            .map_err(|e| format!("{e:#}"))
     })?;
     std::thread::sleep(FOUNDING);
     host.sh(&format!("! {LOG}"))

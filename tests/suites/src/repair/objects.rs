@@ -315,7 +315,7 @@ fn config_map(object: &Object, after: &mut Value) -> bool {
         .to_owned();
     after["data"][&first] = json!(format!("{text}\n# damaged\n"));
     if object.whole {
-        after["data"]["foreign"] = json!("of nobody");
+        after["data"]["foreign"] = json!("of no owner");
     }
     true
 }

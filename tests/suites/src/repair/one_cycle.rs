@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
@@ -14,7 +14,7 @@ use super::{damage, wait_ready};
 use crate::test::Counts;
 
 /// Limit for an object to be as before after a repair: a unit may still be starting.
-const MENDED: std::time::Duration = std::time::Duration::from_secs(30);
+const RESTORED: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The damages that are made at the same time, and the foreign objects that are added.
 pub struct Round<'a> {
@@ -101,13 +101,13 @@ impl Round<'_> {
         );
 
         wait_ready::daemons_restarted(cluster, &daemons, &repaired)?;
-        wait::until("the objects to be as they were", MENDED, || {
-            let after = self.read().map_err(|e| format!("{e:#}"))?;
+        wait::until("the objects to be as they were", RESTORED, || {
+            let after = self.read()?;
             let differ = differences(&before, &after);
             if differ.is_empty() {
                 Ok(())
             } else {
-                Err(differ.join("\n"))
+                Err(Error::msg(differ.join("\n")))
             }
         })?;
         wait_ready::settled(cluster, pods)?;

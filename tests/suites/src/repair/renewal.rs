@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
@@ -64,10 +64,10 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
             answer.changed
         );
         wait::until(&format!("{name} with its new certificate"), LIMIT, || {
-            let new = process(cluster, name).map_err(|e| format!("{e:#}"))?;
-            let written = modified(cluster, file).map_err(|e| format!("{e:#}"))?;
+            let new = process(cluster, name)?;
+            let written = modified(cluster, file)?;
             if new.started < written {
-                return Err(format!("{new:?} is older than {file} ({written})"));
+                bail!("{new:?} is older than {file} ({written})");
             }
             Ok(())
         })?;
@@ -91,7 +91,7 @@ fn process(cluster: &Cluster, name: &str) -> Result<Process> {
     let text = cluster.bootstrap.sh(&line)?;
     let mut lines = text.lines();
     let (Some(only), None) = (lines.next(), lines.next()) else {
-        anyhow::bail!("not one process {name}: {text:?}");
+        bail!("not one process {name}: {text:?}");
     };
     let (id, started) = only.split_once(' ').context("no start time")?;
     Ok(Process {

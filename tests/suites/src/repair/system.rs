@@ -9,7 +9,7 @@ use super::low::{Low, State};
 const PACKAGES: &str = "socat ethtool";
 
 /// Units that carry out the repair: they are disabled, not stopped.
-const MENDERS: [&str; 2] = ["halite-master", "halite-minion"];
+const REPAIR_UNITS: [&str; 2] = ["halite-master", "halite-minion"];
 
 /// Damages of units, each stopped on one host and disabled on the other.
 pub fn units(low: &Low) -> Vec<Damage> {
@@ -22,7 +22,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
         {
             let unit = quote(&state.name);
             let probe = format!("systemctl is-active {unit}; systemctl is-enabled {unit}");
-            let stays = MENDERS.contains(&state.name.as_str());
+            let stays = REPAIR_UNITS.contains(&state.name.as_str());
             damages.push(if stays || (number + place).is_multiple_of(2) {
                 Damage::new(
                     state,

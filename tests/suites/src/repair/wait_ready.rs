@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -104,7 +104,7 @@ pub fn daemons_restarted(
         })
     };
     wait::until("restarted daemons", Duration::from_secs(60), || {
-        let now = daemons(cluster).map_err(|e| format!("{e:#}"))?;
+        let now = daemons(cluster)?;
         let same: Vec<&String> = before
             .iter()
             .filter(|(label, id)| restarted(label) && now.get(*label) == Some(id))
@@ -113,7 +113,7 @@ pub fn daemons_restarted(
         if same.is_empty() {
             Ok(())
         } else {
-            Err(format!("not restarted yet: {same:?}"))
+            Err(anyhow!("not restarted yet: {same:?}"))
         }
     })?;
     answering(cluster)
@@ -122,11 +122,7 @@ pub fn daemons_restarted(
 /// Waits until master and minions answer.
 pub fn answering(cluster: &Cluster) -> Result<()> {
     wait::until("master and minions to answer", LIMIT, || {
-        cluster
-            .bootstrap
-            .run(&[CTL, "ping", "*"])
-            .map(drop)
-            .map_err(|e| format!("{e:#}"))
+        cluster.bootstrap.run(&[CTL, "ping", "*"]).map(drop)
     })
 }
 
@@ -134,7 +130,7 @@ pub fn answering(cluster: &Cluster) -> Result<()> {
 /// over.
 pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
     wait::until("the cluster to settle", LIMIT, || {
-        look(cluster, pods_before).map_err(|e| format!("{e:#}"))
+        look(cluster, pods_before)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
@@ -89,11 +89,8 @@ fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
 fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
     let what = format!("the status to say {parts:?} of the registry");
     wait::until(&what, REPORTED, || {
-        let status = cluster
-            .bootstrap
-            .run(&[CTL, "status", "-o", "json"])
-            .map_err(|e| e.to_string())?;
-        let status: Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
+        let status = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
+        let status: Value = serde_json::from_str(&status)?;
         let all = status["problems"]
             .as_array()
             .into_iter()
@@ -105,7 +102,7 @@ fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
         match own.as_slice() {
             [] if parts.is_empty() => Ok(status),
             [one] if !parts.is_empty() && parts.iter().all(|part| one.contains(part)) => Ok(status),
-            _ => Err(format!("{own:?}")),
+            _ => Err(anyhow!("{own:?}")),
         }
     })
 }
@@ -128,12 +125,16 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     worker.sh("systemctl start halite-registry-backup.service halite-registry-verify.service")?;
     let last = newest()?;
     wait::until("the status to know the last backup", REPORTED, || {
-        let status = problem(cluster, &[]).map_err(|error| error.to_string())?;
+        let status = problem(cluster, &[])?;
         let known = &status["registry"];
         let good = known["node"] == WORKER
             && known["backup"] == last.as_str()
             && known["verified"].is_string();
-        if good { Ok(()) } else { Err(known.to_string()) }
+        if good {
+            Ok(())
+        } else {
+            Err(Error::msg(known.to_string()))
+        }
     })?;
     // The disk for backups is not mounted.
     worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;

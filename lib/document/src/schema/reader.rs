@@ -1,49 +1,40 @@
-//! Reads a YAML tree against a JSON Schema: collects all problems, and returns the valid part as
-//! JSON.
-//!
-//! An unusable value is left out (if it is optional) or replaced by an empty one, and its path is
-//! recorded, so that the checks of the document's meaning can run without it and do not report what
-//! follows from it.
+//! The reader itself.
 
 use std::collections::BTreeSet;
 
-use halite_document::yaml::{Kind, Node as Yaml};
-use halite_document::{Problem, did_you_mean};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::formats;
-use crate::source::join;
+use super::{Rules, empty, required, types};
+use crate::problem::Problem;
+use crate::source::{is_secret, join};
+use crate::suggestion::did_you_mean;
+use crate::yaml;
+use crate::yaml::{Kind, Node as Yaml};
 
-/// The outcome of reading a document.
-pub(crate) struct Read {
-    /// The usable part.
-    pub value: Value,
-    /// Paths that were unusable.
-    pub broken: BTreeSet<String>,
-    /// All problems.
-    pub problems: Vec<Problem>,
-}
-
-/// Reads `node` by the schema. `text` is only used for excerpts.
-pub(crate) fn read(node: &Yaml, schema: &Value, text: &str) -> Read {
+/// Reads `node` by the schema: the usable part, the paths that were unusable, and all problems.
+/// `text` is only used for excerpts.
+pub(super) fn read(
+    node: &Yaml,
+    text: &str,
+    schema: &Value,
+    rules: &dyn Rules,
+) -> (Value, BTreeSet<String>, Vec<Problem>) {
     let mut reader = Reader {
         text,
+        rules,
         problems: Vec::new(),
         broken: BTreeSet::new(),
     };
     let value = reader.value(node, schema, "").unwrap_or_else(|| {
         reader.broken.insert(String::new());
-        empty(schema)
+        empty(schema, rules)
     });
-    Read {
-        value,
-        broken: reader.broken,
-        problems: reader.problems,
-    }
+    (value, reader.broken, reader.problems)
 }
 
 struct Reader<'a> {
     text: &'a str,
+    rules: &'a dyn Rules,
     problems: Vec<Problem>,
     broken: BTreeSet<String>,
 }
@@ -52,7 +43,7 @@ impl Reader<'_> {
     fn report(&mut self, node: &Yaml, path: &str, message: String, hint: &str) {
         let problem = Problem::at(&node.position, message).path(path).hint(hint);
         // The line of a secret is not displayed.
-        let shown = if path.starts_with("secrets.") {
+        let shown = if is_secret(self.rules.secret_paths(), path) {
             problem
         } else {
             problem.excerpt_from(self.text)
@@ -69,50 +60,47 @@ impl Reader<'_> {
         if node.kind == Kind::Null && types.contains(&"null") {
             return Some(Value::Null);
         }
-        match (
-            &node.kind,
-            types
-                .iter()
-                .find(|name| **name != "null")
-                .copied()
-                .unwrap_or_default(),
-        ) {
-            (Kind::Map(entries), "object") => Some(self.object(node, entries, schema, path)),
-            (Kind::List(items), "array") => Some(self.array(node, items, schema, path)),
-            (Kind::Bool(value), "boolean") => Some(Value::Bool(*value)),
-            (Kind::Int(value), "integer") => self.integer(node, *value, schema, path),
-            (kind, "string") if node.is_scalar() && *kind != Kind::Null => {
-                self.string(node, schema, path)
-            }
-            (Kind::Null, wanted) => {
+        let is = |name| types.contains(&name);
+        match &node.kind {
+            Kind::Null => {
+                let message = "the value is missing".to_owned();
                 self.report(
                     node,
                     path,
-                    "the value is missing".to_owned(),
-                    &format!("give it {}", article(wanted)),
+                    message,
+                    &format!("give it {}", articles(&types)),
                 );
                 None
             }
-            (_, wanted) => {
-                let hint = match (wanted, &node.kind) {
-                    ("boolean", _) => "write true or false".to_owned(),
-                    ("array", Kind::Text(_) | Kind::Int(_)) => {
-                        if path.starts_with("secrets.") {
-                            String::new()
-                        } else {
-                            format!("write [{}]", node.raw)
-                        }
-                    }
+            Kind::Map(entries) if is("object") => Some(self.object(node, entries, schema, path)),
+            Kind::List(items) if is("array") => Some(self.array(node, items, schema, path)),
+            Kind::Bool(value) if is("boolean") => Some(Value::Bool(*value)),
+            Kind::Int(value) if is("integer") => self.integer(node, *value, schema, path),
+            _ if is("string") && node.is_scalar() => self.string(node, schema, path),
+            kind => {
+                let hint = match kind {
+                    _ if is("boolean") => "write true or false".to_owned(),
+                    Kind::Text(_) | Kind::Int(_) if is("array") => self.as_list(node, schema, path),
                     _ => String::new(),
                 };
-                self.report(
-                    node,
-                    path,
-                    format!("must be {}, not {}", article(wanted), node.kind_name()),
-                    &hint,
-                );
+                let message = format!("must be {}, not {}", articles(&types), node.kind_name());
+                self.report(node, path, message, &hint);
                 None
             }
+        }
+    }
+
+    /// The hint for a text where a list is needed: the list of that text, if the schema accepts it.
+    fn as_list(&self, node: &Yaml, schema: &Value, path: &str) -> String {
+        let list = format!("[{}]", node.raw);
+        let is_accepted = yaml::parse("", &list).is_ok_and(|root| {
+            let (_, _, problems) = read(&root, "", schema, self.rules);
+            problems.is_empty() && root.items().len() == 1
+        });
+        if is_accepted && !is_secret(self.rules.secret_paths(), path) {
+            format!("write {list}")
+        } else {
+            String::new()
         }
     }
 
@@ -125,12 +113,7 @@ impl Reader<'_> {
     ) -> Value {
         let none = Map::new();
         let known = schema["properties"].as_object().unwrap_or(&none);
-        let required: Vec<&str> = schema["required"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let required = required(schema);
         let mut out = Map::new();
         let mut meant: Vec<&str> = Vec::new();
         for (key, value) in entries {
@@ -140,10 +123,17 @@ impl Reader<'_> {
                 None => match &schema["additionalProperties"] {
                     Value::Bool(false) => {
                         let names: Vec<&str> = known.keys().map(String::as_str).collect();
+                        let is_there =
+                            |name: &str| entries.iter().any(|(have, _)| have.raw == name);
                         let hint = match near(&key.raw, &names) {
                             Some(near) => {
                                 meant.push(near);
-                                format!("did you mean `{near}`?")
+                                if is_there(near) {
+                                    // Renamed to that, it would be refused as a duplicate.
+                                    format!("`{near}` is there already; remove this key")
+                                } else {
+                                    format!("did you mean `{near}`?")
+                                }
                             }
                             None => format!("the keys here are: {}", names.join(", ")),
                         };
@@ -152,7 +142,7 @@ impl Reader<'_> {
                     }
                     below => {
                         if let Some(format) = schema["propertyNames"]["format"].as_str()
-                            && let Err(misfit) = formats::check(format, &key.raw)
+                            && let Err(misfit) = self.rules.check(format, &key.raw)
                         {
                             self.report(
                                 key,
@@ -182,7 +172,7 @@ impl Reader<'_> {
                 None => {
                     self.broken.insert(here);
                     if required.contains(&key.raw.as_str()) {
-                        out.insert(key.raw.clone(), empty(below));
+                        out.insert(key.raw.clone(), empty(below, self.rules));
                     }
                 }
             }
@@ -196,21 +186,26 @@ impl Reader<'_> {
                     self.report(node, &here, format!("`{key}` is missing"), &describe(what));
                 }
                 self.broken.insert(here);
-                out.insert(key.to_owned(), empty(&known[key]));
+                out.insert(key.to_owned(), empty(&known[key], self.rules));
             }
         }
         Value::Object(out)
     }
 
     fn array(&mut self, node: &Yaml, items: &[Yaml], schema: &Value, path: &str) -> Value {
+        let items_schema = &schema["items"];
         let mut out = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let here = format!("{path}[{index}]");
-            match self.value(item, &schema["items"], &here) {
+            match self.value(item, items_schema, &here) {
                 Some(value) => out.push(value),
                 // An empty replacement keeps the indexes of the following items right.
-                None if schema["items"]["format"] == "ipv4-network" => {
-                    out.push(empty(&schema["items"]));
+                None if types(items_schema).contains(&"object")
+                    || items_schema["format"]
+                        .as_str()
+                        .is_some_and(|format| self.rules.placeholder(format).is_some()) =>
+                {
+                    out.push(empty(items_schema, self.rules));
                     self.broken.insert(here);
                 }
                 None => {
@@ -232,6 +227,13 @@ impl Reader<'_> {
     }
 
     fn integer(&mut self, node: &Yaml, value: i64, schema: &Value, path: &str) -> Option<Value> {
+        if let Some(wanted) = schema["const"].as_i64()
+            && wanted != value
+        {
+            let message = format!("`{value}` is not what this file must be");
+            self.report(node, path, message, &format!("write {wanted}"));
+            return None;
+        }
         let (low, high) = (schema["minimum"].as_i64(), schema["maximum"].as_i64());
         if low.is_some_and(|low| value < low) || high.is_some_and(|high| value > high) {
             let shown = |bound: Option<i64>, other: &str| {
@@ -250,6 +252,11 @@ impl Reader<'_> {
 
     fn string(&mut self, node: &Yaml, schema: &Value, path: &str) -> Option<Value> {
         let text = node.raw.as_str();
+        if text.is_empty() && schema["minLength"].as_u64().unwrap_or(0) > 0 {
+            let what = schema["description"].as_str().unwrap_or_default();
+            self.report(node, path, "the text is empty".to_owned(), &describe(what));
+            return None;
+        }
         if let Some(wanted) = schema["const"].as_str()
             && wanted != text
         {
@@ -278,7 +285,7 @@ impl Reader<'_> {
             }
         }
         if let Some(format) = schema["format"].as_str()
-            && let Err(misfit) = formats::check(format, text)
+            && let Err(misfit) = self.rules.check(format, text)
         {
             self.report(
                 node,
@@ -292,15 +299,6 @@ impl Reader<'_> {
     }
 }
 
-/// The types that a schema allows; none means anything.
-fn types(schema: &Value) -> Vec<&str> {
-    match &schema["type"] {
-        Value::String(one) => vec![one],
-        Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
-}
-
 /// Same letters in another case are nearest.
 fn near<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let folded = |text: &str| text.to_ascii_lowercase().replace(['-', '_'], "");
@@ -311,13 +309,23 @@ fn near<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .or_else(|| did_you_mean(word, candidates.iter().copied()))
 }
 
-fn article(kind: &str) -> &str {
-    match kind {
+/// The types in words: `a text or a mapping`.
+fn articles(types: &[&str]) -> String {
+    let article = |kind: &&str| match *kind {
         "object" => "a mapping",
         "array" => "a list",
         "boolean" => "a boolean",
         "integer" => "a whole number",
         _ => "a text",
+    };
+    let words: Vec<&str> = types
+        .iter()
+        .filter(|kind| **kind != "null")
+        .map(article)
+        .collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
     }
 }
 
@@ -331,34 +339,5 @@ fn describe(doc: &str) -> String {
         String::new()
     } else {
         format!("it says: {first}")
-    }
-}
-
-/// The replacement of a required value that could not be used.
-fn empty(schema: &Value) -> Value {
-    match types(schema).first().copied().unwrap_or_default() {
-        "object" => {
-            let mut out = Map::new();
-            for key in schema["required"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-            {
-                out.insert(key.to_owned(), empty(&schema["properties"][key]));
-            }
-            Value::Object(out)
-        }
-        "array" => json!([]),
-        "boolean" => json!(false),
-        "integer" => schema.get("minimum").cloned().unwrap_or(json!(0)),
-        _ => match schema["format"].as_str() {
-            // It is never used, because its path is recorded as unusable, but it must parse.
-            Some("ipv4-address") => json!("0.0.0.0"),
-            Some("ipv4-network") => json!("0.0.0.0/32"),
-            _ => schema["enum"][0]
-                .as_str()
-                .map_or(json!(""), |first| json!(first)),
-        },
     }
 }

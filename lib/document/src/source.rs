@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use halite_document::yaml::{Kind, Node as Yaml};
-use halite_document::{Position, Problem};
+use crate::position::Position;
+use crate::problem::Problem;
+use crate::yaml::{Kind, Node as Yaml};
 
 /// The text of one document, parsed.
 #[derive(Clone, Default)]
@@ -12,6 +13,8 @@ pub struct Source {
     pub file: String,
     text: String,
     root: Option<Yaml>,
+    /// The beginnings of the paths whose lines are not displayed.
+    secret_paths: &'static [&'static str],
     /// Dotted paths of values that were unusable and were replaced. Problems that follow from them
     /// are not reported.
     pub(crate) broken: BTreeSet<String>,
@@ -27,13 +30,23 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    pub(crate) fn new(file: &str, text: &str, root: Yaml) -> Self {
+    /// A document of a file, without any unusable value.
+    #[must_use]
+    pub fn new(file: &str, text: &str, root: Yaml) -> Self {
         Self {
             file: file.to_owned(),
             text: text.to_owned(),
             root: Some(root),
+            secret_paths: &[],
             broken: BTreeSet::new(),
         }
+    }
+
+    /// Sets the beginnings of the paths whose lines problems do not display.
+    #[must_use]
+    pub fn secret_paths(mut self, paths: &'static [&'static str]) -> Self {
+        self.secret_paths = paths;
+        self
     }
 
     /// The whole text.
@@ -86,7 +99,7 @@ impl Source {
     pub fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
         let problem = Problem::at(&self.position(path), message).path(path);
         // The line of a secret is not displayed.
-        if path.starts_with("secrets.") {
+        if is_secret(self.secret_paths, path) {
             problem
         } else {
             problem.excerpt_from(&self.text)
@@ -138,9 +151,16 @@ fn segments(path: &str) -> Vec<String> {
     found
 }
 
+/// Returns whether the line of a path is not displayed.
+pub(crate) fn is_secret(beginnings: &[&str], path: &str) -> bool {
+    beginnings
+        .iter()
+        .any(|beginning| path.starts_with(beginning))
+}
+
 /// A path one key further down; keys that contain dots or brackets are quoted.
 #[must_use]
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub fn join(path: &str, key: &str) -> String {
     let key = if key.contains(['.', '[', ']']) {
         format!("\"{key}\"")
     } else {
@@ -159,7 +179,7 @@ mod tests {
 
     fn source() -> Source {
         let text = "a:\n  b: [1, 2]\n  c:\n    x.y/z: 3\n";
-        Source::new("f", text, halite_secrets::yaml::parse("f", text).unwrap())
+        Source::new("f", text, crate::yaml::parse("f", text).unwrap())
     }
 
     #[test]

@@ -20,7 +20,11 @@ const KEY: &str = "builder";
 
 /// Seals and signs the bundle in a directory, unless that is done already, and returns the
 /// directory of the three files.
-pub fn medium(cache: &Path, bundle: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+pub fn iso_directory(
+    cache: &Path,
+    bundle: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
     let dir = std::path::absolute(cache)?.join("bundle");
     let store = Store::new(dir.clone())?;
     let ctl = bundle.join("bin/ctl");
@@ -41,7 +45,7 @@ pub fn medium(cache: &Path, bundle: &Path, progress: &mut dyn FnMut(&str)) -> Re
         file_digest(&bundle.join("manifest.json"))?,
         file_digest(&public)?,
     );
-    store.get("medium", &store::key(&content)?, |out| {
+    store.get("iso", &store::key(&content)?, |out| {
         progress("sealing and signing the ISO");
         let mut pack = Command::new(&ctl);
         pack.args(["bundle", "pack"])

@@ -1,0 +1,423 @@
+//! The recipe as its file has it. The schema, which drives the reader, and the reference
+//! (`docs/reference/recipe.md`) are generated from these types.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::package::definition;
+
+/// The JSON Schema of a recipe.
+pub(super) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let generator = settings.into_generator();
+    let mut schema = generator.into_root_schema_for::<Document>().to_value();
+    refuse_empty_texts(&mut schema);
+    schema
+});
+
+/// Requires that each text has a character: a key without a value is left out instead.
+fn refuse_empty_texts(schema: &mut Value) {
+    let Some(map) = schema.as_object_mut() else {
+        return;
+    };
+    let is_text = match map.get("type") {
+        Some(Value::String(one)) => one == "string",
+        Some(Value::Array(many)) => many.contains(&json!("string")),
+        _ => false,
+    };
+    if is_text {
+        map.insert("minLength".to_owned(), json!(1));
+    }
+    for word in ["items", "additionalProperties"] {
+        map.get_mut(word).into_iter().for_each(refuse_empty_texts);
+    }
+    let properties = map.get_mut("properties").and_then(Value::as_object_mut);
+    properties
+        .into_iter()
+        .flat_map(Map::values_mut)
+        .for_each(refuse_empty_texts);
+}
+
+fn format_one(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "const": 1})
+}
+
+fn package_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "package-name"}})
+}
+
+fn rpm_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "rpm-name"}})
+}
+
+fn made_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": definition::NAMES})
+}
+
+fn programs(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "program-name"},
+        "additionalProperties": Program::json_schema(generator),
+    })
+}
+
+fn package_files(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "package-path"},
+        "additionalProperties": {"type": "string"},
+    })
+}
+
+fn mirrors(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["string", "array", "null"],
+        "format": "mirror",
+        "items": {"type": "string", "format": "mirror"},
+    })
+}
+
+fn registries(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "host"},
+        "additionalProperties": Registry::json_schema(generator),
+    })
+}
+
+fn options(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+    })
+}
+
+/// A recipe.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Document {
+    /// The format of this file.
+    #[serde(rename = "format")]
+    #[schemars(schema_with = "format_one")]
+    _format: u64,
+    /// The version of the bundle, which the site sees: letters, digits, `.`, `-`, `_`, `+` and `~`.
+    #[schemars(extend("format" = "bundle-version"))]
+    pub version: String,
+    /// The version of Kubernetes with its `v`, for example `v1.36.3`. One bundle holds one.
+    pub kubernetes: String,
+    /// The container images: those of the components that every cluster needs, and the site's own.
+    pub images: Vec<Image>,
+    /// The packages for the hosts.
+    pub packages: Packages,
+    /// The programs of Halite that the bundle brings: each a path, or an address.
+    pub binaries: Binaries,
+    /// The folder of the state tree.
+    pub states: String,
+    /// The OpenPGP secret key that signs the package repositories; the first build makes it if the
+    /// file does not exist. Keep it, and keep it secret.
+    pub signing_key: String,
+    /// The values that clusters made from the bundle may choose, by field of the cluster document,
+    /// for example `{cni.plugin: [flannel]}`. A field that is not named may have any value; the
+    /// bundle must contain what each of them needs.
+    #[serde(default)]
+    #[schemars(schema_with = "options")]
+    pub options: BTreeMap<String, Vec<String>>,
+    /// Texts in the state tree that look like the name of an image but are not.
+    #[serde(default)]
+    pub not_images: Vec<NotImage>,
+    /// The folder in which unchanged parts and downloads are stored between builds. Required if
+    /// anything comes from another machine.
+    pub cache: Option<String>,
+    /// Charts, which Helm renders when they are recorded; the bundle holds the objects.
+    #[serde(default)]
+    pub charts: Vec<Chart>,
+    /// The path of Helm; by default the one on the `PATH`.
+    pub helm: Option<String>,
+    /// How hosts are reached, by `HOST` or `HOST:PORT`. A host that is not named is asked itself,
+    /// over TLS, without a login.
+    #[serde(default)]
+    #[schemars(schema_with = "registries")]
+    pub registries: BTreeMap<String, Registry>,
+    /// The proxy for all hosts, without a login; by default `HTTPS_PROXY` and `HTTP_PROXY` of the
+    /// environment.
+    pub proxy: Option<String>,
+    /// The hosts that are reached without the proxy, as in `NO_PROXY`: `localhost,.example.org`.
+    pub no_proxy: Option<String>,
+    /// A folder of Markdown, which becomes HTML in the bundle. A link that leads to no file is
+    /// refused.
+    pub docs: Option<String>,
+    /// A folder with the texts of licences that packages and images do not contain:
+    /// `go/MODULE@VERSION/FILE`, `cargo/NAME@VERSION/FILE`, `common/NAME`.
+    pub licences: Option<String>,
+    /// The file that names what the programs of `binaries` were built from, with digests.
+    pub sbom_inputs: Option<String>,
+}
+
+/// A container image.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Image {
+    /// The name under which the state tree finds it; an image of the site's own has none.
+    pub component: Option<String>,
+    /// Its full name, as pods write it: `REGISTRY/NAME:TAG`.
+    pub reference: String,
+    /// A local OCI layout that contains it; without it, the image is pulled for linux/amd64.
+    pub layout: Option<String>,
+    /// Its licence as an SPDX expression, if the image states none.
+    pub licence: Option<String>,
+}
+
+/// The packages for the hosts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Packages {
+    /// `/var/lib/dpkg/status` of a minimal host. What it lacks for the packages below comes along.
+    pub base: String,
+    /// Packages from the repositories, with everything that they need.
+    #[schemars(schema_with = "package_names")]
+    pub apt: Vec<String>,
+    /// The apt repositories of those packages, in place of this machine's own sources.
+    #[serde(default)]
+    pub repositories: Vec<AptRepository>,
+    /// Packages that the build makes: Kubernetes', containerd, and Halite's own.
+    pub made: Vec<MadePackage>,
+    /// Packages for RPM distributions, if the bundle is for them too.
+    pub rpm: Option<Rpm>,
+}
+
+/// An apt repository.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AptRepository {
+    /// Its address, above `dists`.
+    pub url: String,
+    /// The suite, or a path that ends with `/` for a repository without components.
+    pub suite: String,
+    /// Its components, for example `[main]`; none for a suite that ends with `/`.
+    #[serde(default)]
+    pub components: Vec<String>,
+    /// The OpenPGP public key that signs it, binary or armoured.
+    pub key: String,
+}
+
+/// A package that the build makes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MadePackage {
+    /// Its name.
+    #[schemars(schema_with = "made_name")]
+    pub package: String,
+    /// Its version with the packaging revision, for example `1.36.3-1`.
+    #[schemars(extend("format" = "package-version"))]
+    pub version: String,
+    /// Its programs by name: each a path, or an address.
+    #[schemars(schema_with = "programs")]
+    pub programs: BTreeMap<String, Program>,
+    /// Other content: a file or a folder by its path in the package, for example
+    /// `{usr/share: share/halite-ctl}`.
+    #[serde(default)]
+    #[schemars(schema_with = "package_files")]
+    pub files: BTreeMap<String, String>,
+}
+
+/// Packages for RPM distributions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rpm {
+    /// The list of the packages of a minimal host.
+    pub base: String,
+    /// The yum repositories; a package that several have is taken from the first one.
+    #[serde(default)]
+    pub repositories: Vec<YumRepository>,
+    /// The packages to take, with everything that a minimal host lacks for them: `NAME` or
+    /// `NAME=VERSION`.
+    #[serde(default)]
+    #[schemars(schema_with = "rpm_names")]
+    pub names: Vec<String>,
+}
+
+/// A yum repository.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct YumRepository {
+    /// Its name in messages.
+    pub name: String,
+    /// Its address, above `repodata`.
+    pub url: String,
+    /// The OpenPGP public keys that sign its packages and its index.
+    pub key: String,
+    /// Whether its index must be signed (`repomd.xml.asc`); if not, only the signatures of the
+    /// packages count.
+    #[serde(default = "yes")]
+    pub signed_index: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Halite's own programs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Binaries {
+    /// The operator's command.
+    pub ctl: Program,
+    /// The master.
+    pub halite_master: Program,
+    /// The minion.
+    pub halite_minion: Program,
+}
+
+/// A program: a path on this machine, or the address from which it is fetched.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Program {
+    Path(String),
+    Address(Address),
+}
+
+impl JsonSchema for Program {
+    fn schema_name() -> Cow<'static, str> {
+        "Program".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Address::json_schema(generator);
+        schema.insert("type".to_owned(), json!(["string", "object"]));
+        schema
+    }
+}
+
+/// A file at an address.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Address {
+    /// The address: https, or http with a `sha256`.
+    pub url: String,
+    /// The SHA-256 of the file, which is compared; without it, the lock records one.
+    pub sha256: Option<String>,
+    /// The path of the program inside the archive, if the address is that of an archive.
+    #[serde(default)]
+    #[schemars(extend("format" = "archive-member"))]
+    pub member: Option<String>,
+    /// Its licence as an SPDX expression.
+    pub licence: Option<String>,
+}
+
+/// A chart.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Chart {
+    /// The name of the release, by which a cluster document asks for it.
+    #[schemars(extend("format" = "release-name"))]
+    pub name: String,
+    /// A folder or an archive on this machine, the address of an archive, or `oci://REGISTRY/NAME`.
+    pub source: String,
+    /// Its version; required for `oci://`.
+    pub version: Option<String>,
+    /// The SHA-256 of an archive at an address, which is compared.
+    pub sha256: Option<String>,
+    /// The namespace of objects that name none; by default `default`.
+    #[serde(default)]
+    #[schemars(extend("format" = "namespace"))]
+    pub namespace: Option<String>,
+    /// Values for rendering: a mapping, a file, or a list of files of which later ones win.
+    pub values: Option<Values>,
+    /// Names of its Secrets whose contents are public: every client that reaches the bundle can
+    /// read them.
+    #[serde(default)]
+    pub public_secrets: Vec<String>,
+    /// Its licence as an SPDX expression, if the chart states none.
+    pub licence: Option<String>,
+}
+
+/// The values of a chart.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Values {
+    File(String),
+    Files(Vec<String>),
+    Inline(Map<String, Value>),
+}
+
+impl JsonSchema for Values {
+    fn schema_name() -> Cow<'static, str> {
+        "Values".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "array", "object"], "items": {"type": "string"}})
+    }
+}
+
+/// How a host is reached.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Registry {
+    /// Mirrors that are asked for its images first, in order: `HOST`, `HOST:PORT`, or either with a
+    /// path. One, or a list.
+    #[serde(default)]
+    #[schemars(schema_with = "mirrors")]
+    pub mirror: Option<Mirrors>,
+    /// The authority that signed its certificate (PEM), in addition to the system's.
+    pub ca: Option<String>,
+    /// Whether it speaks HTTP without TLS; only a server on this machine may.
+    #[serde(default)]
+    pub plain: bool,
+    /// A file with its login, mode 0600: docker's `config.json`, or a file in the form of `.netrc`.
+    pub login: Option<String>,
+}
+
+/// One mirror, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Mirrors {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// A text that is not the name of an image.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NotImage {
+    /// The text as the state tree has it.
+    pub text: String,
+    /// The reason, which the manifest and `ctl bundle needs` show.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_document::schema::{flaws, markdown};
+
+    use super::*;
+
+    #[test]
+    fn the_reader_knows_every_word_of_the_schema() {
+        assert_eq!(flaws(&SCHEMA), [""; 0]);
+    }
+
+    #[test]
+    fn the_reference_in_docs_is_current() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/recipe.md");
+        let head = include_str!("reference_head.txt");
+        let wanted = format!("{head}{}", markdown(&SCHEMA));
+        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+            std::fs::write(&path, &wanted).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "docs/reference/recipe.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! The formats of texts in a recipe, which the schema names.
+
+use halite_document::schema::{Misfit, Rules};
+use halite_manifest::bundles::check_version;
+
+use super::network::is_host;
+use crate::package::made;
+
+/// The rules of recipes.
+pub(super) struct Formats;
+
+impl Rules for Formats {
+    fn check(&self, format: &str, text: &str) -> Result<(), Misfit> {
+        let (fits, message, hint) = match format {
+            "bundle-version" => (
+                check_version(text).is_ok(),
+                "can be no bundle's version on a site",
+                "letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or digit, at most 64",
+            ),
+            "package-name" => (
+                made::is_package_name(text),
+                "is no package name",
+                "lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit",
+            ),
+            "program-name" => (
+                made::is_package_name(text),
+                "is no name for a program",
+                "lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit",
+            ),
+            "rpm-name" => (
+                text.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "+._-=:~^".contains(c)),
+                "is no package",
+                "write NAME or NAME=VERSION",
+            ),
+            "package-version" => (
+                made::is_version(text),
+                "is no version of a package",
+                "write the version and the packaging revision, like 1.36.3-1",
+            ),
+            "package-path" => (
+                made::is_path(text),
+                "is no path of a file in a package",
+                "write it like usr/share/doc/x",
+            ),
+            "archive-member" => (
+                !text.starts_with('/') && text.split('/').all(|part| part != ".."),
+                "is no path inside an archive",
+                "write it relative and without `..`, like bin/containerd",
+            ),
+            "release-name" => (
+                is_label(text, LONGEST_RELEASE),
+                "is no name of a release",
+                "a-z, 0-9 and -, with a letter or digit at both ends, 53 characters at most",
+            ),
+            "namespace" => (
+                is_label(text, 63),
+                "is no name of a namespace",
+                "a-z, 0-9 and -, with a letter or digit at both ends, 63 characters at most",
+            ),
+            "host" => (is_host(text), "is no host", "write HOST or HOST:PORT"),
+            "mirror" => (
+                is_host(text.split('/').next().unwrap_or_default()),
+                "is no mirror",
+                "write HOST, HOST:PORT or either with a path",
+            ),
+            _ => return Ok(()),
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(Misfit::new(message, hint))
+        }
+    }
+}
+
+/// Helm's own limit for the name of a release.
+const LONGEST_RELEASE: usize = 53;
+
+fn is_label(text: &str, longest: usize) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=longest).contains(&text.len())
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}

@@ -1,0 +1,180 @@
+//! Reads a YAML tree by a JSON Schema: collects all problems, and returns the valid part as JSON.
+//!
+//! An unusable value is left out (if it is optional) or replaced by an empty one, and its path is
+//! recorded, so that the checks of the document's meaning can run without it and do not report what
+//! follows from it.
+
+mod reader;
+mod reference;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::problem::Problem;
+use crate::source::Source;
+use crate::yaml::Node;
+
+pub use reference::markdown;
+
+/// The reason why a text does not have its format, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// The problem, as the rest of a sentence that begins with the text.
+    pub message: String,
+    /// The remedy.
+    pub hint: String,
+    /// The value that the hint names, if it names one; the format accepts it.
+    pub suggestion: Option<String>,
+}
+
+impl Misfit {
+    /// A misfit whose remedy names no value.
+    #[must_use]
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: hint.into(),
+            suggestion: None,
+        }
+    }
+}
+
+/// The rules of one kind of document that its schema names but does not contain.
+pub trait Rules {
+    /// Checks a text by the name of a format. An unknown format accepts every text.
+    ///
+    /// # Errors
+    /// The text does not have the format.
+    fn check(&self, format: &str, text: &str) -> Result<(), Misfit>;
+
+    /// A text that replaces an unusable one of a format. The checks of the meaning leave it alone,
+    /// because its path is recorded as unusable, but it must parse.
+    fn placeholder(&self, _format: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// The beginnings of the paths whose lines are not displayed.
+    fn secret_paths(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// The outcome of reading a document.
+pub struct Read {
+    /// The usable part.
+    pub value: Value,
+    /// The document, with the paths that were unusable.
+    pub source: Source,
+    /// All problems.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads the document `root` of a file by its schema; `text` is that of the file.
+#[must_use]
+pub fn read(file: &str, text: &str, root: Node, schema: &Value, rules: &dyn Rules) -> Read {
+    let (value, broken, problems) = reader::read(&root, text, schema, rules);
+    let mut source = Source::new(file, text, root).secret_paths(rules.secret_paths());
+    source.broken = broken;
+    Read {
+        value,
+        source,
+        problems,
+    }
+}
+
+/// The keywords that the reader implements; it ignores any other.
+const KEYWORDS: [&str; 19] = [
+    "$schema",
+    "title",
+    "description",
+    "default",
+    "type",
+    "format",
+    "const",
+    "enum",
+    "properties",
+    "required",
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    "minItems",
+    "minLength",
+    "minimum",
+    "maximum",
+    "examples",
+    "writeOnly",
+];
+
+/// The flaws of a schema: keywords that the reader ignores, and keys without a description. For the
+/// tests of a schema.
+#[must_use]
+pub fn flaws(schema: &Value) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    find_flaws(schema, "", &mut found);
+    found.into_iter().collect()
+}
+
+fn find_flaws(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for (word, value) in schema.as_object().into_iter().flatten() {
+        if !KEYWORDS.contains(&word.as_str()) {
+            found.insert(format!("{path}: the reader does not know {word:?}"));
+        }
+        match word.as_str() {
+            "properties" => {
+                for (key, below) in value.as_object().into_iter().flatten() {
+                    let here = crate::source::join(path, key);
+                    if below.get("description").is_none() {
+                        found.insert(format!("{here}: has no description"));
+                    }
+                    find_flaws(below, &here, found);
+                }
+            }
+            "additionalProperties" | "items" | "propertyNames" => {
+                find_flaws(value, &format!("{path}.{word}"), found);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The types that a schema allows; none means anything.
+fn types(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The keys that a mapping must have.
+fn required(schema: &Value) -> Vec<&str> {
+    let keys = schema["required"].as_array().into_iter().flatten();
+    keys.filter_map(Value::as_str).collect()
+}
+
+/// The replacement of a required value that could not be used.
+fn empty(schema: &Value, rules: &dyn Rules) -> Value {
+    match types(schema).first().copied().unwrap_or_default() {
+        "object" => {
+            let mut out = Map::new();
+            for key in required(schema) {
+                out.insert(key.to_owned(), empty(&schema["properties"][key], rules));
+            }
+            Value::Object(out)
+        }
+        "array" => json!([]),
+        "boolean" => json!(false),
+        "integer" => schema.get("minimum").cloned().unwrap_or(json!(0)),
+        _ => {
+            let placeholder = schema["format"]
+                .as_str()
+                .and_then(|format| rules.placeholder(format));
+            let first = schema["enum"][0].as_str();
+            json!(placeholder.or(first).unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

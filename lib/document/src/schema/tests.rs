@@ -1,0 +1,171 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::yaml;
+
+/// Texts of the format `lower` are of lower-case letters; `hidden.` is secret.
+struct Lower;
+
+impl Rules for Lower {
+    fn check(&self, format: &str, text: &str) -> Result<(), Misfit> {
+        if format == "lower" && !text.chars().all(|c| c.is_ascii_lowercase()) {
+            return Err(Misfit::new("is not in lower case", "use a to z"));
+        }
+        Ok(())
+    }
+
+    fn secret_paths(&self) -> &'static [&'static str] {
+        &["hidden."]
+    }
+}
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "format": {"type": "integer", "const": 1, "description": "The format."},
+            "program": {
+                "type": ["string", "object"],
+                "minLength": 1,
+                "description": "A path, or an address.",
+                "properties": {
+                    "url": {"type": "string", "description": "The address."},
+                    "member": {"type": ["string", "null"], "description": "A path | in it."},
+                },
+                "required": ["url"],
+                "additionalProperties": false,
+            },
+            "names": {
+                "type": "array",
+                "description": "Names.",
+                "items": {"type": "string", "format": "lower"},
+            },
+            "entries": {
+                "type": "array",
+                "description": "Entries.",
+                "items": {
+                    "type": "object",
+                    "properties": {"a": {"type": "boolean", "description": "A."}},
+                    "required": ["a"],
+                    "additionalProperties": false,
+                },
+            },
+            "hidden": {
+                "type": "object",
+                "description": "Secrets.",
+                "additionalProperties": {"type": "array", "items": {"type": "string"}},
+            },
+        },
+        "required": ["format"],
+        "additionalProperties": false,
+    })
+}
+
+fn read_text(text: &str) -> (Value, Source, Vec<String>) {
+    let root = yaml::parse("f", text).unwrap();
+    let read = read("f", text, root, &schema(), &Lower);
+    let problems = read.problems.iter().map(ToString::to_string).collect();
+    (read.value, read.source, problems)
+}
+
+#[test]
+fn a_value_may_have_several_kinds() {
+    for (text, value) in [("bin/a", json!("bin/a")), ("{url: x}", json!({"url": "x"}))] {
+        let (read, _, problems) = read_text(&format!("format: 1\nprogram: {text}\n"));
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(read["program"], value);
+    }
+    let (_, _, problems) = read_text("format: 1\nprogram: [a]\n");
+    assert_eq!(
+        problems,
+        ["f:2:10: program: must be a text or a mapping, not a list\n   | program: [a]"]
+    );
+}
+
+#[test]
+fn all_problems_are_found_with_their_places() {
+    let (value, source, problems) = read_text(
+        "format: 2\nprogram: ''\nname: [a]\nentries: [{a: yes}, 3, {a: no, other: 1}]\nhidden: {key: s3cret}\n",
+    );
+    assert_eq!(
+        problems,
+        [
+            "f:1:9: format: `2` is not what this file must be\n   | format: 2\n   = write 1",
+            "f:2:10: program: the text is empty\n   | program: ''\n   = it says: A path, or an address.",
+            "f:3:1: name: unknown key `name`\n   | name: [a]\n   = did you mean `names`?",
+            "f:4:21: entries[1]: must be a mapping, not a whole number\n   | entries: [{a: yes}, 3, {a: no, other: 1}]",
+            "f:4:32: entries[2].other: unknown key `other`\n   | entries: [{a: yes}, 3, {a: no, other: 1}]\n   = the keys here are: a",
+            "f:5:15: hidden.key: must be a list, not a text",
+        ]
+    );
+    // The indexes of the entries after an unusable one stay right.
+    assert_eq!(
+        value["entries"],
+        json!([{"a": true}, {"a": false}, {"a": false}])
+    );
+    assert!(!source.is_sound("entries[1]") && source.is_sound("entries[2]"));
+}
+
+#[test]
+fn a_list_is_suggested_only_if_it_is_accepted() {
+    for (names, hint) in [("abc", "\n   = write [abc]"), ("ABC", ""), ("'a: b'", "")] {
+        let (_, _, problems) = read_text(&format!("format: 1\nnames: {names}\n"));
+        let line = format!("f:2:8: names: must be a list, not a text\n   | names: {names}{hint}");
+        assert_eq!(problems, [line]);
+    }
+}
+
+#[test]
+fn a_misspelt_key_beside_the_right_one_is_not_renamed_to_it() {
+    let (_, _, problems) = read_text("format: 1\nFormat: 1\n");
+    assert_eq!(
+        problems,
+        [
+            "f:2:1: Format: unknown key `Format`\n   | Format: 1\n   = `format` is there already; remove this key"
+        ]
+    );
+}
+
+#[test]
+fn a_keyword_that_the_reader_ignores_is_a_flaw_of_the_schema() {
+    assert_eq!(flaws(&schema()), [""; 0]);
+    let schema = json!({"properties": {"a": {"pattern": "x", "items": {"oneOf": []}}}});
+    assert_eq!(
+        flaws(&schema),
+        [
+            "a.items: the reader does not know \"oneOf\"",
+            "a: has no description",
+            "a: the reader does not know \"pattern\"",
+        ]
+    );
+}
+
+#[test]
+fn the_reference_has_a_section_for_each_mapping() {
+    let text = markdown(&schema());
+    for line in [
+        "| `format` | 1 | The format. Required. |\n",
+        "| `program` | text, or mapping | A path, or an address. |\n",
+        "| `names` | list: text | Names. |\n",
+        "| `hidden` | mapping of name to list: text | Secrets. |\n",
+        "\n## `program`\n\n| key | takes | meaning |\n|---|---|---|\n| `url` | text | The address. Required. |\n",
+        "| `member` | text | A path \\| in it. |\n",
+        "\n## `entries[]`\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_document_makes_the_reader_panic(
+        text in "((format|program|names|entries|hidden|url|a|x)(: |:\n  ?|\n)|- |[\\[\\]{},]|[0-9]|'|\"|~|true|é| |\n){0,24}",
+    ) {
+        if let Ok(root) = yaml::parse("f", &text) {
+            let read = read("f", &text, root, &schema(), &Lower);
+            // What is replaced was reported, and a value without problems is sound.
+            prop_assert_eq!(read.problems.is_empty(), read.source.is_sound(""));
+            prop_assert!(read.value.is_object());
+        }
+    }
+}
