@@ -1,4 +1,8 @@
 //! The trait's methods, each handed on to the module that knows the table.
+//!
+//! An implementation of a trait is one block in one file, and the queries are in a file for each
+//! group of tables. The futures are boxed because the master holds the store as `dyn Store`: a store
+//! of several masters will implement the same trait.
 
 use halite_proto::ids::JobId;
 
