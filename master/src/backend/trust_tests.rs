@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::json;
@@ -26,9 +27,9 @@ fn hello(address: &str) -> v1::MinionHello {
     }
 }
 
-async fn hand_in(life: &Life, jid: &str, text: &str) -> Result<(), crate::refusal::Refusal> {
+async fn hand_in(life: &Life, jid: &JobId, text: &str) -> Result<(), crate::refusal::Refusal> {
     let body = Some(Body::Returned(v1::JobReturn {
-        job: jid.to_owned(),
+        job: jid.to_string(),
         retcode: 0,
         return_json: json!({ "text": text }).to_string(),
         error: text.to_owned(),
@@ -37,7 +38,7 @@ async fn hand_in(life: &Life, jid: &str, text: &str) -> Result<(), crate::refusa
     life.backend.on_message("worker-1", message).await
 }
 
-async fn secret_job(life: &Life) -> String {
+async fn secret_job(life: &Life) -> JobId {
     let request = v1::RunRequest {
         target: "worker-1".into(),
         function: "state.apply".into(),
@@ -48,7 +49,7 @@ async fn secret_job(life: &Life) -> String {
     life.store.jobs(1).await.unwrap()[0].jid.clone()
 }
 
-async fn stored(life: &Life, jid: &str) -> String {
+async fn stored(life: &Life, jid: &JobId) -> String {
     let row = life.store.row(jid, "worker-1").await.unwrap().unwrap();
     format!("{:?} {}", row.return_json, row.error)
 }
@@ -170,7 +171,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
         let (_connection, _messages) = life.app.connections.join("worker-1", here);
         let jid = secret_job(&life).await;
         let mut running: Vec<String> = (0..100_000).map(|n| format!("2027{n:016}")).collect();
-        running.push(jid.clone());
+        running.push(jid.to_string());
         let hello = v1::MinionHello {
             running_jobs: running,
             ..hello("10.10.1.12")

@@ -44,12 +44,12 @@ impl Jobs {
     }
 
     /// Those of the jobs in which a part of this minion is open, each once.
-    fn open_of(&self, minion: &str, named: &[String]) -> BTreeSet<String> {
+    fn open_of(&self, minion: &str, named: &[JobId]) -> BTreeSet<JobId> {
         let open = self.open_jobs();
         named
             .iter()
             .filter(|jid| {
-                open.get(jid.as_str())
+                open.get(*jid)
                     .is_some_and(|job| job.pending.contains(minion))
             })
             .cloned()

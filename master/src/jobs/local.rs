@@ -56,7 +56,7 @@ impl Jobs {
         });
     }
 
-    async fn store_own(self: &Arc<Self>, jid: &str, answer: Answer) {
+    async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
         if let Err(error) = self.returned(jid, MASTER, answer).await {
             tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
         }
