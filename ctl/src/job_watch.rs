@@ -143,7 +143,7 @@ pub fn failures(data: &Value) -> Vec<String> {
 /// The failed states of a run, as `worker-1: file.managed /etc/x (base.x): COMMENT`. States that
 /// failed only because of a requisite are left out.
 pub fn failed_states(minion: &str, run: &RunReturn) -> Vec<String> {
-    let failed = |state: &&StateReturn| state.result == Some(false);
+    let failed = |state: &&StateReturn| state.result == Some(false) && state.fail_run;
     let line = |state: &StateReturn| {
         format!(
             "{minion}: {} {} ({}): {}",

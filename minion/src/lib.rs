@@ -18,10 +18,6 @@ mod clock;
 #[expect(clippy::disallowed_methods, reason = "the minion's own configuration")]
 pub mod config;
 pub mod enrol;
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the lock of state runs is the minion's own"
-)]
 pub mod exclusive;
 #[expect(clippy::disallowed_methods, reason = "grains are read from the host")]
 pub mod grains;

@@ -9,6 +9,7 @@ use halite_states::engine::RunOptions;
 use halite_states::low::{RunReturn, StateReturn};
 
 use crate::blobs::LocalBlobs;
+use crate::exclusive::LockError;
 use crate::host::HostError;
 use crate::host::certificate::NoSigner;
 use crate::host::linux::LinuxHost;
@@ -49,7 +50,7 @@ pub enum LocalError {
     LowState(#[from] LowStateError),
     /// The lock of state runs cannot be taken.
     #[error("cannot take the lock of state runs (halite-minion apply must run as root)")]
-    Lock(#[source] std::io::Error),
+    Lock(#[source] LockError),
     /// The pending triggers cannot be read.
     #[error("cannot read the pending triggers")]
     PendingTriggers(#[source] HostError),
@@ -71,7 +72,9 @@ pub async fn apply(request: &Request) -> Result<bool, LocalError> {
     let _lock = if request.test {
         None
     } else {
-        let lock = exclusive::take(|| eprintln!("waiting for another run on this host")).await;
+        let lock =
+            exclusive::take(|holder| eprintln!("waiting for another run on this host: {holder}"))
+                .await;
         Some(lock.map_err(LocalError::Lock)?)
     };
     let pending = match PendingTriggers::open(Directory(request.pending_triggers.clone())) {

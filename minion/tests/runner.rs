@@ -141,6 +141,27 @@ async fn predicted_effects_are_seen_but_not_made() {
 }
 
 #[tokio::test]
+async fn only_a_start_makes_the_restart_of_a_changed_service_needless() {
+    let host = FakeHost::new();
+    host.state().put_unit("running.service", true, false);
+    host.state().put_unit("stopped.service", false, false);
+    let runner = Runner::new(&host);
+    for (unit, includes) in [("running", false), ("stopped", true)] {
+        let service = chunk("service.running", unit, json!({"enable": true}));
+        let checked = runner.check(&service).await.unwrap();
+        assert!(!checked.changes.is_empty(), "{unit}");
+        assert_eq!(
+            runner.includes_watch(&service, &checked.diff),
+            includes,
+            "{unit}"
+        );
+    }
+    let file = chunk("file.managed", "/tmp/a", json!({"contents": "x"}));
+    let checked = runner.check(&file).await.unwrap();
+    assert!(runner.includes_watch(&file, &checked.diff));
+}
+
+#[tokio::test]
 async fn conditions() {
     let host = FakeHost::new();
     host.state().put_unit("nginx.service", true, true);

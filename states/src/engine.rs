@@ -120,6 +120,13 @@ pub trait Modules: Sync {
         chunk: &Chunk,
     ) -> impl Future<Output = Option<Result<Checked<Self::Diff>, Failure>>> + Send;
 
+    /// Tests whether applying `diff` does what [`Self::watch`] would do. If not, a changed watched
+    /// state triggers that too, where Salt takes any change of the state itself for it (and leaves
+    /// a service alone that was only enabled).
+    fn includes_watch(&self, _chunk: &Chunk, _diff: &Self::Diff) -> bool {
+        true
+    }
+
     /// Evaluates one `unless`/`onlyif`/`check_cmd` condition: a shell command, or `{fun:
     /// module.function, …}`.
     fn condition(

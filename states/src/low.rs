@@ -142,10 +142,6 @@ pub struct Controls {
     /// User that runs the shell commands above and `cmd.*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runas: Option<String>,
-    /// True if a failure counts against the run's result; `false` isolates the operator's own
-    /// states.
-    #[serde(skip_serializing_if = "is_true")]
-    pub fail_run: bool,
 }
 
 impl Default for Controls {
@@ -160,7 +156,6 @@ impl Default for Controls {
             failhard: false,
             onfail_stop: true,
             runas: None,
-            fail_run: true,
         }
     }
 }
@@ -223,7 +218,8 @@ pub struct StateReturn {
     /// False when a requisite or a control prevented it from running.
     #[serde(rename = "__state_ran__")]
     pub ran: bool,
-    /// True if a `false` result counts against the run.
+    /// True if a `false` result counts against the run; false once an `onfail` state with
+    /// `onfail_stop: false` handled it.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub fail_run: bool,
 }
@@ -257,12 +253,22 @@ impl RunReturn {
             .count()
     }
 
-    /// Number of failed states.
+    /// Number of failed states that count against the run.
     #[must_use]
     pub fn failed(&self) -> usize {
+        self.failures(true)
+    }
+
+    /// Number of failed states that an `onfail` state handled.
+    #[must_use]
+    pub fn handled(&self) -> usize {
+        self.failures(false)
+    }
+
+    fn failures(&self, fail_run: bool) -> usize {
         self.states
             .iter()
-            .filter(|s| s.result == Some(false))
+            .filter(|s| s.result == Some(false) && s.fail_run == fail_run)
             .count()
     }
 }

@@ -1,7 +1,7 @@
 //! Adding a bundle to a site.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use halite_durable::disk_space::{Need, Room};
@@ -180,7 +180,11 @@ impl BundleStore {
     }
 }
 
-/// Checks that nginx and the master can read a directory, whose path has no links.
+/// The directory of a bundle whose maps the web server reads: what the name of an image means.
+const INCLUDED: &str = "nginx";
+
+/// Checks that nginx and the master can read a directory, whose path has no links, and that only
+/// root can change what hosts would get.
 ///
 /// # Errors
 /// The obstacle, and the places where a bundle can be.
@@ -204,7 +208,6 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
         }
         let mode = fs::metadata(&path)
             .map_err(Error::file("read", &path))?
-            .permissions()
             .mode();
         if mode & 0o001 == 0 {
             return refused(format!(
@@ -212,8 +215,39 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
                 path.display()
             ));
         }
+        of_root(&path, dir)?;
+    }
+    let included = dir.join(INCLUDED);
+    if !included.is_dir() {
+        return Ok(());
+    }
+    of_root(&included, dir)?;
+    for entry in fs::read_dir(&included).map_err(Error::file("list", &included))? {
+        let entry = entry.map_err(Error::file("list", &included))?;
+        of_root(&entry.path(), dir)?;
     }
     Ok(())
+}
+
+/// Refuses what another user than root could change after the check.
+fn of_root(path: &Path, dir: &Path) -> Result<(), Error> {
+    let there = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
+    let why = if there.is_symlink() {
+        "is a link".to_owned()
+    } else if there.uid() != 0 {
+        format!("belongs to the user {}", there.uid())
+    } else if there.mode() & 0o022 != 0 {
+        "can be changed by other users than root".to_owned()
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} {why}: what hosts get from this bundle could be changed after its signature was verified; make everything root's \
+         (`chown -R root: {dir} && chmod -R go-w {dir}`, and the directories above it), or add its ISO",
+        path.display(),
+        dir = dir.display()
+    );
+    Err(Error::content(dir, message))
 }
 
 #[cfg(test)]
@@ -228,5 +262,46 @@ mod tests {
             "{text}"
         );
         visible(Path::new("/usr/lib")).unwrap();
+    }
+
+    #[test]
+    fn what_another_user_could_change_is_refused() {
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // Not below /tmp, which is hidden from services.
+        let parent = tempfile::tempdir_in("/var/lib").unwrap();
+        let dir = parent.path().join("bundle");
+        let included = dir.join("nginx");
+        let file = included.join("registry.conf");
+        fs::create_dir_all(&included).unwrap();
+        fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode: u32| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for path in [parent.path(), &dir, &included] {
+            mode(path, 0o755);
+        }
+        mode(&file, 0o644);
+        visible(&dir).unwrap();
+        for path in [parent.path(), &dir, &included, &file] {
+            chown(path, Some(65534), None).unwrap();
+            let error = visible(&dir).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("{} belongs to the user 65534", path.display())),
+                "{error}"
+            );
+            chown(path, Some(0), None).unwrap();
+            let before = fs::metadata(path).unwrap().permissions();
+            mode(path, before.mode() | 0o020);
+            let error = visible(&dir).unwrap_err().to_string();
+            assert!(error.contains("can be changed by other users"), "{error}");
+            fs::set_permissions(path, before).unwrap();
+        }
+        fs::rename(&file, dir.join("elsewhere")).unwrap();
+        symlink("../elsewhere", &file).unwrap();
+        let error = visible(&dir).unwrap_err().to_string();
+        assert!(error.contains("registry.conf is a link"), "{error}");
     }
 }

@@ -1,6 +1,5 @@
 //! The bundles of a site, with the operations that change them.
 
-use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use halite_durable::files;
+use halite_durable::private_lock::{Attempt, PrivateLock, name_of};
 use halite_manifest::bundles::DIRECTORY;
 use halite_manifest::{Bundles, InstalledBundle};
 
@@ -15,6 +15,10 @@ use crate::error::Error;
 
 /// The longest wait for another process that changes the bundles.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The lock's file in the bundles' directory. Only root can open it: the directory itself is open
+/// to all, so any user could hold a lock on that.
+const LOCK: &str = ".lock";
 
 /// The bundles of a site, for changes. It dereferences to [`Bundles`] for reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,8 +30,7 @@ pub struct BundleStore {
 #[derive(Debug)]
 pub struct Change<'a> {
     bundles: &'a BundleStore,
-    /// The kernel releases the lock when the process ends.
-    _lock: File,
+    _lock: PrivateLock,
 }
 
 impl Deref for BundleStore {
@@ -74,7 +77,7 @@ impl BundleStore {
 
     /// Takes the lock that lets one process at a time change the bundles. The kernel releases it
     /// when the process ends.
-    pub(crate) fn lock(&self) -> Result<File, Error> {
+    pub(crate) fn lock(&self) -> Result<PrivateLock, Error> {
         let made = !self.root().exists();
         files::make_dir(self.root())?;
         // The services that serve the bundles do not run as root, but the minion creates
@@ -83,27 +86,33 @@ impl BundleStore {
             let open = fs::Permissions::from_mode(0o755);
             fs::set_permissions(self.root(), open).map_err(Error::file("open", self.root()))?;
         }
-        let lock = File::open(self.root()).map_err(Error::file("open", self.root()))?;
+        let path = self.root().join(LOCK);
         let since = Instant::now();
-        while lock.try_lock().is_err() {
+        loop {
+            let attempt = PrivateLock::attempt(&path).map_err(Error::file("lock", &path))?;
+            let holder = match attempt {
+                Attempt::Taken(lock) => return Ok(lock),
+                Attempt::Held(holder) => holder,
+            };
             // A child process that a previous holder has just started can hold the lock for a
             // moment longer.
-            if since.elapsed() < PATIENCE {
-                thread::sleep(PATIENCE / 50);
-                continue;
+            if since.elapsed() >= PATIENCE {
+                let message = format!(
+                    "another process is adding or removing a bundle here ({}); wait until it has finished",
+                    name_of(holder)
+                );
+                return Err(Error::content(self.root(), message));
             }
-            let message =
-                "another process is adding or removing a bundle here; wait until it has finished";
-            return Err(Error::content(self.root(), message));
+            thread::sleep(PATIENCE / 50);
         }
-        Ok(lock)
     }
 
     /// Removes the leftovers of an interrupted change. The caller holds the lock.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         for entry in fs::read_dir(self.root()).map_err(Error::file("list", self.root()))? {
             let entry = entry.map_err(Error::file("list", self.root()))?;
-            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b".") && name != LOCK {
                 files::remove_any(&entry.path())?;
             }
         }
@@ -131,5 +140,70 @@ impl Change<'_> {
         files::sync_parent(&held.path)?;
         files::remove_dir(&aside)?;
         Ok(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use rustix::process::geteuid;
+
+    use super::*;
+
+    #[test]
+    fn no_other_user_can_lock_the_bundles() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(dir.path(), open).unwrap();
+        let store = BundleStore::new(dir.path());
+        drop(store.lock().unwrap());
+        if !geteuid().is_root() {
+            return;
+        }
+        // What every user can open, and lock: the directory. What holds the lock: the file.
+        let mut stranger = Command::new("flock")
+            .args(["--exclusive", "--nonblock"])
+            .arg(dir.path())
+            .args(["sleep", "60"])
+            .uid(65534)
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let lock = store.lock();
+        let denied = Command::new("flock")
+            .args(["--exclusive", "--nonblock"])
+            .arg(dir.path().join(LOCK))
+            .arg("true")
+            .uid(65534)
+            .output()
+            .unwrap();
+        let running = stranger.try_wait().unwrap().is_none();
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        assert!(running, "the stranger could not even lock the directory");
+        assert!(!denied.status.success());
+        let error = store.lock().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("(process {})", std::process::id())),
+            "{error}"
+        );
+        drop(lock.unwrap());
+        store.lock().unwrap();
+    }
+
+    #[test]
+    fn leftovers_are_cleared_and_the_lock_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BundleStore::new(dir.path());
+        let _lock = store.lock().unwrap();
+        fs::create_dir(dir.path().join(".1.0.0.new")).unwrap();
+        store.clear().unwrap();
+        let left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, [LOCK]);
     }
 }

@@ -74,16 +74,8 @@ async fn run_states(
         verbose: applying.verbose,
     };
     screen.answer(&document, |paint| people(&done, &document, view, paint))?;
-    // Failures of the operator's own states do not fail the job in the master, but they do fail the
-    // command.
-    let failed = document["failed"].as_u64().unwrap_or(0) > 0;
-    let retcode = if failed {
-        i32::from(FAILED)
-    } else {
-        done.retcode
-    };
     Ok(exit_code(
-        retcode,
+        done.retcode,
         document["changed"].as_u64().unwrap_or(0),
         applying,
     ))
@@ -319,6 +311,29 @@ mod tests {
         assert_eq!(exit_code(0, 0, &asked), 0);
         assert_eq!(exit_code(1, 3, &asked), FAILED);
         assert_eq!(exit_code(0, 3, &Applying::default()), 0);
+    }
+
+    #[test]
+    fn a_handled_failure_does_not_count_and_one_that_is_not_does() {
+        for (fail_run, failed) in [(false, 0), (true, 1)] {
+            let state = json!({
+                "index": 0, "__id__": "a", "name": "a", "function": "test.fail_without_changes",
+                "__sls__": "custom", "result": false, "changes": {}, "comment": "Failure!",
+                "start_time": "", "duration": 1.0, "__run_num__": 0, "__state_ran__": true,
+                "fail_run": fail_run,
+            });
+            let returned = MinionReturn {
+                success: !fail_run,
+                value: json!({"states": [state]}),
+                error: String::new(),
+            };
+            let done = FinishedJob {
+                retcode: i32::from(fail_run),
+                returns: [("a".to_owned(), returned)].into(),
+                ..FinishedJob::default()
+            };
+            assert_eq!(job_document(&done)["failed"], failed);
+        }
     }
 
     #[test]

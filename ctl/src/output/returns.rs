@@ -33,11 +33,11 @@ pub fn summary(done: &RunReturn, view: View) -> String {
     } else {
         count(done.changed(), "change")
     };
-    let failed = if done.failed() == 0 {
-        String::new()
-    } else {
-        format!(", {} failed", done.failed())
+    let number = |count: usize, what: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {what}"),
     };
+    let failed = number(done.failed(), "failed") + &number(done.handled(), "failed and handled");
     // `sum` of an empty list is -0.
     let duration = done
         .states
@@ -137,6 +137,19 @@ mod tests {
         };
         let text = run("w", &done, View::default(), &Paint { colour: false });
         assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_handled_failure_is_shown_and_not_counted_as_one() {
+        let mut failed = state("/a", Some(false), false);
+        failed.fail_run = false;
+        let done = RunReturn {
+            states: vec![failed],
+        };
+        assert_eq!(
+            run("w", &done, View::default(), &Paint { colour: false }),
+            "w: 1 state, 0 changes, 1 failed and handled (0.5 s)\n  ✗ file.managed /a  (base.x)\n      said so\n"
+        );
     }
 
     #[test]

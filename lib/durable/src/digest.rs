@@ -1,7 +1,7 @@
 //! SHA-256 digests, which identify all fetched contents.
 
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -21,6 +21,24 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The SHA-256 of bytes in memory.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// The number of bytes that a reader has, and their SHA-256.
+///
+/// # Errors
+/// The reader fails.
+pub fn sha256_of_reader(reader: &mut dyn io::Read) -> io::Result<(u64, String)> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut size = 0;
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((size, hex(&hash.finalize())));
+        }
+        size += read as u64;
+        hash.update(buffer.get(..read).unwrap_or_default());
+    }
 }
 
 /// Returns whether a text is a SHA-256 in lower-case hexadecimal digits.

@@ -10,6 +10,7 @@ pub mod disk_space;
 mod error;
 pub mod file_lock;
 pub mod files;
+pub mod private_lock;
 pub mod progress;
 
 pub use atomic_dir::AtomicDir;

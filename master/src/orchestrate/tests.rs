@@ -28,6 +28,20 @@ const TREE: &[(&str, &str)] = &[
     ),
 ];
 
+/// The operator's own orchestration: a step on one host, and one that requires it.
+const OWN: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "custom/one.sls",
+        "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+    ),
+    (
+        "custom/roll.sls",
+        "first:\n  halite.state:\n    - tgt: worker-1\n    - sls: [custom.one]\n\
+         second:\n  halite.state:\n    - tgt: worker-1\n    - sls: [custom.one]\n    - require: [{halite: first}]\n",
+    ),
+];
+
 fn request() -> v1::OrchestrateRequest {
     v1::OrchestrateRequest {
         sls: "orchestrate.demo".into(),
@@ -117,6 +131,29 @@ fn a_failure_names_minion_state_and_comment_and_stops_what_requires_it() {
         .map(|(_, status)| status)
         .collect();
     assert_eq!(after, ["skipped", "skipped", "skipped"]);
+}
+
+#[test]
+fn a_failure_of_an_own_orchestration_counts() {
+    let (site, worker) = (Site::new(OWN), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    worker.journal.lock().unwrap().failing.insert("one".into());
+    life.connect(&worker);
+    let own = v1::OrchestrateRequest {
+        sls: "custom.roll".into(),
+        ..Default::default()
+    };
+    let stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", own))
+        .unwrap();
+    let events = life.collect(stream);
+    assert_eq!(events.last().unwrap().retcode, 1);
+    let step = |id: &str, status: &str| (id.to_owned(), status.to_owned());
+    assert_eq!(
+        statuses(&events),
+        [step("first", "failed"), step("second", "skipped")]
+    );
 }
 
 #[test]

@@ -276,7 +276,8 @@ impl Operator for Services {
 }
 
 /// The command to run on the new host. It contains the CA of the bundle's web server, because a
-/// bare host trusts no CA, and curl can pin only leaf keys.
+/// bare host trusts no CA, and curl can pin only leaf keys. The token is a variable of the script
+/// and no argument of any process: every user of the host can read command lines.
 fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = app
         .cas
@@ -294,6 +295,6 @@ fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = STANDARD.encode(site);
     Ok(format!(
         "C=$(mktemp) && echo {site} | base64 -d >$C && curl -fsS --noproxy '*' --cacert $C https://{host}:{BUNDLE_PORT}/enrol.sh \
-         | sh -s -- --master {master} --name {name} --token {token}"
+         | HALITE_TOKEN={token} sh -s -- --master {master} --name {name}"
     ))
 }

@@ -128,7 +128,9 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             };
             let reply = operator.add_node(request).await?.into_inner();
             assert!(
-                reply.command.contains(&format!("--token {}", reply.token)),
+                reply
+                    .command
+                    .contains(&format!("| HALITE_TOKEN={} sh -s -- ", reply.token)),
                 "{}",
                 reply.command
             );

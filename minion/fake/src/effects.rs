@@ -309,7 +309,11 @@ impl FakeState {
                     {
                         self.disk.mkdir(directory, &Meta::default())?;
                     }
-                    self.disk.write(&path, &content, &meta)
+                    let mut bytes = Vec::new();
+                    content
+                        .read_to_end(&mut bytes)
+                        .map_err(|e| HostError::failed(format!("cannot read {archive}"), e))?;
+                    self.disk.write(&path, &bytes, &meta)
                 }
                 Entry::Symlink(to) => self.disk.symlink(&path, &to),
                 Entry::Hardlink(to) => {

@@ -1,17 +1,35 @@
-//! Reading tar archives, plain or gzipped, one entry at a time: nothing is ever held whole but the
-//! entry at hand.
+//! Reading tar archives, plain or gzipped, one entry at a time and without holding any content: a
+//! small archive may unpack to more than the host has.
 
+use std::io;
 use std::io::{BufRead, Read};
 
 use super::{HostError, HostResult};
 
+/// The most that an archive may contain.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of one file.
+    pub file: u64,
+    /// Bytes of the whole archive, unpacked.
+    pub total: u64,
+    /// Number of entries.
+    pub entries: u64,
+}
+
+/// The limits of an archive that a state unpacks.
+pub const LIMITS: Limits = Limits {
+    file: 4 << 30,
+    total: 16 << 30,
+    entries: 500_000,
+};
+
 /// An entry to make below the target directory.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum Entry<'a> {
     /// A directory.
     Directory,
-    /// A file's content.
-    File(Vec<u8>),
+    /// A file with its content.
+    File(&'a mut dyn Read),
     /// A symbolic link's target.
     Symlink(String),
     /// A hard link to another entry, by its path below the target.
@@ -23,12 +41,22 @@ pub enum Entry {
 ///
 /// # Errors
 /// A broken archive, an entry that would land outside of the target, an entry that is neither file,
-/// directory nor link, or what `make` answers.
+/// directory nor link, more than [`LIMITS`], or what `make` answers.
 pub fn unpack(
+    name: &str,
+    reader: impl BufRead,
+    strip: u32,
+    make: impl FnMut(&str, u32, Entry<'_>) -> HostResult<()>,
+) -> HostResult<()> {
+    unpack_within(&LIMITS, name, reader, strip, make)
+}
+
+fn unpack_within(
+    limits: &Limits,
     name: &str,
     mut reader: impl BufRead,
     strip: u32,
-    mut make: impl FnMut(&str, u32, Entry) -> HostResult<()>,
+    mut make: impl FnMut(&str, u32, Entry<'_>) -> HostResult<()>,
 ) -> HostResult<()> {
     let broken = |e: std::io::Error| HostError::failed(format!("{name}: broken archive"), e);
     let gzipped = reader
@@ -40,9 +68,18 @@ pub fn unpack(
     } else {
         Box::new(reader)
     };
-    let mut archive = tar::Archive::new(inner);
-    for entry in archive.entries().map_err(broken)? {
+    let mut archive = tar::Archive::new(Limited {
+        inner,
+        left: limits.total,
+    });
+    for (number, entry) in (0_u64..).zip(archive.entries().map_err(broken)?) {
         let mut entry = entry.map_err(broken)?;
+        if number >= limits.entries {
+            return Err(HostError::refused(format!(
+                "{name}: the archive has more than {} entries",
+                limits.entries
+            )));
+        }
         let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let Some(path) = stripped(name, &raw, strip)? else {
             continue;
@@ -60,9 +97,14 @@ pub fn unpack(
                 None => continue,
             },
             tar::EntryType::Regular | tar::EntryType::Continuous => {
-                let mut content = Vec::new();
-                entry.read_to_end(&mut content).map_err(broken)?;
-                Entry::File(content)
+                if entry.size() > limits.file {
+                    return Err(HostError::refused(format!(
+                        "{name}: {raw} has {} bytes, and a file may have {}",
+                        entry.size(),
+                        limits.file
+                    )));
+                }
+                Entry::File(&mut entry)
             }
             tar::EntryType::XGlobalHeader => continue,
             other => {
@@ -74,6 +116,23 @@ pub fn unpack(
         make(&path, mode, made)?;
     }
     Ok(())
+}
+
+/// A reader that fails after so many bytes, where `Read::take` would end as a short archive does.
+struct Limited<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or_else(|| io::Error::other("it unpacks to more than is allowed"))?;
+        Ok(read)
+    }
 }
 
 /// The entry's path below the target; `None` when nothing is left of it.
@@ -118,15 +177,62 @@ mod tests {
         for bytes in [plain, encoder.finish().unwrap()] {
             let mut seen = Vec::new();
             unpack("a.tar", bytes.as_slice(), 1, |path, mode, entry| {
-                seen.push((path.to_owned(), mode, entry));
+                let Entry::File(content) = entry else {
+                    panic!("{path} is no file");
+                };
+                seen.push((path.to_owned(), mode, io::read_to_string(content).unwrap()));
                 Ok(())
             })
             .unwrap();
-            assert_eq!(
-                seen,
-                [("bin/bridge".to_owned(), 0o755, Entry::File(b"hi".to_vec()))]
-            );
+            assert_eq!(seen, [("bin/bridge".to_owned(), 0o755, "hi".to_owned())]);
         }
+    }
+
+    #[test]
+    fn an_archive_of_more_than_is_allowed_is_refused() {
+        use std::io::Write as _;
+        let limits = Limits {
+            file: 100,
+            total: 4096,
+            entries: 2,
+        };
+        let refused = |bytes: &[u8]| {
+            let drain = |_: &str, _: u32, entry: Entry<'_>| {
+                if let Entry::File(content) = entry {
+                    io::copy(content, &mut io::sink())
+                        .map_err(|error| HostError::failed("cannot read", error))?;
+                }
+                Ok(())
+            };
+            let error = unpack_within(&limits, "a.tar", bytes, 0, drain).unwrap_err();
+            halite_errors::chain(&error)
+        };
+        let archive = |files: u64, size: u64| {
+            let mut builder = tar::Builder::new(Vec::new());
+            for number in 0..files {
+                let mut header = tar::Header::new_gnu();
+                header.set_size(size);
+                header.set_mode(0o644);
+                let content = io::repeat(0).take(size);
+                builder
+                    .append_data(&mut header, format!("f{number}"), content)
+                    .unwrap();
+            }
+            builder.into_inner().unwrap()
+        };
+        assert!(refused(&archive(1, 101)).contains("f0 has 101 bytes"));
+        assert!(refused(&archive(3, 1)).contains("more than 2 entries"));
+        // Zeros, which are a thousandth of it when compressed; the header does not say how many.
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        let mut skipped = tar::Header::new_gnu();
+        skipped.set_entry_type(tar::EntryType::XGlobalHeader);
+        skipped.set_size(1 << 20);
+        skipped.set_cksum();
+        encoder.write_all(skipped.as_bytes()).unwrap();
+        encoder.write_all(&vec![0; 1 << 20]).unwrap();
+        encoder.write_all(&archive(1, 1)).unwrap();
+        let text = refused(&encoder.finish().unwrap());
+        assert!(text.contains("unpacks to more than is allowed"), "{text}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 
 use crate::blobs::Store;
 use crate::config::Config;
+use crate::exclusive::LockError;
 use crate::host::HostError;
 use crate::host::linux::LinuxHost;
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
@@ -47,7 +48,7 @@ const CANCELLED: &str = "cancelled";
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error("cannot take the lock of state runs")]
-    Lock(#[source] std::io::Error),
+    Lock(#[source] LockError),
     #[error(transparent)]
     LowState(#[from] LowStateError),
     #[error("cannot read the pending triggers")]
@@ -298,9 +299,10 @@ impl Jobs {
 
     async fn apply(&self, id: JobId, job: Job, stop: &Arc<Stop>) {
         let _turn = self.states.lock().await;
-        let lock =
-            exclusive::take(|| tracing::info!(job = %id, "waiting for another run on this host"))
-                .await;
+        let lock = exclusive::take(|holder| {
+            tracing::info!(job = %id, holder, "waiting for another run on this host");
+        })
+        .await;
         if stop.reason().is_some() {
             return self.send(returned(
                 &id,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_durable::digest::sha256;
+use halite_durable::digest::{sha256, sha256_of_reader};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
@@ -14,7 +14,7 @@ use super::paths::{
 use super::{Failure, Plan, fail};
 use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Meta};
-use crate::host::{FileKind, Host, Stat};
+use crate::host::{FileKind, Host, HostError, Stat};
 
 /// An archive's entry at one path, as far as a comparison needs it: without the content.
 enum Member {
@@ -38,7 +38,16 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let strip = args.number::<u32>("strip")?.unwrap_or(0);
     let source = Source::parse(&args.required("source")?)?;
     let bytes = source.read(host).await?;
-    let members = members(&name, &bytes, strip)?;
+    let label = name.clone();
+    // Unpacking takes seconds; the link to the master has to be answered.
+    let unpacked = tokio::task::spawn_blocking(move || {
+        let members = members(&label, &bytes, strip);
+        (bytes, members)
+    });
+    let (bytes, members) = unpacked
+        .await
+        .map_err(|e| HostError::failed(format!("cannot unpack the archive for {name}"), e))?;
+    let members = members?;
     let (root, stat) = follow(host, &name).await?;
     let owner = Meta {
         user: args.text("user")?,
@@ -126,12 +135,18 @@ fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Memb
                 Entry::Directory => Member::Directory(mode),
                 Entry::Symlink(target) => Member::Symlink(target),
                 Entry::File(content) => {
-                    let (size, sha256) = (content.len() as u64, sha256(&content));
+                    let (size, sha256) = sha256_of_reader(content).map_err(|e| {
+                        HostError::failed(format!("cannot read the archive for {name}"), e)
+                    })?;
                     contents.insert(path.to_owned(), (size, sha256.clone()));
                     Member::File { mode, size, sha256 }
                 }
                 Entry::Hardlink(to) => {
-                    let (size, sha256) = contents.get(&to).cloned().unwrap_or_default();
+                    let (size, sha256) = contents.get(&to).cloned().ok_or_else(|| {
+                        HostError::refused(format!(
+                            "archive for {name}: {path} is a hard link to {to}, which is no file before it in the archive"
+                        ))
+                    })?;
                     Member::File { mode, size, sha256 }
                 }
             };

@@ -150,7 +150,12 @@ const FUNCTIONS: &[Function] = &[
     function("archive", "extracted", |h, c| {
         Box::pin(archive::extracted(h, c))
     }),
-    function("cmd", "run", |h, c| Box::pin(cmd::run(h, c))),
+    watched(
+        "cmd",
+        "run",
+        |h, c| Box::pin(cmd::run(h, c)),
+        |h, c| Box::pin(cmd::run(h, c)),
+    ),
     watched(
         "cmd",
         "wait",
@@ -215,27 +220,48 @@ const FUNCTIONS: &[Function] = &[
     function("sysctl", "present", |h, c| {
         Box::pin(kernel::parameter_present(h, c))
     }),
-    function("test", "configurable_test_state", |h, c| {
-        Box::pin(test::configurable_test_state(h, c))
-    }),
-    function("test", "fail_with_changes", |h, c| {
-        Box::pin(test::fail_with_changes(h, c))
-    }),
-    function("test", "fail_without_changes", |h, c| {
-        Box::pin(test::fail_without_changes(h, c))
-    }),
-    function("test", "nop", |h, c| {
-        Box::pin(test::succeed_without_changes(h, c))
-    }),
-    function("test", "show_notification", |h, c| {
-        Box::pin(test::show_notification(h, c))
-    }),
-    function("test", "succeed_with_changes", |h, c| {
-        Box::pin(test::succeed_with_changes(h, c))
-    }),
-    function("test", "succeed_without_changes", |h, c| {
-        Box::pin(test::succeed_without_changes(h, c))
-    }),
+    watched(
+        "test",
+        "configurable_test_state",
+        |h, c| Box::pin(test::configurable_test_state(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "fail_with_changes",
+        |h, c| Box::pin(test::fail_with_changes(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "fail_without_changes",
+        |h, c| Box::pin(test::fail_without_changes(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "nop",
+        |h, c| Box::pin(test::succeed_without_changes(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "show_notification",
+        |h, c| Box::pin(test::show_notification(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "succeed_with_changes",
+        |h, c| Box::pin(test::succeed_with_changes(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
+    watched(
+        "test",
+        "succeed_without_changes",
+        |h, c| Box::pin(test::succeed_without_changes(h, c)),
+        |h, c| Box::pin(test::watched(h, c)),
+    ),
     function("user", "absent", |h, c| Box::pin(user::absent(h, c))),
     function("user", "present", |h, c| Box::pin(user::present(h, c))),
     function("x509", "certificate", |h, c| {
@@ -248,7 +274,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use halite_states::signature::RunsOn;
-    use halite_states::signatures::signatures;
+    use halite_states::signatures::{has_mod_watch, signatures};
 
     use super::functions;
 
@@ -262,5 +288,17 @@ mod tests {
             .collect();
         assert_eq!(implemented, promised);
         assert_eq!(implemented.len(), functions().len());
+    }
+
+    #[test]
+    fn the_compiler_knows_which_functions_have_a_mod_watch() {
+        for function in functions() {
+            let (state, fun) = function.name;
+            assert_eq!(
+                function.watch.is_some(),
+                has_mod_watch(state, fun),
+                "{state}.{fun}"
+            );
+        }
     }
 }

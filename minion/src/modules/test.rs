@@ -68,3 +68,14 @@ pub(super) async fn show_notification(_: &dyn Host, chunk: &Chunk) -> Result<Pla
         Args::new(chunk).text("text")?.unwrap_or_default(),
     ))
 }
+
+/// A watched state changed: nothing but the report of it, as in Salt.
+pub(super) async fn watched(_: &dyn Host, _: &Chunk) -> Result<Plan, Failure> {
+    let changes = Map::from_iter([("Requisites with changes".to_owned(), json!([]))]);
+    Ok(Plan::change(
+        changes,
+        Vec::new(),
+        "Watch statement fired.",
+        "Watch statement fired.",
+    ))
+}

@@ -32,14 +32,10 @@ impl Runner<'_> {
 
     /// Answers a condition that names an execution function: `{fun: service.status, name:
     /// kubelet}`, or with `args: [kubelet]`.
-    pub(super) async fn call(
-        &self,
-        chunk: &Chunk,
-        call: &Map<String, Value>,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn call(&self, call: &Map<String, Value>) -> Result<bool, Failure> {
         let fun = call.get("fun").and_then(Value::as_str).unwrap_or_default();
         let listed = call.get("args").and_then(|a| a.get(0));
-        let argument = ["name", "path", "cmd"]
+        let argument = ["name", "path", "mod", "url"]
             .iter()
             .find_map(|k| call.get(*k))
             .or(listed);
@@ -55,7 +51,6 @@ impl Runner<'_> {
         match fun {
             "test.true" | "test.true_" => Ok(true),
             "test.false" | "test.false_" => Ok(false),
-            "cmd.retcode" => self.shell(chunk, argument).await,
             "file.file_exists" => {
                 let content = host.read(argument).await?;
                 Ok(content.is_some())
@@ -64,7 +59,6 @@ impl Runner<'_> {
                 let stat = host.stat(argument).await?;
                 Ok(stat.is_some_and(|s| s.kind == FileKind::Directory))
             }
-            "file.path_exists_glob" | "file.access" => Ok(host.stat(argument).await?.is_some()),
             "service.status" => Ok(host.unit(&unit()).await?.active == "active"),
             "service.enabled" => Ok(host.unit(&unit()).await?.file.starts_with("enabled")),
             "service.available" => Ok(host.unit(&unit()).await?.load == "loaded"),
@@ -87,7 +81,7 @@ impl Runner<'_> {
                 .await
             }
             other => fail(format!(
-                "the condition `{other}` is not known: use a shell command, or one of cmd.retcode, file.file_exists, \
+                "the condition `{other}` is not known: use a shell command, or one of file.file_exists, \
                  file.directory_exists, service.status, service.enabled, service.available, pkg.version, user.info, \
                  http.query, kmod.is_loaded, x509.current, test.true, test.false"
             )),

@@ -15,7 +15,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use self::redact::{redact, redacted};
-use crate::host::effect::{Command, Effect, Output};
+use crate::host::effect::{Command, Effect, Output, UnitAction};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{Host, HostError};
 use crate::modules;
@@ -164,11 +164,29 @@ impl Modules for Runner<'_> {
         Some(checked(chunk, watch(&self.predicted, chunk).await))
     }
 
+    fn includes_watch(&self, _: &Chunk, diff: &Self::Diff) -> bool {
+        let mut actions = diff
+            .effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Unit { action, .. } => Some(action),
+                _ => None,
+            })
+            .peekable();
+        actions.peek().is_none()
+            || actions.any(|action| {
+                matches!(
+                    action,
+                    UnitAction::Start | UnitAction::Restart | UnitAction::Reload
+                )
+            })
+    }
+
     async fn condition(&self, chunk: &Chunk, condition: &Value) -> Result<bool, Failure> {
         match condition {
             Value::Bool(holds) => Ok(*holds),
             Value::String(line) => self.shell(chunk, line).await,
-            Value::Object(call) => self.call(chunk, call).await,
+            Value::Object(call) => self.call(call).await,
             other => fail(format!(
                 "`{other}` is not a condition: give a shell command or {{fun: …}}"
             )),

@@ -1,11 +1,10 @@
-//! Expansion of declarations to calls: `names` expanded, global arguments read, own arguments
+//! Declarations to calls: `names` expanded, global arguments read, own arguments
 //! checked, sources resolved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
 
 use super::call::{Call, Draft, Provenance};
 use super::declaration::{Argument, Declaration};
@@ -14,10 +13,13 @@ use super::input::Input;
 use super::load::Loaded;
 use super::memo::Memo;
 use super::reference::{is_edge, references};
-use super::rewrite::lay_over;
-use super::{arguments, globals, sources};
+use super::{arguments, globals, names, slots, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
+use crate::signature::RunsOn;
 use crate::template::{Renderer, Rendering};
+
+/// Global arguments that are answered by the host on which a state runs.
+const ASKING_A_HOST: &[&str] = &["check_cmd", "creates", "onlyif", "unless"];
 
 pub(super) fn expand(
     input: &Input,
@@ -65,7 +67,8 @@ fn calls(
     problems: &mut Vec<Problem>,
 ) -> Vec<Rc<Call>> {
     let mut calls = Vec::new();
-    for (name_order, name, arguments) in names(declaration, problems) {
+    slots::refuse(declaration, problems);
+    for (name_order, name, arguments) in names::expand(declaration, problems) {
         let Some(mut call) = call(declaration, name, arguments, problems) else {
             continue;
         };
@@ -80,98 +83,6 @@ fn calls(
     calls
 }
 
-/// One entry for each name: its position, the name, and the arguments with the name's overrides.
-fn names(
-    declaration: &Declaration,
-    problems: &mut Vec<Problem>,
-) -> Vec<(usize, String, Vec<Argument>)> {
-    let arguments: Vec<Argument> = declaration
-        .arguments
-        .iter()
-        .filter(|argument| argument.name != "names")
-        .cloned()
-        .collect();
-    let Some(names) = declaration
-        .argument("names")
-        .filter(|names| !matches!(names.value.kind, Kind::Null))
-    else {
-        return vec![(0, name(declaration, problems), arguments)];
-    };
-    let Kind::List(items) = &names.value.kind else {
-        problems.push(Problem::at(
-            &names.value.position,
-            format!(
-                "`names` must be a list, but it is {}",
-                names.value.kind_name()
-            ),
-        ));
-        return Vec::new();
-    };
-    let mut expanded: Vec<(usize, String, Vec<Argument>)> = Vec::new();
-    for item in items {
-        let (name, overrides) = match (item.entries(), item.text()) {
-            ([(name, overrides)], _) => (name.raw.clone(), overrides.items()),
-            (_, Some(text)) => (text.to_owned(), &[][..]),
-            _ => {
-                problems.push(
-                    Problem::at(
-                        &item.position,
-                        format!(
-                            "an entry of `names` must be a text, but it is {}",
-                            item.kind_name()
-                        ),
-                    )
-                    .hint("an entry with arguments of its own is `- NAME:` with a list below it"),
-                );
-                continue;
-            }
-        };
-        if expanded.iter().any(|(_, known, _)| *known == name) {
-            continue;
-        }
-        let mut own: Vec<Argument> = arguments
-            .iter()
-            .filter(|argument| argument.name != "name")
-            .cloned()
-            .collect();
-        for (key, value) in overrides.iter().flat_map(Node::entries) {
-            lay_over(
-                &mut own,
-                Argument {
-                    name: key.raw.clone(),
-                    value: value.clone(),
-                    position: key.position.clone(),
-                },
-            );
-        }
-        expanded.push((expanded.len() + 1, name, own));
-    }
-    expanded
-}
-
-fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
-    let Some(argument) = declaration.argument("name") else {
-        return declaration.id.clone();
-    };
-    match (&argument.value.kind, argument.value.text()) {
-        (Kind::Null, _) => declaration.id.clone(),
-        (_, Some(text)) => text.to_owned(),
-        _ => {
-            problems.push(
-                Problem::at(
-                    &argument.value.position,
-                    format!(
-                        "`name` must be a text, but it is {}",
-                        argument.value.kind_name()
-                    ),
-                )
-                .hint("use `names` for several names"),
-            );
-            declaration.id.clone()
-        }
-    }
-}
-
 fn call(
     declaration: &Declaration,
     name: String,
@@ -179,10 +90,7 @@ fn call(
     problems: &mut Vec<Problem>,
 ) -> Option<Call> {
     let signature = arguments::signature(declaration, problems);
-    let mut controls = Controls {
-        fail_run: !is_custom(&declaration.sls),
-        ..Controls::default()
-    };
+    let mut controls = Controls::default();
     let mut order = Order::Auto;
     let mut found = Vec::new();
     let mut own = Vec::new();
@@ -210,6 +118,22 @@ fn call(
         });
         if argument.name == "source" {
             source_argument = argument.value.position.clone();
+        }
+        if signature.is_some_and(|signature| signature.runs_on != RunsOn::Minion)
+            && ASKING_A_HOST.contains(&argument.name.as_str())
+            && !is_own
+        {
+            problems.push(
+                Problem::at(
+                    &argument.position,
+                    format!(
+                        "`{}` asks a host, and {}.{} runs on the master",
+                        argument.name, declaration.state, declaration.fun
+                    ),
+                )
+                .hint("decide in the template, by pillar and grains"),
+            );
+            continue;
         }
         if is_edge(&argument.name) {
             found.extend(
@@ -247,11 +171,6 @@ fn call(
         },
         blobs: BTreeMap::new(),
     })
-}
-
-/// Tests whether an SLS is the operator's own; a failure there does not fail a run.
-fn is_custom(sls: &str) -> bool {
-    sls == "custom" || sls.starts_with("custom.")
 }
 
 /// Puts the calls in order and converts edges to positions in that order.

@@ -2,8 +2,8 @@
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node, scalar};
-use serde_json::Value;
 
+use super::conditions;
 use super::declaration::Argument;
 use crate::low::{Controls, Retry};
 
@@ -79,11 +79,6 @@ const ABSENT: &[(&str, &str)] = &[
 
 /// Tests whether an argument is a requisite, in any form.
 pub(super) fn is_requisite(name: &str) -> bool {
-    is_requisite_list(name)
-}
-
-/// Tests whether an argument is a list of references.
-pub(super) fn is_requisite_list(name: &str) -> bool {
     REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
 }
 
@@ -135,8 +130,8 @@ pub(super) fn read(
         "parallel" => flag(problems, |controls| &mut controls.parallel),
         "failhard" => flag(problems, |controls| &mut controls.failhard),
         "onfail_stop" => flag(problems, |controls| &mut controls.onfail_stop),
-        "unless" => controls.unless = conditions(argument, problems),
-        "onlyif" => controls.onlyif = conditions(argument, problems),
+        "unless" => controls.unless = conditions::read(argument, problems),
+        "onlyif" => controls.onlyif = conditions::read(argument, problems),
         "creates" => controls.creates = texts(argument, problems),
         "check_cmd" => controls.check_cmd = texts(argument, problems),
         "runas" => match value.text() {
@@ -176,36 +171,6 @@ pub(super) fn boolean(node: &Node) -> Option<bool> {
         },
         _ => None,
     }
-}
-
-/// One command or condition, or a list of them.
-fn conditions(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Value> {
-    let items: Vec<&Node> = match &argument.value.kind {
-        Kind::List(items) => items.iter().collect(),
-        Kind::Null => Vec::new(),
-        _ => vec![&argument.value],
-    };
-    items
-        .into_iter()
-        .filter_map(|item| match &item.kind {
-            Kind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => {
-                Some(item.to_json())
-            }
-            Kind::Map(_) | Kind::List(_) | Kind::Null => {
-                problems.push(Problem::at(
-                    &item.position,
-                    format!(
-                        "`{}` takes shell commands, or `fun: module.function` with arguments",
-                        argument.name
-                    ),
-                ));
-                None
-            }
-            // `unless: false` is the command of that name, as in Salt.
-            Kind::Bool(value) => Some(Value::from(if *value { "true" } else { "false" })),
-            _ => Some(Value::from(item.raw.as_str())),
-        })
-        .collect()
 }
 
 fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {

@@ -6,15 +6,18 @@
 mod arguments;
 mod call;
 mod chunks;
+mod conditions;
 mod declaration;
 mod globals;
 mod input;
 mod load;
 mod memo;
+mod names;
 mod order;
 mod reference;
 mod requisite;
 mod rewrite;
+mod slots;
 mod sources;
 mod top;
 

@@ -7,7 +7,8 @@ use halite_document::{Problem, did_you_mean};
 use super::call::Draft;
 use super::load::Loaded;
 use super::reference::Reference;
-use crate::low::Requisites;
+use crate::low::{Chunk, Requisites};
+use crate::signatures::has_mod_watch;
 use crate::target::pattern::Glob;
 
 /// The list of a requisite.
@@ -45,14 +46,32 @@ pub(super) fn resolve(
                 continue;
             };
             for target in targets {
-                match word.strip_suffix("_in") {
-                    Some(word) => list(&mut edges[target], word).push(at),
-                    None => list(&mut edges[at], word).push(target),
+                let (word, from, to) = match word.strip_suffix("_in") {
+                    Some(word) => (word, target, at),
+                    None => (word.as_str(), at, target),
+                };
+                if word == "listen" {
+                    problems.extend(deaf(&drafts[from].call.chunk, reference));
                 }
+                list(&mut edges[from], word).push(to);
             }
         }
     }
     edges
+}
+
+/// The problem of a listener that would do nothing; Salt fails it when its target changes.
+fn deaf(listener: &Chunk, reference: &Reference) -> Option<Problem> {
+    let function = listener.function();
+    let problem = Problem::at(
+        &reference.position,
+        format!(
+            "`{}` cannot listen: {function} has no action that a change triggers",
+            listener.id
+        ),
+    )
+    .hint("`listen` is for service.running and cmd.run; to apply a state only after a change, use `onchanges`");
+    (!has_mod_watch(&listener.state, &listener.fun)).then_some(problem)
 }
 
 /// Calls by the ids and names by which references find them.

@@ -8,7 +8,7 @@ use halite_document::yaml::Kind;
 use halite_document::{Problem, did_you_mean};
 
 use super::declaration::{Argument, Declaration};
-use super::globals::{is_requisite, is_requisite_list};
+use super::globals::{REQUISITES, is_requisite};
 use super::load::Loaded;
 use super::reference::references;
 use crate::low::Position;
@@ -52,7 +52,8 @@ fn conflicts(declarations: &[Rc<Declaration>], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Applies `extend`: scalars are replaced, requisite lists appended, as in Salt.
+/// Applies `extend`, as in Salt: lists of requisites are appended; everything else, also `use` and
+/// the `_in` forms, is replaced.
 fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
     for extension in std::mem::take(&mut loaded.extensions) {
         let Some(model) = loaded
@@ -122,13 +123,13 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
 }
 
 /// Adds or replaces an argument; lists of requisites are appended.
-pub(super) fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
+fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
     match arguments
         .iter_mut()
         .find(|known| known.name == argument.name)
     {
         Some(known) => {
-            if is_requisite_list(&argument.name)
+            if REQUISITES.contains(&argument.name.as_str())
                 && let (Kind::List(items), Kind::List(more)) =
                     (&mut known.value.kind, &argument.value.kind)
             {

@@ -15,12 +15,12 @@ use std::pin::Pin;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use requisites::Decision;
+use requisites::{Context, Decision, Foreseen};
 use returns::{Outcome, Started};
-use single::Triggers;
+use single::{Call, Triggers};
 use triggers::TriggerGraph;
 
-use crate::engine::{Modules, RunOptions};
+use crate::engine::{Failure, Modules, RunOptions};
 use crate::low::{LowState, RunReturn, StateReturn};
 
 /// Runs every state of `low` in order and reports each as soon as it is finished.
@@ -35,6 +35,7 @@ pub async fn run<M: Modules>(
     mut on_state: impl FnMut(&StateReturn),
 ) -> RunReturn {
     let triggers = TriggerGraph::new(low, modules);
+    let mut foreseen = Foreseen::new(low);
     let done = vec![None; low.chunks.len()];
     let mut run = Run {
         low,
@@ -45,21 +46,31 @@ pub async fn run<M: Modules>(
         running: FuturesUnordered::new(),
     };
     for (index, chunk) in low.chunks.iter().enumerate() {
-        for needed in requisites::indices(&chunk.requisites).filter(|needed| *needed < index) {
+        let needed = foreseen.needed(low, index).into_iter();
+        for needed in needed.filter(|needed| *needed < index) {
             while run.done[needed].is_none() && run.finish_one(&mut on_state).await {}
         }
-        let decision = requisites::decide(low, index, &run.done, &run.triggers, modules).await;
-        match decision {
+        let context = Context {
+            low,
+            done: &run.done,
+            triggers: &run.triggers,
+            modules,
+        };
+        match requisites::decide(&context, &mut foreseen, index).await {
             Decision::Skip { result, comment } => {
                 let outcome = Outcome::skipped(result, comment);
                 run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
+            Decision::Fail { comment } => {
+                let outcome = Outcome::failed(&Failure::new(comment));
+                run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
+            }
             Decision::Run { triggered } => {
-                let triggers = Triggers {
+                let call = Call::State(Triggers {
                     triggered,
                     watchers: run.triggers.watchers(low, index),
-                };
-                let future = Box::pin(single::execute(chunk, index, modules, options, triggers));
+                });
+                let future = Box::pin(single::execute(chunk, index, modules, options, call));
                 if chunk.controls.parallel && !options.test {
                     run.running.push(future);
                 } else {
@@ -149,7 +160,8 @@ impl<'a, M: Modules> Run<'a, M> {
             })
     }
 
-    /// Runs one `mod_watch` for each listener whose target changed; called after all states.
+    /// Runs one `mod_watch` for each listener whose target changed; called after all states. As in
+    /// Salt the listener's conditions, `check_cmd` and `retry` apply to it.
     async fn listen(
         &mut self,
         states: &mut Vec<StateReturn>,
@@ -164,16 +176,13 @@ impl<'a, M: Modules> Run<'a, M> {
             if !chunk.requisites.listen.iter().any(changed) {
                 continue;
             }
-            let started = Started::now();
-            let mut succeeded = true;
-            if let Some(outcome) = single::watch(chunk, modules, self.options, &[]).await {
-                let mut state = started.finish(chunk, index, outcome);
-                state.id = format!("listener_{}", chunk.id);
-                state.function = format!("{}.mod_watch", chunk.state);
-                on_state(&state);
-                succeeded = state.result == Some(true);
-                states.push(state);
-            }
+            let mut state =
+                single::execute(chunk, index, modules, self.options, Call::ModWatch).await;
+            state.id = format!("listener_{}", chunk.id);
+            state.function = format!("{}.mod_watch", chunk.state);
+            on_state(&state);
+            let succeeded = state.result == Some(true);
+            states.push(state);
             if succeeded && !self.options.test {
                 triggers::clear_listened(low, chunk, &self.done, modules);
             }

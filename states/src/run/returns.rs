@@ -27,6 +27,21 @@ impl Outcome {
         }
     }
 
+    /// The outcome of both: of changes that were made, and of the `mod_watch` after them.
+    pub(super) fn then(self, watched: Self) -> Self {
+        if self.changes.is_empty() {
+            return watched;
+        }
+        let mut changes = self.changes;
+        changes.extend(watched.changes);
+        Self {
+            result: watched.result,
+            changes,
+            comment: format!("{}; {}", self.comment, watched.comment),
+            ran: true,
+        }
+    }
+
     /// A state that a requisite or a condition kept from running.
     pub(super) fn skipped(result: bool, comment: String) -> Self {
         Self {
@@ -70,7 +85,7 @@ impl Started {
             duration: (self.instant.elapsed().as_secs_f64() * 1e6).round() / 1e3,
             run_num: index,
             ran: outcome.ran,
-            fail_run: chunk.controls.fail_run,
+            fail_run: true,
         }
     }
 }

@@ -66,6 +66,16 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
         .and_then(|at| ALL.get(at))
 }
 
+/// Tests whether a changed state that a call watches or listens to makes it act: whether its
+/// function has Salt's `mod_watch`.
+#[must_use]
+pub fn has_mod_watch(state: &str, fun: &str) -> bool {
+    matches!(
+        (state, fun),
+        ("cmd", "run" | "wait") | ("service", "running") | ("test", _)
+    )
+}
+
 /// Arguments that the compiler adds to a call in the low state; an SLS cannot give them.
 #[must_use]
 pub fn compiled_arguments(state: &str, fun: &str) -> &'static [&'static str] {

@@ -64,6 +64,17 @@ fn shell(line: &str) -> (i64, String) {
     (0, out.join("\n"))
 }
 
+fn command(chunk: &Chunk) -> Checked<Wanted> {
+    Checked {
+        changes: changes(json!({"cmd": chunk.name})),
+        comment: format!("Command \"{}\" would have been executed", chunk.name),
+        diff: Wanted {
+            command: Some(chunk.name.clone()),
+            ..Wanted::default()
+        },
+    }
+}
+
 impl Modules for Host {
     type Diff = Wanted;
 
@@ -105,11 +116,8 @@ impl Modules for Host {
                     checked.changes = changed();
                 }
             }
-            ("cmd", "run") => {
-                checked.changes = changes(json!({"cmd": chunk.name}));
-                checked.comment = format!("Command \"{}\" would have been executed", chunk.name);
-                checked.diff.command = Some(chunk.name.clone());
-            }
+            ("cmd", "run") => checked = command(chunk),
+            ("cmd", "wait") => checked.comment = String::new(),
             ("file", _) => self.file(chunk, &mut checked)?,
             (state, fun) => panic!("no such function here: {state}.{fun}"),
         }
@@ -146,6 +154,9 @@ impl Modules for Host {
     }
 
     async fn watch(&self, chunk: &Chunk) -> Option<Result<Checked<Wanted>, Failure>> {
+        if chunk.state == "cmd" {
+            return Some(Ok(command(chunk)));
+        }
         (chunk.state == "test").then(|| {
             Ok(Checked {
                 changes: changes(json!({"Requisites with changes": []})),
@@ -158,10 +169,17 @@ impl Modules for Host {
     async fn condition(&self, _: &Chunk, condition: &Value) -> Result<bool, Failure> {
         match condition {
             Value::String(line) => Ok(shell(line).0 == 0),
-            _ if condition["fun"] == "file.file_exists" => Ok(self
-                .exists(condition["path"].as_str().unwrap_or_default())
-                .await),
-            _ => Err(Failure::new(format!("no such condition: {condition}"))),
+            _ => {
+                let text = |key: &str| condition[key].as_str().unwrap_or_default();
+                match text("fun") {
+                    "file.file_exists" => Ok(self.exists(text("path")).await),
+                    "file.directory_exists" => Ok(text("path") == "/etc"),
+                    "user.info" => Ok(text("name") == "root"),
+                    "test.true" => Ok(true),
+                    "test.false" => Ok(false),
+                    _ => panic!("no such condition here: {condition}"),
+                }
+            }
         }
     }
 

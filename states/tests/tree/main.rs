@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod addons;
+mod enrol;
 mod etcd;
 mod hosts;
 mod layers;
@@ -13,4 +14,5 @@ mod outside;
 mod releases;
 mod servers;
 mod support;
+mod units;
 mod whole;

@@ -48,7 +48,7 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
         "\"0.1.0\" \"/var/lib/halite/bundles/0.1.0\";",
         "\"0.2.0\" \"/var/lib/halite/bundles/0.2.0\";",
         "include /var/lib/halite/bundles/0.2.0/nginx/manifests.map*;",
-        "include /var/lib/halite/bundles/0.1.0/nginx/registry.conf*;",
+        "include /etc/halite/nginx/registry.conf;",
         "rewrite ^ /bundles/0.1.0$uri last;",
     ] {
         assert!(nginx.contains(part), "{part} in {nginx}");
@@ -74,7 +74,7 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
     let first = highstate(&pillar, &grains);
     let nginx = contents(&first, "/etc/nginx/conf.d/halite.conf");
     assert!(
-        nginx.contains("include /media/halite/nginx/registry.conf*;"),
+        nginx.contains("include /etc/halite/nginx/registry.conf;"),
         "{nginx}"
     );
     assert!(nginx.contains("\"0.2.0\" \"/mnt/next\";"), "{nginx}");
@@ -85,6 +85,30 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
             .iter()
             .any(|chunk| chunk.name.contains("bundle copy"))
     );
+}
+
+/// nginx starts as root. In a map it reads only pairs of values; everything else comes from states.
+#[test]
+fn no_configuration_of_the_web_server_comes_from_a_bundle() {
+    for (pillar, grains) in [two_servers("bootstrap-1"), two_servers("registry-2")] {
+        let compiled = highstate(&pillar, &grains);
+        let nginx = contents(&compiled, "/etc/nginx/conf.d/halite.conf");
+        let mut in_map = false;
+        for line in nginx.lines() {
+            in_map = (in_map || line.starts_with("map ")) && line != "}";
+            let Some(path) = line.trim().strip_prefix("include ") else {
+                continue;
+            };
+            let path = path.trim_end_matches(';');
+            if in_map {
+                assert!(path.ends_with(".map*"), "{path}");
+            } else {
+                let source = &chunk(&compiled, "file.managed", path).args["source"];
+                let digest = crate::support::bundle("nginx/registry.conf").unwrap();
+                assert_eq!(*source, json!(format!("blob:{digest}")));
+            }
+        }
+    }
 }
 
 #[test]
@@ -181,7 +205,7 @@ fn red_hat_hosts_use_the_yum_repository_and_their_own_package_names() {
 }
 
 /// The pillar of a site with a site registry, as its host or another host sees it.
-fn site_registry(target: &str, host: &str) -> (Value, Value) {
+pub fn site_registry(target: &str, host: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
     let registry = &mut pillar["halite"]["siteRegistry"];
     registry["enabled"] = json!(true);

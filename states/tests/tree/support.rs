@@ -27,6 +27,7 @@ pub fn bundle(path: &str) -> Option<String> {
         "bin/halite-minion",
         "apt/halite.gpg",
         "rpm/halite.asc",
+        "nginx/registry.conf",
     ]
     .contains(&path)
     .then(|| halite_states::tree::sha256(path.as_bytes()))

@@ -25,7 +25,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: secrets,
     },
     Test {
-        name: "operator: own states come last, and their failure stops nothing",
+        name: "operator: own states come last, and their failure counts",
         run: own_states,
     },
     Test {
@@ -348,7 +348,7 @@ fn other_name(cluster: &Cluster) -> Result<Counts> {
     let output = worker.output(&[
         "sh",
         "-c",
-        &format!("{fetch} | sh -s -- --name another --token a.b.c"),
+        &format!("{fetch} | HALITE_TOKEN=a.b.c sh -s -- --name another"),
     ])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(

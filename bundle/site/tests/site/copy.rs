@@ -118,7 +118,10 @@ impl Host {
 
     /// All names in the directory, including those of work in progress.
     fn names(&self) -> Vec<String> {
-        names(&self.dir.path().join("bundles"))
+        let mut names = names(&self.dir.path().join("bundles"));
+        // The file of the lock stays.
+        names.retain(|name| name != ".lock");
+        names
     }
 }
 

@@ -6,6 +6,7 @@ pub mod accounts;
 pub mod bus;
 mod certificates;
 pub mod command;
+mod extract;
 pub mod files;
 pub mod firewalld;
 mod http;

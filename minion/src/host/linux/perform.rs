@@ -1,13 +1,11 @@
 //! Carries out effects on the real host.
 
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::{run, run_checked};
-use super::files::Owner;
+use super::extract::extract;
 use super::{LinuxHost, files, firewalld, kernel, packages, systemd};
-use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Output};
 use crate::host::{HostError, HostResult};
 
@@ -156,94 +154,4 @@ async fn wait_http(
 
 async fn tool(argv: &[&str]) -> HostResult<()> {
     run_checked(argv, &[], TOOL).await.map(drop)
-}
-
-/// Unpacks an archive: each file whole or not at all, all durable at the end, all owned by root.
-fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
-    let file = std::fs::File::open(archive).map_err(|e| HostError::io("read", archive, e))?;
-    let owner = |mode: u32| Owner {
-        uid: Some(0),
-        gid: Some(0),
-        mode: Some(mode),
-    };
-    let directories = |path: &Path| -> HostResult<()> {
-        let mut missing: Vec<&Path> = path.ancestors().take_while(|p| !p.is_dir()).collect();
-        missing.reverse();
-        missing
-            .into_iter()
-            .try_for_each(|p| files::mkdir(p, owner(0o755)))
-    };
-    directories(target)?;
-    unpack(archive, BufReader::new(file), strip, |path, mode, entry| {
-        let path = target.join(path);
-        directories(path.parent().unwrap_or(target))?;
-        within(&path, target)?;
-        match entry {
-            Entry::Directory => files::mkdir(&path, owner(mode)),
-            Entry::File(content) => {
-                if files::stat(&path)?.is_some_and(|s| s.kind == crate::host::FileKind::Symlink) {
-                    files::remove(&path)?;
-                }
-                files::write_unsynced(&path, &content, owner(mode))
-            }
-            Entry::Symlink(to) => files::symlink(&path, &to),
-            Entry::Hardlink(to) => {
-                let from = target.join(to);
-                within(&from, target)?;
-                let content = files::read(&from)?.unwrap_or_default();
-                files::write_unsynced(&path, &content, owner(mode))
-            }
-        }
-    })?;
-    files::sync_tree(target)
-}
-
-/// Refuses an entry whose directory is outside of the target because of a link in the archive.
-fn within(path: &Path, target: &Path) -> HostResult<()> {
-    let outside = || {
-        HostError::refused(format!(
-            "{} would be unpacked outside of {}",
-            path.display(),
-            target.display()
-        ))
-    };
-    let parent = path
-        .parent()
-        .unwrap_or(target)
-        .canonicalize()
-        .map_err(|_| outside())?;
-    let root = target.canonicalize().map_err(|_| outside())?;
-    if parent.starts_with(root) {
-        Ok(())
-    } else {
-        Err(outside())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_archive_cannot_leave_its_target_through_a_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut builder = tar::Builder::new(Vec::new());
-        let mut link = tar::Header::new_gnu();
-        link.set_entry_type(tar::EntryType::Symlink);
-        link.set_size(0);
-        link.set_mode(0o777);
-        builder.append_link(&mut link, "out", "..").unwrap();
-        let mut file = tar::Header::new_gnu();
-        file.set_size(1);
-        file.set_mode(0o644);
-        builder
-            .append_data(&mut file, "out/evil", b"x".as_slice())
-            .unwrap();
-        let archive = dir.path().join("a.tar");
-        std::fs::write(&archive, builder.into_inner().unwrap()).unwrap();
-        let target = dir.path().join("target");
-        let error = extract(archive.to_str().unwrap(), &target, 0).unwrap_err();
-        assert!(error.to_string().contains("outside"), "{error}");
-        assert!(!dir.path().join("evil").exists());
-    }
 }

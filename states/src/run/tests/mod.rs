@@ -1,5 +1,7 @@
 //! Tests of the engine: scripted modules, and the helpers that run chunks on them.
 
+mod listeners;
+mod prereq;
 mod requisites;
 mod triggers;
 
@@ -15,8 +17,8 @@ use super::run;
 use crate::engine::{Applied, Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, Controls, FORMAT, LowState, Requisites, RunReturn};
 
-/// Modules that act as the chunk's arguments say (`fail`, `change`, `mod_watch`, `fail_times`,
-/// `hang`) and log each call.
+/// Modules that act as the chunk's arguments say (`fail`, `change`, `mod_watch`, `only_enables`,
+/// `fail_times`, `hang`) and log each call.
 #[derive(Default)]
 struct Scripted {
     log: Mutex<Vec<String>>,
@@ -43,6 +45,10 @@ impl Scripted {
 
 impl Modules for Scripted {
     type Diff = ();
+
+    fn includes_watch(&self, chunk: &Chunk, (): &()) -> bool {
+        !Self::says(chunk, "only_enables")
+    }
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<()>, Failure> {
         self.record("check", chunk);

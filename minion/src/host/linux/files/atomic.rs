@@ -2,73 +2,93 @@
 //!
 //! A temporary file in the same directory gets content, owner, mode and SELinux label, is fsynced
 //! and renamed over the old file; then the directory is fsynced (only then is the rename durable).
+//! All of it is done in the open directory, whatever happens to the names above it.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::io::Read;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::{Owner, RawStat, refused, stat};
-use crate::host::{FileKind, HostError, HostResult};
+use super::place::{Place, kind};
+use super::{Owner, refused};
+use crate::host::{HostError, HostResult};
 
 const LABEL: &str = "security.selinux";
-/// A path through more links than this is a loop.
-const MAX_LINKS: u32 = 40;
-
-/// The path that the links at the end of `path` lead to (Salt's `follow_symlinks`).
-fn follow(path: &Path) -> HostResult<PathBuf> {
-    let mut at = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        match rustix::fs::lstat(&at) {
-            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Symlink => {
-                let target =
-                    std::fs::read_link(&at).map_err(|e| HostError::io("read the link", &at, e))?;
-                at = at.parent().unwrap_or(Path::new("/")).join(target);
-            }
-            _ => return Ok(at),
-        }
-    }
-    Err(refused("follow", path, "too many links"))
-}
 
 /// An entry that is about to be written, in its open directory.
-pub(super) struct Target {
-    pub(super) directory: OwnedFd,
-    pub(super) name: PathBuf,
-    pub(super) temporary: PathBuf,
+pub(crate) struct Target {
+    pub(crate) directory: OwnedFd,
+    pub(crate) name: PathBuf,
+    pub(crate) temporary: PathBuf,
+    /// For messages.
     path: PathBuf,
 }
 
 impl Target {
+    /// The entry at a path; a link there is the entry.
     pub(super) fn open(path: &Path) -> HostResult<Self> {
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        let name = path
-            .file_name()
-            .ok_or_else(|| refused("write", path, "it has no file name"))?;
+        Self::at(&Place::of(path)?, path)
+    }
+
+    fn at(place: &Place, path: &Path) -> HostResult<Self> {
+        // The descriptor of a place cannot be synced.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let directory = rustix::fs::open(parent, flags, Mode::empty()).map_err(|e| match e {
-            Errno::NOENT => HostError::refused(format!(
-                "{}: the directory {} does not exist",
-                path.display(),
-                parent.display()
-            )),
-            e => HostError::io("open the directory", parent, e),
-        })?;
+        let directory = rustix::fs::openat(&place.directory, ".", flags, Mode::empty())
+            .map_err(|e| HostError::io("open the directory of", path, e))?;
+        Ok(Self::within(directory, &place.name, path))
+    }
+
+    /// An entry in an open directory.
+    pub(crate) fn within(directory: OwnedFd, name: &OsStr, path: &Path) -> Self {
         // One fixed name for each path: the next write replaces what a crash has left, so that
         // temporary files do not accumulate.
         let temporary = PathBuf::from(format!(".{}.halite-new", name.to_string_lossy()));
-        Ok(Self {
+        Self {
             directory,
             name: PathBuf::from(name),
             temporary,
             path: path.to_owned(),
-        })
+        }
     }
 
-    pub(super) fn clear(&self) -> HostResult<()> {
+    /// Writes a whole file atomically, without making it durable.
+    pub(crate) fn write_unsynced(&self, content: &mut dyn Read, owner: Owner) -> HostResult<()> {
+        self.write(content, owner, false)
+    }
+
+    fn write(&self, content: &mut dyn Read, owner: Owner, durable: bool) -> HostResult<()> {
+        let old = match rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(old) => Some(old),
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(HostError::io("inspect", &self.path, e)),
+        };
+        if old
+            .as_ref()
+            .is_some_and(|old| kind(old) == FileType::Directory)
+        {
+            return Err(refused("write", &self.path, "it is a directory"));
+        }
+        self.clear()?;
+        let written = fill(self, content, owner, old.as_ref(), durable).and_then(|()| {
+            if durable {
+                self.publish()
+            } else {
+                self.put_in_place()
+            }
+        });
+        if written.is_err() {
+            // The first error is the one to report.
+            let _ = self.clear();
+        }
+        written
+    }
+
+    pub(crate) fn clear(&self) -> HostResult<()> {
         match rustix::fs::unlinkat(&self.directory, &self.temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(HostError::io("remove the temporary file of", &self.path, e)),
@@ -77,14 +97,19 @@ impl Target {
 
     /// Renames the temporary entry over the real one and makes the directory durable.
     pub(super) fn publish(&self) -> HostResult<()> {
+        self.put_in_place()?;
+        self.sync()
+    }
+
+    /// Renames the temporary entry over the real one.
+    pub(crate) fn put_in_place(&self) -> HostResult<()> {
         rustix::fs::renameat(
             &self.directory,
             &self.temporary,
             &self.directory,
             &self.name,
         )
-        .map_err(|e| HostError::io("rename the temporary file of", &self.path, e))?;
-        self.sync()
+        .map_err(|e| HostError::io("rename the temporary file of", &self.path, e))
     }
 
     pub(super) fn sync(&self) -> HostResult<()> {
@@ -96,51 +121,25 @@ impl Target {
 /// its target replaced.
 ///
 /// # Errors
-/// A missing directory, a directory at `path`, or another refusal of the kernel.
+/// A missing directory, a directory at `path`, a link of another user, or another refusal of the
+/// kernel.
 pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
-    put(path, content, owner, true)
+    Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, true)
 }
 
-/// As [`write`], without making it durable: for many files at once, which [`sync_tree`] follows.
+/// As [`write`], without making it durable: for files that can be made again.
 ///
 /// # Errors
 /// As [`write`].
 pub fn write_unsynced(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
-    put(path, content, owner, false)
-}
-
-fn put(path: &Path, content: &[u8], owner: Owner, durable: bool) -> HostResult<()> {
-    let path = follow(path)?;
-    let old = stat(&path)?;
-    if old.as_ref().is_some_and(|s| s.kind == FileKind::Directory) {
-        return Err(refused("write", &path, "it is a directory"));
-    }
-    let target = Target::open(&path)?;
-    target.clear()?;
-    let written = fill(&target, content, owner, old.as_ref(), durable).and_then(|()| {
-        if durable {
-            return target.publish();
-        }
-        rustix::fs::renameat(
-            &target.directory,
-            &target.temporary,
-            &target.directory,
-            &target.name,
-        )
-        .map_err(|e| HostError::io("rename the temporary file of", &path, e))
-    });
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = target.clear();
-    }
-    written
+    Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, false)
 }
 
 fn fill(
     target: &Target,
-    content: &[u8],
+    content: &mut dyn Read,
     owner: Owner,
-    old: Option<&RawStat>,
+    old: Option<&Stat>,
     durable: bool,
 ) -> HostResult<()> {
     let failed = |e: Errno| HostError::io("write", &target.path, e);
@@ -153,19 +152,20 @@ fn fill(
     )
     .map_err(failed)?;
     let mut file = File::from(fd);
-    file.write_all(content)
-        .map_err(|e| HostError::io("write", &target.path, e))?;
-    let uid = owner.uid.or(old.map(|s| s.uid));
-    let gid = owner.gid.or(old.map(|s| s.gid));
+    io::copy(content, &mut file).map_err(|e| HostError::io("write", &target.path, e))?;
+    let uid = owner.uid.or(old.map(|s| s.st_uid));
+    let gid = owner.gid.or(old.map(|s| s.st_gid));
     change_owner(&file, uid, gid).map_err(failed)?;
     // After the owner, because a change of owner clears set-id bits.
     let mode = owner
         .mode
-        .or(old.filter(|s| s.kind == FileKind::File).map(|s| s.mode))
+        .or(old
+            .filter(|s| kind(s) == FileType::RegularFile)
+            .map(|s| s.st_mode & 0o7777))
         .unwrap_or(0o644);
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
     if old.is_some() {
-        copy_label(&target.path, &file)?;
+        copy_label(target, &file)?;
     }
     if durable {
         file.sync_all()
@@ -186,13 +186,15 @@ fn change_owner(file: &File, uid: Option<u32>, gid: Option<u32>) -> Result<(), E
 }
 
 /// Gives the new file the old one's SELinux label, where there are labels.
-fn copy_label(old: &Path, new: &File) -> HostResult<()> {
+fn copy_label(target: &Target, new: &File) -> HostResult<()> {
+    let directory = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
+    let old = Path::new(&directory).join(&target.name);
     let mut buffer = [0_u8; 1024];
-    match rustix::fs::lgetxattr(old, LABEL, &mut buffer) {
+    match rustix::fs::lgetxattr(&old, LABEL, &mut buffer) {
         Ok(length) => {
             let label = buffer.get(..length).unwrap_or_default();
             rustix::fs::fsetxattr(new, LABEL, label, XattrFlags::empty())
-                .map_err(|e| HostError::io("keep the SELinux label of", old, e))
+                .map_err(|e| HostError::io("keep the SELinux label of", &target.path, e))
         }
         Err(_) => Ok(()),
     }

@@ -1,17 +1,22 @@
 //! Files and directories of the real host, each change durable when its function returns.
 
 mod atomic;
+mod place;
+#[cfg(test)]
+mod swapped_tests;
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use self::atomic::Target;
+use self::place::Place;
 use crate::host::{FileKind, HostError, HostResult};
 
+pub(crate) use self::atomic::Target;
 pub use self::atomic::{write, write_unsynced};
 
 /// Owner and permission bits, as numbers; `None` keeps what is there.
@@ -155,22 +160,29 @@ pub fn mkdir_private(path: &Path) -> HostResult<()> {
 /// # Errors
 /// A missing parent, something else at `path`, or another refusal of the kernel.
 pub fn mkdir(path: &Path, owner: Owner) -> HostResult<()> {
-    if std::fs::metadata(path).is_ok_and(|m| m.is_dir()) {
-        return set_owner(path, owner);
+    let failed = |e: Errno| HostError::io("make", path, e);
+    if let Some(there) = open_target(path)? {
+        let stat = rustix::fs::fstat(&there).map_err(failed)?;
+        if place::kind(&stat) != FileType::Directory {
+            return Err(refused("make", path, "it exists and is not a directory"));
+        }
+        return set_owner_of(&there, owner)
+            .map_err(|e| HostError::io("set owner and mode of", path, e));
     }
     let entry = Target::open(path)?;
     match rustix::fs::mkdirat(&entry.directory, &entry.name, Mode::from_raw_mode(0o700)) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Err(refused("make", path, "it exists and is not a directory")),
-        Err(e) => return Err(HostError::io("make", path, e)),
+        Err(e) => return Err(failed(e)),
     }
-    set_owner(
-        path,
-        Owner {
-            mode: Some(owner.mode.unwrap_or(0o755)),
-            ..owner
-        },
-    )?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(&entry.directory, &entry.name, flags, Mode::empty());
+    let owner = Owner {
+        mode: Some(owner.mode.unwrap_or(0o755)),
+        ..owner
+    };
+    set_owner_of(&made.map_err(failed)?, owner)
+        .map_err(|e| HostError::io("set owner and mode of", path, e))?;
     entry.sync()
 }
 
@@ -189,29 +201,29 @@ pub fn symlink(path: &Path, target: &str) -> HostResult<()> {
     entry.publish()
 }
 
-/// Sets owner, group and mode of what is there, links followed, and makes that durable.
+/// Sets owner, group and mode of what is there, links followed, and makes that durable. A link of
+/// another user is not followed.
 ///
 /// # Errors
 /// Nothing at `path`, or another refusal of the kernel.
 pub fn set_owner(path: &Path, owner: Owner) -> HostResult<()> {
     let failed = |e: Errno| HostError::io("set owner and mode of", path, e);
-    let (uid, gid) = (owner.uid.map(Uid::from_raw), owner.gid.map(Gid::from_raw));
-    if uid.is_some() || gid.is_some() {
-        rustix::fs::chown(path, uid, gid).map_err(failed)?;
+    let entry = open_target(path)?.ok_or_else(|| failed(Errno::NOENT))?;
+    set_owner_of(&entry, owner).map_err(failed)
+}
+
+/// The same for an open entry.
+pub(crate) fn set_owner_of(entry: &OwnedFd, owner: Owner) -> Result<(), Errno> {
+    place::set_owner(entry, owner.uid, owner.gid, owner.mode)
+}
+
+/// Opens what a path leads to, only to change it; `None` when there is nothing.
+fn open_target(path: &Path) -> HostResult<Option<OwnedFd>> {
+    let failed = |e: Errno| HostError::io("open", path, e);
+    if path == Path::new("/") {
+        return place::directory("/").map(Some).map_err(failed);
     }
-    if let Some(mode) = owner.mode {
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(failed)?;
-    }
-    // Sockets, devices and unreadable files cannot be opened for this; their inode follows with the
-    // next commit.
-    if let Ok(fd) = rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    ) {
-        let _ = rustix::fs::fsync(&fd);
-    }
-    Ok(())
+    Place::of_target(path)?.open().map_err(failed)
 }
 
 /// Removes a file, link or tree, if there is one. Links inside are removed, never followed.
@@ -222,10 +234,11 @@ pub fn remove(path: &Path) -> HostResult<()> {
     let Some(found) = stat(path)? else {
         return Ok(());
     };
+    let place = Place::of(path)?;
     let removed = if found.kind == FileKind::Directory {
-        std::fs::remove_dir_all(path)
+        std::fs::remove_dir_all(place.path())
     } else {
-        std::fs::remove_file(path)
+        rustix::fs::unlinkat(&place.directory, &place.name, AtFlags::empty()).map_err(Into::into)
     };
     removed.map_err(|e| HostError::io("remove", path, e))?;
     Target::open(path)?.sync()

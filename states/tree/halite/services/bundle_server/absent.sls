@@ -11,7 +11,7 @@ nginx-forgets-bundles:
     - onchanges:
         - file: /etc/nginx/conf.d/halite.conf
 
-{%- for path in ['/var/lib/halite/bundles', '/srv/halite/enrol.sh', '/etc/halite/pki/server.crt', '/etc/halite/pki/server.key'] %}
+{%- for path in ['/var/lib/halite/bundles', '/srv/halite/enrol.sh', '/etc/halite/nginx', '/etc/halite/pki/server.crt', '/etc/halite/pki/server.key'] %}
 
 {{ path }}:
   file.absent:

@@ -1,7 +1,7 @@
 {#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images.
     Static files, read only, TLS. The bootstrap host has the bundles; a further host with the role
     `registry` copies them from the other servers. -#}
-{%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use with context %}
+{%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use, locations with context %}
 {%- from 'halite/map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
 include:
   - halite.host.repository
@@ -38,7 +38,7 @@ include:
 {%- endfor %}
 
 # Removes bundles that the site no longer has, before new ones are copied, to free their space.
-# Unfinished copies stay.
+# Unfinished copies stay, and the lock of `ctl bundle`.
 {{ bundles_directory }}:
   file.directory:
     - user: root
@@ -46,7 +46,7 @@ include:
     - mode: '0755'
     - makedirs: True
     - clean: True
-    - exclude_pat: {{ (ns.kept + ['lost+found']) | json }}
+    - exclude_pat: {{ (ns.kept + ['lost+found', '.lock']) | json }}
 
 # Each file is verified against the manifest, and the manifest against the digest in the pillar, so
 # the server need not be trusted. A copy becomes visible only when complete, and files that are
@@ -71,6 +71,17 @@ bundle-{{ bundle.version }}:
 {%- endfor %}
 {%- endif %}
 
+# nginx starts as root, and its configuration can make it write any file. So it reads no configuration
+# from a bundle, which may be a linked directory or a medium: only this copy, of the digest that the
+# bundle's manifest has.
+{{ locations }}:
+  file.managed:
+    - source: bundle://nginx/registry.conf
+    - user: root
+    - group: root
+    - mode: '0644'
+    - makedirs: True
+
 /etc/nginx/conf.d/halite.conf:
   file.managed:
     - source: salt://halite/services/bundle_server/nginx.conf.j2
@@ -80,6 +91,7 @@ bundle-{{ bundle.version }}:
     - mode: '0644'
     - require:
         - pkg: host-packages
+        - file: {{ locations }}
 
 # Debian's example site would listen on port 80.
 /etc/nginx/sites-enabled/default:
@@ -93,6 +105,7 @@ nginx:
     - reload: True
     - watch:
         - file: /etc/nginx/conf.d/halite.conf
+        - file: {{ locations }}
         - file: /etc/nginx/sites-enabled/default
         - x509: /etc/halite/pki/server.crt
 {%- if not is_bundle_host %}

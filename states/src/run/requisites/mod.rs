@@ -1,14 +1,18 @@
 //! The decision whether a state runs, from the returns of the states that it has requisites on.
 //!
-//! The order of the decisions is Salt's (`check_requisite` in `salt/state.py`): a failed `require`
-//! or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last the `mod_watch` that a changed
-//! `watch` target triggers.
+//! The order of the decisions is Salt's (`_check_requisites` in `salt/state.py`): a failed
+//! `require` or `watch` wins, then `prereq`, `onfail`, `onchanges`, and last the `mod_watch` that a
+//! changed `watch` target triggers.
 
+mod prereq;
+
+use self::prereq::{Outlook, outlook};
 use super::returns::state;
-use super::single;
 use super::triggers::TriggerGraph;
 use crate::engine::Modules;
 use crate::low::{LowState, Requisites, StateReturn};
+
+pub(super) use self::prereq::Foreseen;
 
 /// The decision about one state.
 pub(super) enum Decision {
@@ -24,6 +28,19 @@ pub(super) enum Decision {
         /// Salt's comment.
         comment: String,
     },
+    /// Do not run it: its check failed already, for a state that has it as `prereq`.
+    Fail {
+        /// The comment of that check.
+        comment: String,
+    },
+}
+
+/// What the decisions are made from.
+pub(super) struct Context<'a, M> {
+    pub low: &'a LowState,
+    pub done: &'a [Option<StateReturn>],
+    pub triggers: &'a TriggerGraph,
+    pub modules: &'a M,
 }
 
 /// All positions that must be finished before a state is decided (`prereq` and `listen` targets
@@ -47,26 +64,44 @@ pub(super) fn indices(requisites: &Requisites) -> impl Iterator<Item = usize> + 
 
 /// Decides about the state at `index`. `prereq` targets are checked, not applied.
 pub(super) async fn decide<M: Modules>(
-    low: &LowState,
+    context: &Context<'_, M>,
+    foreseen: &mut Foreseen,
     index: usize,
-    done: &[Option<StateReturn>],
-    triggers: &TriggerGraph,
-    modules: &M,
 ) -> Decision {
+    let Context {
+        low,
+        done,
+        triggers,
+        ..
+    } = *context;
     let requisites = &low.chunks[index].requisites;
-    if let Some(comment) = failed(low, index, done) {
+    let mut bad = failed(low, index, done);
+    bad.extend(foreseen.blocking(low, index, done));
+    if !bad.is_empty() {
         return Decision::Skip {
             result: false,
-            comment,
+            comment: failure(low, &bad),
         };
     }
-    if !requisites.prereq.is_empty()
-        && !any_would_change(low, &requisites.prereq, done, triggers, modules).await
-    {
-        return Decision::Skip {
-            result: true,
-            comment: "No changes detected".into(),
+    if let Some(comment) = foreseen.failure(index) {
+        return Decision::Fail {
+            comment: comment.to_owned(),
         };
+    }
+    match outlook(context, foreseen, index).await {
+        Outlook::Changes => {}
+        Outlook::NoChanges => {
+            return Decision::Skip {
+                result: true,
+                comment: "No changes detected".into(),
+            };
+        }
+        Outlook::Fails(targets) => {
+            return Decision::Skip {
+                result: false,
+                comment: failure(low, &targets),
+            };
+        }
     }
     if let Some(comment) = unmet(low, index, done, triggers) {
         return Decision::Skip {
@@ -74,11 +109,22 @@ pub(super) async fn decide<M: Modules>(
             comment,
         };
     }
-    let triggered = [&requisites.watch, &requisites.watch_any]
+    Decision::Run {
+        triggered: triggered(requisites, index, done, triggers),
+    }
+}
+
+/// Tests whether a watched state changed.
+pub(super) fn triggered(
+    requisites: &Requisites,
+    index: usize,
+    done: &[Option<StateReturn>],
+    triggers: &TriggerGraph,
+) -> bool {
+    [&requisites.watch, &requisites.watch_any]
         .into_iter()
         .flatten()
-        .any(|target| state(done, *target).is_some_and(|state| triggers.changed(state, index)));
-    Decision::Run { triggered }
+        .any(|target| state(done, *target).is_some_and(|state| triggers.changed(state, index)))
 }
 
 /// Clears `fail_run` of failures that an `onfail` state with `onfail_stop: false` handled with
@@ -86,7 +132,7 @@ pub(super) async fn decide<M: Modules>(
 pub(super) fn forgive_handled(low: &LowState, done: &mut [Option<StateReturn>]) {
     for (index, chunk) in low.chunks.iter().enumerate() {
         let handled = !chunk.controls.onfail_stop
-            && state(done, index).is_some_and(|state| state.ran && state.result == Some(true));
+            && state(done, index).is_some_and(|state| state.ran && state.result != Some(false));
         if !handled {
             continue;
         }
@@ -108,30 +154,27 @@ pub(super) fn forgive_handled(low: &LowState, done: &mut [Option<StateReturn>]) 
     }
 }
 
-/// The comment when a `require` or `watch` failed, or a state that has this one as its `prereq`.
-fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<String> {
+/// The `require` and `watch` targets whose failure keeps a state from running.
+pub(super) fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Vec<usize> {
     let requisites = &low.chunks[index].requisites;
     let bad = |target: &usize| state(done, *target).is_none_or(|state| state.result == Some(false));
-    let mut names: Vec<usize> = Vec::new();
+    let mut targets: Vec<usize> = Vec::new();
     for all in [&requisites.require, &requisites.watch] {
-        names.extend(all.iter().copied().filter(|target| bad(target)));
+        targets.extend(all.iter().copied().filter(|target| bad(target)));
     }
     for any in [&requisites.require_any, &requisites.watch_any] {
         if !any.is_empty() && any.iter().all(bad) {
-            names.extend(any.iter().copied());
+            targets.extend(any.iter().copied());
         }
     }
-    for (before, chunk) in low.chunks.iter().enumerate().take(index) {
-        if chunk.requisites.prereq.contains(&index) && bad(&before) {
-            names.push(before);
-        }
-    }
-    if names.is_empty() {
-        return None;
-    }
+    targets
+}
+
+/// Salt's comment of a state that failed requisites keep from running.
+fn failure(low: &LowState, targets: &[usize]) -> String {
     let mut shown: Vec<String> = Vec::new();
-    for target in names {
-        let name = match low.chunks.get(target) {
+    for target in targets {
+        let name = match low.chunks.get(*target) {
             Some(chunk) => format!("{}.{}", chunk.sls, chunk.id),
             None => format!("position {target}, which does not exist"),
         };
@@ -139,14 +182,11 @@ fn failed(low: &LowState, index: usize, done: &[Option<StateReturn>]) -> Option<
             shown.push(name);
         }
     }
-    Some(format!(
-        "One or more requisite failed: {}",
-        shown.join(", ")
-    ))
+    format!("One or more requisite failed: {}", shown.join(", "))
 }
 
 /// The comment when an `onfail` or `onchanges` is not met.
-fn unmet(
+pub(super) fn unmet(
     low: &LowState,
     index: usize,
     done: &[Option<StateReturn>],
@@ -176,39 +216,4 @@ fn unmet(
         return Some("State was not run because none of the onchanges reqs changed".into());
     }
     None
-}
-
-/// Tests whether one of the `prereq` targets would change something if it ran now.
-async fn any_would_change<M: Modules>(
-    low: &LowState,
-    targets: &[usize],
-    done: &[Option<StateReturn>],
-    triggers: &TriggerGraph,
-    modules: &M,
-) -> bool {
-    for target in targets {
-        let Some(chunk) = low.chunks.get(*target) else {
-            continue;
-        };
-        let requisites = &chunk.requisites;
-        let stopped = [&requisites.require, &requisites.watch]
-            .into_iter()
-            .flatten()
-            .any(|needed| state(done, *needed).is_some_and(|state| state.result == Some(false)));
-        let decided = indices(requisites).all(|needed| state(done, needed).is_some());
-        if stopped || (decided && unmet(low, *target, done, triggers).is_some()) {
-            continue;
-        }
-        if single::controls(chunk, modules)
-            .await
-            .is_ok_and(|skip| skip.is_none())
-            && modules
-                .check(chunk)
-                .await
-                .is_ok_and(|checked| !checked.changes.is_empty())
-        {
-            return true;
-        }
-    }
-    false
 }

@@ -1,0 +1,131 @@
+//! `names`: one call for each name, with the arguments that the name alone is given.
+
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
+use super::declaration::{Argument, Declaration};
+
+/// One entry for each name: its position, the name, and the arguments with the name's overrides.
+pub(super) fn expand(
+    declaration: &Declaration,
+    problems: &mut Vec<Problem>,
+) -> Vec<(usize, String, Vec<Argument>)> {
+    let arguments: Vec<Argument> = declaration
+        .arguments
+        .iter()
+        .filter(|argument| argument.name != "names")
+        .cloned()
+        .collect();
+    let Some(names) = declaration
+        .argument("names")
+        .filter(|names| !matches!(names.value.kind, Kind::Null))
+    else {
+        return vec![(0, name(declaration, problems), arguments)];
+    };
+    let Kind::List(items) = &names.value.kind else {
+        problems.push(Problem::at(
+            &names.value.position,
+            format!(
+                "`names` must be a list, but it is {}",
+                names.value.kind_name()
+            ),
+        ));
+        return Vec::new();
+    };
+    let mut expanded: Vec<(usize, String, Vec<Argument>)> = Vec::new();
+    for item in items {
+        let (name, given) = match (item.entries(), item.text()) {
+            ([(name, overrides)], _) => (name.raw.clone(), Some(overrides)),
+            (_, Some(text)) => (text.to_owned(), None),
+            _ => {
+                problems.push(
+                    Problem::at(
+                        &item.position,
+                        format!(
+                            "an entry of `names` must be a text, but it is {}",
+                            item.kind_name()
+                        ),
+                    )
+                    .hint("an entry with arguments of its own is `- NAME:` with a list below it"),
+                );
+                continue;
+            }
+        };
+        if expanded.iter().any(|(_, known, _)| *known == name) {
+            continue;
+        }
+        let overrides = overrides(&name, given, problems);
+        // Salt replaces every argument, requisites too.
+        let own: Vec<Argument> = arguments
+            .iter()
+            .filter(|argument| argument.name != "name")
+            .filter(|argument| overrides.iter().all(|other| other.name != argument.name))
+            .chain(&overrides)
+            .cloned()
+            .collect();
+        expanded.push((expanded.len() + 1, name, own));
+    }
+    expanded
+}
+
+/// The arguments that an entry of `names` gives to its name alone.
+fn overrides(name: &str, given: Option<&Node>, problems: &mut Vec<Problem>) -> Vec<Argument> {
+    let items = match given.map(|given| (&given.kind, given)) {
+        None | Some((Kind::Null, _)) => return Vec::new(),
+        Some((Kind::List(items), _)) => items,
+        Some((_, given)) => {
+            problems.push(
+                Problem::at(
+                    &given.position,
+                    format!(
+                        "the arguments of `{name}` in `names` must be a list, but they are {}",
+                        given.kind_name()
+                    ),
+                )
+                .hint("put `- ` before each argument"),
+            );
+            return Vec::new();
+        }
+    };
+    let mut overrides: Vec<Argument> = Vec::new();
+    for item in items {
+        if item.entries().is_empty() {
+            problems.push(Problem::at(
+                &item.position,
+                format!(
+                    "an argument of `{name}` in `names` must be `- argument: value`, but this is {}",
+                    item.kind_name()
+                ),
+            ));
+        }
+        overrides.extend(item.entries().iter().map(|(key, value)| Argument {
+            name: key.raw.clone(),
+            value: value.clone(),
+            position: key.position.clone(),
+        }));
+    }
+    overrides
+}
+
+fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
+    let Some(argument) = declaration.argument("name") else {
+        return declaration.id.clone();
+    };
+    match (&argument.value.kind, argument.value.text()) {
+        (Kind::Null, _) => declaration.id.clone(),
+        (_, Some(text)) => text.to_owned(),
+        _ => {
+            problems.push(
+                Problem::at(
+                    &argument.value.position,
+                    format!(
+                        "`name` must be a text, but it is {}",
+                        argument.value.kind_name()
+                    ),
+                )
+                .hint("use `names` for several names"),
+            );
+            declaration.id.clone()
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Salt's slots: texts that Salt replaces, while it runs, by the result of an execution function.
+//! There are none here, and a slot that stayed in a text would be written to a host as it stands.
+
+use halite_document::Problem;
+use halite_document::yaml::{Kind, Node};
+
+use super::declaration::Declaration;
+
+/// Reports every slot in the arguments of a declaration.
+pub(super) fn refuse(declaration: &Declaration, problems: &mut Vec<Problem>) {
+    for argument in &declaration.arguments {
+        walk(&argument.value, problems);
+    }
+}
+
+fn walk(node: &Node, problems: &mut Vec<Problem>) {
+    match &node.kind {
+        Kind::Text(text) if text.starts_with("__slot__:") => problems.push(
+            Problem::at(
+                &node.position,
+                format!("`{text}` is a slot, and slots do not exist here"),
+            )
+            .hint(
+                "use a grain for a fact of the host, or a shell command that finds the value itself",
+            ),
+        ),
+        _ => {
+            let values = node.entries().iter().map(|(_, value)| value);
+            values.chain(node.items()).for_each(|node| walk(node, problems));
+        }
+    }
+}

@@ -1,0 +1,2 @@
+a:
+  test.nop: [{onlyif: [{fun: nosuch.function, path: /etc/hostname}]}]

@@ -1,0 +1,2 @@
+a:
+  test.nop: [{onlyif: [{fun: file.file_exists, pth: /etc/hostname}]}]

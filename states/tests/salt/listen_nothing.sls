@@ -1,0 +1,6 @@
+changed:
+  test.succeed_with_changes: []
+directory:
+  file.directory:
+    - name: "@LAB@/pout"
+    - listen: [{test: changed}]

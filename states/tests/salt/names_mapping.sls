@@ -1,0 +1,5 @@
+many:
+  test.configurable_test_state:
+    - names:
+      - own: {comment: said}
+      - plain
