@@ -153,7 +153,7 @@ impl InitialDocuments {
             &mut declaration,
             &preparation.name,
             &host,
-            Evidence::OnTheHost,
+            resolve::Evidence::OnTheHost,
         )
         .map_err(|problem| vec![problem])?;
         let node_text = match resolved.node_text {
