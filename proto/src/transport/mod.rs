@@ -7,8 +7,13 @@
 //! tickets are off at both ends, because a resumed session would admit a certificate without
 //! verifying it again.
 
+mod authorised;
 mod client;
 mod error;
+#[cfg(test)]
+mod flood_tests;
+mod limits;
+mod oldest_first;
 mod peer;
 mod server;
 #[cfg(test)]
@@ -23,6 +28,7 @@ pub use client::{
     Channel, ClientIdentity, Pinned, connect, connect_over, connect_pinned, pinned_over,
 };
 pub use error::{ConnectError, HandshakeError, MasterAlert};
+pub use limits::{STRANGER_MESSAGE, source};
 pub use peer::{Caller, NotAdmitted, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
 pub use tls::install_crypto;

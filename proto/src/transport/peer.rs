@@ -55,6 +55,12 @@ impl Peer {
         )
     }
 
+    /// The owner of the peer's address, for budgets; see [`super::source`].
+    #[must_use]
+    pub fn source(&self) -> String {
+        super::source(self.address.ip())
+    }
+
     /// The peer of a request.
     ///
     /// # Errors
