@@ -176,7 +176,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
             running_jobs: running,
             ..hello("10.10.1.12")
         };
-        let began = std::time::Instant::now();
+        let began = tokio::time::Instant::now();
         life.backend.on_connected("worker-1", &hello).await.unwrap();
         // Each would have been a commit of some milliseconds.
         assert!(began.elapsed() < std::time::Duration::from_secs(5));

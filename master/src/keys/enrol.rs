@@ -117,7 +117,9 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         changed: now,
     };
     let Some(token) = token else {
-        return pending::wait_for_operator(app, key, known.as_ref(), &newcomer.source).await;
+        let waits = pending::wait_for_operator(app, key, known.as_ref(), &newcomer.source);
+        let new = waits.await?;
+        return Ok(Answer::Pending { fingerprint, new });
     };
     check_roles(app, id, &token)?;
     let issued = issue(app, &key, now).await?;

@@ -3,7 +3,6 @@
 
 use serde_json::json;
 
-use super::enrol::Answer;
 use super::host_facts;
 use crate::app::App;
 use crate::refusal::{Refusal, RefusalKind};
@@ -17,7 +16,8 @@ const PENDING_EACH: usize = 16;
 /// place.
 const PENDING_LIFE: Millis = 24 * 60 * 60 * 1000;
 
-/// Stores a new key that no token accepts; `known` is the key of that id, if there is one.
+/// Stores a new key that no token accepts; true when it is new. `known` is the key of that id, if
+/// there is one.
 ///
 /// # Errors
 /// Too many keys wait, or the store fails.
@@ -26,8 +26,8 @@ pub(super) async fn wait_for_operator(
     key: Key,
     known: Option<&Key>,
     source: &str,
-) -> Result<Answer, Refusal> {
-    let fingerprint = key.fingerprint.clone();
+) -> Result<bool, Refusal> {
+    let fingerprint = &key.fingerprint;
     let new = known.is_none();
     if new {
         expire(app).await?;
@@ -57,7 +57,7 @@ pub(super) async fn wait_for_operator(
             .publish(&format!("halite/key/{}", key.id), &data)
             .await?;
     }
-    Ok(Answer::Pending { fingerprint, new })
+    Ok(new)
 }
 
 /// Removes the keys that have waited too long.

@@ -3,11 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::{Bytes, Frame};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 use tonic::Code;
 use tonic::body::Body;
 use tower::Service as _;

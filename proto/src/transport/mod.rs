@@ -16,6 +16,7 @@ mod limits;
 mod oldest_first;
 mod peer;
 mod server;
+mod source;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -28,9 +29,10 @@ pub use client::{
     Channel, ClientIdentity, Pinned, connect, connect_over, connect_pinned, pinned_over,
 };
 pub use error::{ConnectError, HandshakeError, MasterAlert};
-pub use limits::{STRANGER_MESSAGE, source};
+pub use limits::STRANGER_MESSAGE;
 pub use peer::{Caller, NotAdmitted, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
+pub use source::source;
 pub use tls::install_crypto;
 
 /// Silence on a connection after which a ping is sent.

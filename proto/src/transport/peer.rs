@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::sync::watch;
 
+use super::source::source;
 use crate::identity::Identity;
 use crate::pki::{Inspected, PkiError};
 
@@ -58,7 +59,7 @@ impl Peer {
     /// The owner of the peer's address, for budgets; see [`super::source`].
     #[must_use]
     pub fn source(&self) -> String {
-        super::source(self.address.ip())
+        source(self.address.ip())
     }
 
     /// The peer of a request.

@@ -97,7 +97,7 @@ async fn refused_strangers_fill_neither_audit_nor_events() {
         site.app.gate.note(&source, line(number));
     }
     // Beside them the store answers.
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     site.enrol(&Host::new("honest"), "").await;
     assert!(started.elapsed() < std::time::Duration::from_secs(5));
     let mut lines = Vec::new();
