@@ -13,6 +13,7 @@ mod iso;
 mod kills;
 pub mod kubeadm;
 mod lab_itself;
+mod limits;
 mod network;
 mod operator;
 mod packages;
@@ -106,6 +107,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(limits::TESTS)
         .chain(secret::TESTS)
         .chain(registry::TESTS)
         .chain(repository::TESTS)
