@@ -15,6 +15,7 @@
 //! images; relocated directories would be displayed in the wrong place.
 
 mod directory;
+mod error;
 mod extract;
 mod hierarchy;
 mod input;

@@ -19,6 +19,7 @@
 //! and their trusted comment contains no time except the statement's.
 
 mod check;
+mod damage;
 pub mod detached;
 mod error;
 pub mod keys;
