@@ -316,8 +316,11 @@ pub enum Key {
         /// The minion's id.
         id: String,
         /// The fingerprint that the host shows; any other one is refused.
-        #[arg(long, default_value = "")]
+        #[arg(long, default_value = "", required_unless_present = "force")]
         fingerprint: String,
+        /// Accept whatever key waits under this id, without a comparison.
+        #[arg(long, conflicts_with = "fingerprint")]
+        force: bool,
     },
     /// Reject a minion's key.
     Reject(Destroy),

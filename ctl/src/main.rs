@@ -61,7 +61,8 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("ctl: {error:#}");
+            // The master quotes what hosts said.
+            eprintln!("ctl: {}", output::visible(&format!("{error:#}")));
             ExitCode::from(FAILED)
         }
     }

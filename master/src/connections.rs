@@ -1,6 +1,7 @@
 //! The connected minions and the way to each of them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ impl Drop for ConnectionGuard {
 struct Connection {
     number: u64,
     sender: mpsc::Sender<v1::MasterMessage>,
+    /// The address that the stream comes from.
+    address: IpAddr,
 }
 
 /// The open streams, one for each connected minion.
@@ -45,16 +48,22 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Registers a minion's new stream. An older stream of the same minion ends: its receiver
+    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its receiver
     /// closes.
     pub fn join(
         self: &Arc<Self>,
         minion: &str,
+        address: IpAddr,
     ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let mut open = self.open();
         let number = *self.newest.borrow() + 1;
-        open.insert(minion.to_owned(), Connection { number, sender });
+        let connection = Connection {
+            number,
+            sender,
+            address: address.to_canonical(),
+        };
+        open.insert(minion.to_owned(), connection);
         // Inside the lock: two joins must not get one number.
         self.newest.send_replace(number);
         drop(open);
@@ -109,6 +118,12 @@ impl Connections {
         self.open().keys().cloned().collect()
     }
 
+    /// The address that a minion's open stream comes from.
+    #[must_use]
+    pub fn address(&self, minion: &str) -> Option<IpAddr> {
+        self.open().get(minion).map(|connection| connection.address)
+    }
+
     /// Whether a minion has an open stream.
     #[must_use]
     pub fn is_connected(&self, minion: &str) -> bool {
@@ -140,7 +155,11 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
     async fn waiting_ends_with_the_connection_or_the_time() {
@@ -158,8 +177,8 @@ mod tests {
                     .await
             }
         });
-        let (_other, _messages) = connections.join("b");
-        let (guard, _messages) = connections.join("a");
+        let (_other, _messages) = connections.join("b", HERE);
+        let (guard, _messages) = connections.join("a", HERE);
         assert!(waiting.await.unwrap());
         assert_eq!(connections.connected(), ["a", "b"]);
         drop(guard);
@@ -173,8 +192,8 @@ mod tests {
     #[tokio::test]
     async fn an_old_connection_does_not_end_a_newer_one() {
         let connections: Arc<Connections> = Arc::default();
-        let (old, mut old_messages) = connections.join("a");
-        let (_new, _new_messages) = connections.join("a");
+        let (old, mut old_messages) = connections.join("a", HERE);
+        let (_new, _new_messages) = connections.join("a", HERE);
         assert!(old_messages.recv().await.is_none());
         connections.leave(&old);
         drop(old);

@@ -15,7 +15,7 @@ use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
-use crate::{metrics, serve};
+use crate::{descriptors, metrics, serve};
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -70,6 +70,7 @@ where
     let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
+    descriptors::raise();
     let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
     let app = App::open(
         config,

@@ -19,6 +19,7 @@ pub mod config;
 pub mod connections;
 pub mod daemon;
 pub mod declared;
+mod descriptors;
 pub mod event_bus;
 pub mod event_stream;
 pub mod files;

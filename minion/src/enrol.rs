@@ -157,7 +157,7 @@ pub async fn enrol(
                 if !reported {
                     reported = true;
                     report(format!(
-                        "waiting for `ctl key accept {id}`; compare the fingerprint: {}",
+                        "waiting for an operator: ctl key accept {id} --fingerprint {}",
                         key.fingerprint()
                     ));
                 }

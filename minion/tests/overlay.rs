@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use halite_minion::host::effect::{
-    CertificateRequest, Command, Effect, FirewallChange, FirewallSettings, Meta, UnitAction,
+    CertificateRequest, Command, Effect, FirewallChange, FirewallSettings, Meta, PackageOptions,
+    UnitAction,
 };
 use halite_minion::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use halite_minion::host::{FileKind, Host};
@@ -95,7 +96,7 @@ fn effect() -> impl Strategy<Value = Effect> {
         1 => Just(Effect::DaemonReload),
         1 => Just(Effect::Sysctl { key: "net.ipv4.ip_forward".into(), value: "1".into() }),
         1 => Just(Effect::LoadModule { name: "overlay".into() }),
-        1 => Just(Effect::Packages { install: BTreeMap::from([("nginx".into(), None)]), remove: vec!["old".into()] }),
+        1 => Just(Effect::Packages { install: BTreeMap::from([("nginx".into(), None)]), remove: vec!["old".into()], options: PackageOptions::default() }),
         1 => Just(Effect::PullImage { reference: "img:1".into() }),
         1 => Just(Effect::SwapOff { device: "/dev/sda2".into() }),
         1 => Just(Effect::Mount { device: "/dev/sdb".into(), path: "/srv/d".into(), fstype: "ext4".into(), options: "ro".into() }),
@@ -205,6 +206,7 @@ async fn what_only_apply_can_tell_says_so() {
         .predict(&Effect::Packages {
             install,
             remove: Vec::new(),
+            options: PackageOptions::default(),
         })
         .await;
     assert!(overlay.uncertain());

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use halite_minion::host::effect::{Command, Effect, Meta};
+use halite_minion::host::effect::{Command, Effect, Meta, Output};
 use halite_minion::host::{Host, HostFuture};
 use halite_minion::modules::{Function, Plan};
 use halite_minion::runner::{REDACTED, Runner, Stop};
 use halite_minion_fake::FakeHost;
+use halite_minion_fake::disk::Node;
 use halite_states::engine::{Failure, Modules as _};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
@@ -168,6 +169,11 @@ async fn conditions() {
     host.state()
         .http
         .insert("https://a/".to_owned(), [Some((401, String::new()))].into());
+    host.state().http.insert(
+        "https://own/".to_owned(),
+        [Some((200, String::new()))].into(),
+    );
+    host.state().untrusted.insert("https://own/".to_owned());
     let runner = Runner::with_functions(&host, FUNCTIONS);
     let any = chunk("cmd.run", "true", json!({}));
     for (condition, wanted) in [
@@ -188,6 +194,11 @@ async fn conditions() {
             false,
         ),
         (json!({"fun": "http.query", "args": ["https://b/"]}), false),
+        (json!({"fun": "http.query", "url": "https://own/"}), false),
+        (
+            json!({"fun": "http.query", "url": "https://own/", "verify_ssl": false}),
+            true,
+        ),
     ] {
         assert_eq!(
             runner.condition(&any, &condition).await,
@@ -203,6 +214,84 @@ async fn conditions() {
         failure.to_string().contains("`network.ip` is not known"),
         "{failure}"
     );
+}
+
+#[tokio::test]
+async fn conditions_of_a_command_run_as_it_does() {
+    let host = FakeHost::new();
+    {
+        let mut state = host.state();
+        state.put_user("app", "/home/app");
+        state.disk.put("/home/app", Node::directory());
+        state.hook = Some(|state, command| {
+            state.asked.push(command.clone());
+            (command.argv[2] == "three").then(|| Output {
+                code: 3,
+                ..Output::default()
+            })
+        });
+    }
+    let runner = Runner::new(&host);
+    let mut own = chunk(
+        "cmd.run",
+        "make",
+        json!({
+            "cwd": "/opt/x", "env": {"A": "1"}, "prepend_path": "/opt/bin", "umask": 0o027,
+            "timeout": 7, "shell": "/bin/bash", "success_retcodes": 3,
+        }),
+    );
+    own.controls.runas = Some("app".to_owned());
+    assert_eq!(runner.condition(&own, &json!("three")).await, Ok(true));
+    let found = runner.check(&own).await.unwrap();
+    runner.apply(&own, &found.diff).await.ok();
+    let (condition, command) = {
+        let state = host.state();
+        (state.asked[0].clone(), state.ran[0].clone())
+    };
+    assert_eq!(condition.argv, ["/bin/bash", "-c", "three"]);
+    assert_eq!(command.argv, ["/bin/bash", "-c", "make"]);
+    let surroundings = |command: &Command| Command {
+        argv: Vec::new(),
+        ..command.clone()
+    };
+    assert_eq!(surroundings(&condition), surroundings(&command));
+    assert_eq!(condition.cwd.as_deref(), Some("/opt/x"));
+    assert_eq!(condition.env["HOME"], "/home/app");
+    assert!(condition.env["PATH"].starts_with("/opt/bin:/usr/local/sbin:"));
+    assert_eq!((condition.timeout, condition.umask), (Some(7), Some(0o027)));
+}
+
+#[tokio::test]
+async fn other_conditions_run_in_the_home_of_their_user() {
+    let host = FakeHost::new();
+    {
+        let mut state = host.state();
+        state.put_user("app", "/home/app");
+        state.put_user("homeless", "/nonexistent");
+        state.disk.put("/home/app", Node::directory());
+        state.hook = Some(|state, command| {
+            state.asked.push(command.clone());
+            Some(Output::default())
+        });
+    }
+    let runner = Runner::new(&host);
+    // A `shell` that is not that of a command.
+    let mut other = chunk("user.present", "app", json!({"shell": "/bin/false"}));
+    for (runas, cwd, home) in [
+        (None, Some("/root"), "/root"),
+        (Some("app"), Some("/home/app"), "/home/app"),
+        (Some("homeless"), None, "/nonexistent"),
+    ] {
+        other.controls.runas = runas.map(str::to_owned);
+        assert_eq!(runner.condition(&other, &json!("true")).await, Ok(true));
+        let asked = host.state().asked.pop().unwrap();
+        assert_eq!(asked.argv[0], "/bin/sh");
+        assert_eq!(asked.cwd.as_deref(), cwd);
+        assert_eq!(asked.env["HOME"], home);
+    }
+    other.controls.runas = Some("nobody-here".to_owned());
+    let failure = runner.condition(&other, &json!("true")).await.unwrap_err();
+    assert_eq!(failure.text(), "User nobody-here is not available");
 }
 
 #[tokio::test]

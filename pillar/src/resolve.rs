@@ -1,6 +1,7 @@
 //! Chooses what the documents leave open, once, and records it, so that a later repair uses the
 //! same values.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
@@ -14,31 +15,57 @@ use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::{Node, ResolvedNode, node_block};
 
+/// The evidence that an address which a host reports is its own. A host may report the address of
+/// another machine, which the other hosts would then trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// This program runs on the host itself.
+    OnTheHost,
+    /// The host's connection comes from this address, if it has one.
+    Connection(Option<Ipv4Addr>),
+}
+
+/// Interfaces that container engines and hypervisors make. Their addresses are the same on many
+/// hosts, and other hosts do not reach them. A bridge that an operator makes (`br0`) is not among
+/// them.
+const MADE_BY_PROGRAMS: [&str; 12] = [
+    "docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
+    "flannel",
+];
+
 /// Chooses the addresses of a node from what its host reports: for each plane the first network of
 /// the list in which the host has an address. A recorded address is kept, and a declared `address`
-/// is the control plane's.
+/// is the control plane's. An address that another node has is never chosen, and one for the
+/// control plane only with evidence.
 ///
 /// # Errors
-/// The host has no address in one of the planes.
-pub fn addresses(
-    cluster: &Document<Cluster>,
+/// The host has no suitable address in one of the planes.
+fn addresses(
+    declaration: &Declaration,
     node: &Document<Node>,
     host: &HostFacts,
+    evidence: Evidence,
 ) -> Result<ResolvedNode, Problem> {
     if let Some(resolved) = node.resolved {
         return Ok(resolved);
     }
+    let cluster = &declaration.cluster;
     let networks = &cluster.networks;
+    let taken = taken(declaration, &node.metadata.name);
     let control_plane = match node.address {
         Some(address) => address,
-        None => choose(cluster, &networks.control_plane.cidrs, host).ok_or_else(|| {
-            nowhere(
-                cluster,
-                "networks.controlPlane.cidrs",
-                "control-plane",
-                host,
-            )
-        })?,
+        None => {
+            let own = candidates(cluster, &networks.control_plane.cidrs, host);
+            if own.is_empty() {
+                return Err(nowhere(
+                    cluster,
+                    "networks.controlPlane.cidrs",
+                    "control-plane",
+                    host,
+                ));
+            }
+            proven(node, host, &free(node, host, own, &taken)?, evidence)?
+        }
     };
     let workload = networks.workload_cidrs();
     // One address for both planes, where it fits.
@@ -47,14 +74,16 @@ pub fn addresses(
     {
         control_plane
     } else {
-        choose(cluster, workload, host).ok_or_else(|| {
-            nowhere(
+        let own = candidates(cluster, workload, host);
+        if own.is_empty() {
+            return Err(nowhere(
                 cluster,
                 "networks.workloadPlane.cidrs",
                 "workload-plane",
                 host,
-            )
-        })?
+            ));
+        }
+        free(node, host, own, &taken)?[0]
     };
     Ok(ResolvedNode {
         control_plane,
@@ -62,17 +91,91 @@ pub fn addresses(
     })
 }
 
-/// An address of the host in one of the networks. The VIP is never the host's own address, even on
-/// the host that has it now.
-fn choose(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Option<Ipv4Addr> {
+/// The addresses of the other nodes, with their names.
+fn taken<'a>(declaration: &'a Declaration, name: &str) -> BTreeMap<Ipv4Addr, &'a str> {
+    let others = declaration.nodes.iter().filter(|(other, _)| *other != name);
+    others
+        .flat_map(|(other, node)| {
+            let resolved = node.resolved.iter();
+            let resolved = resolved.flat_map(|found| [found.control_plane, found.workload_plane]);
+            resolved
+                .chain(node.address)
+                .map(move |address| (address, other.as_str()))
+        })
+        .collect()
+}
+
+/// The addresses of the host in the networks, in the order of the networks. The VIP is never the
+/// host's own address, even on the host that has it now.
+fn candidates(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Vec<Ipv4Addr> {
     let own: Vec<Ipv4Addr> = host
         .usable()
+        .filter(|(interface, _)| {
+            !MADE_BY_PROGRAMS
+                .iter()
+                .any(|prefix| interface.starts_with(prefix))
+        })
         .map(|(_, address)| address)
         .filter(|a| Some(*a) != cluster.api_server.vip)
         .collect();
     cidrs
         .iter()
-        .find_map(|cidr| own.iter().find(|address| cidr.contains(*address)).copied())
+        .flat_map(|cidr| own.iter().filter(|address| cidr.contains(*address)))
+        .copied()
+        .collect()
+}
+
+/// The addresses that no other node has; at least one.
+fn free(
+    node: &Document<Node>,
+    host: &HostFacts,
+    mut own: Vec<Ipv4Addr>,
+    taken: &BTreeMap<Ipv4Addr, &str>,
+) -> Result<Vec<Ipv4Addr>, Problem> {
+    let conflict = own
+        .iter()
+        .find_map(|address| Some((*address, *taken.get(address)?)));
+    own.retain(|address| !taken.contains_key(address));
+    match conflict {
+        Some((address, other)) if own.is_empty() => Err(Problem::in_file(
+            &node.source.file,
+            format!(
+                "the host `{}` reports the address {address}, which is that of the node `{other}`",
+                host.name
+            ),
+        )
+        .hint("give one of the two hosts another address; is one a copy of the other?")),
+        _ => Ok(own),
+    }
+}
+
+/// The one of the free addresses that is proven to be the host's.
+fn proven(
+    node: &Document<Node>,
+    host: &HostFacts,
+    free: &[Ipv4Addr],
+    evidence: Evidence,
+) -> Result<Ipv4Addr, Problem> {
+    let from = match evidence {
+        Evidence::OnTheHost => return Ok(free[0]),
+        Evidence::Connection(Some(peer)) if peer.is_loopback() || free.contains(&peer) => {
+            // The host of the master itself connects to its own address.
+            return Ok(if peer.is_loopback() { free[0] } else { peer });
+        }
+        Evidence::Connection(Some(peer)) => format!("comes from {peer}"),
+        Evidence::Connection(None) => "is not open".to_owned(),
+    };
+    Err(Problem::in_file(
+        &node.source.file,
+        format!(
+            "the host `{}` reports the control-plane address {}, but its connection to the master {from}",
+            host.name, free[0]
+        ),
+    )
+    .hint(format!(
+        "if the address is right, confirm it: write `address: {}` into this document",
+        free[0]
+    )))
 }
 
 fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts) -> Problem {
@@ -110,11 +213,12 @@ pub fn node(
     declaration: &mut Declaration,
     name: &str,
     host: &HostFacts,
+    evidence: Evidence,
 ) -> Result<Resolved, Problem> {
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
-    let addresses = addresses(&declaration.cluster, node, host)?;
+    let addresses = addresses(declaration, node, host, evidence)?;
     if node.resolved.is_some() {
         return Ok(Resolved {
             node_text: None,

@@ -10,6 +10,7 @@ use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
 use halite_pillar::resolve;
+use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, UNKNOWN, ViewError, allowed_secrets, own_secret, view};
@@ -341,6 +342,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
         &mut declaration,
         "worker-1",
         &host(json!({"eth0": ["10.0.0.12"]})),
+        Evidence::OnTheHost,
     );
     assert!(
         nowhere
@@ -350,7 +352,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
             .contains("workload-plane network; it has: 10.0.0.12")
     );
     let both = host(json!({"a": ["10.1.0.12"], "b": ["10.2.0.12"], "c": ["10.0.0.12"]}));
-    let resolved = resolve::node(&mut declaration, "worker-1", &both).unwrap();
+    let resolved = resolve::node(&mut declaration, "worker-1", &both, Evidence::OnTheHost).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.12");
     assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
     let recorded = resolved.node_text.unwrap();
@@ -362,6 +364,7 @@ fn addresses_are_chosen_in_the_order_of_the_networks_and_recorded_once() {
         &mut declaration,
         "worker-1",
         &host(json!({"a": ["10.1.0.12"]})),
+        Evidence::Connection(None),
     )
     .unwrap();
     assert_eq!(
@@ -387,7 +390,8 @@ fn the_vip_is_never_a_hosts_own_address() {
     let mut declaration = load(&texts, &Context::default()).unwrap();
     let grains = json!({"ip4_interfaces": {"eth0": ["10.0.0.100", "10.0.0.11"]}});
     let host = HostFacts::from_grains("bootstrap-1", &grains);
-    let resolved = resolve::node(&mut declaration, "bootstrap-1", &host).unwrap();
+    let resolved =
+        resolve::node(&mut declaration, "bootstrap-1", &host, Evidence::OnTheHost).unwrap();
     assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.11");
     let view = view(&declaration, &bundle(), &Pki::default(), "bootstrap-1").unwrap();
     assert_eq!(view["halite"]["apiServer"]["address"], "10.0.0.100");

@@ -15,6 +15,7 @@
 pub mod compile;
 pub mod engine;
 pub mod low;
+pub mod pattern;
 pub mod run;
 pub mod shipped;
 pub mod signature;

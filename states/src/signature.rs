@@ -53,6 +53,14 @@ pub enum Kind {
     Mode,
     /// A list of texts; one text is a list of one.
     TextList,
+    /// A regular expression, or a part of the line that it is to find, as [`LinePattern`] reads it.
+    ///
+    /// [`LinePattern`]: crate::pattern::LinePattern
+    LinePattern,
+    /// A list of patterns of relative paths, as [`PathPattern`] reads them; one is a list of one.
+    ///
+    /// [`PathPattern`]: crate::pattern::PathPattern
+    PathPatterns,
     /// A mapping.
     Mapping,
     /// Any value.

@@ -244,11 +244,11 @@ fn calls_are_shared_exactly_where_they_are_the_same() {
                 bundle: &bundled,
             };
             let alone = compile(&case, &tree, world).map(|mut compiled| {
-                compiled
-                    .low
-                    .chunks
-                    .iter_mut()
-                    .for_each(|chunk| chunk.requisites = Requisites::default());
+                for chunk in &mut compiled.low.chunks {
+                    chunk.requisites = Requisites::default();
+                    // Made from requisites.
+                    chunk.args.remove("keep");
+                }
                 compiled
             });
             let calls = compiler.calls(&input, case.names().as_deref());

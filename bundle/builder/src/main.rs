@@ -30,7 +30,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("halite-builder: {error:#}");
+            eprintln!(
+                "halite-builder: {}",
+                halite_terminal::visible(&format!("{error:#}"))
+            );
             ExitCode::from(FAILED)
         }
     }

@@ -156,8 +156,13 @@ impl InitialDocuments {
                 "run this on {first}, or give this host's name with --name"
             ))]);
         }
-        let resolved = resolve::node(&mut declaration, &preparation.name, &host)
-            .map_err(|problem| vec![problem])?;
+        let resolved = resolve::node(
+            &mut declaration,
+            &preparation.name,
+            &host,
+            resolve::Evidence::OnTheHost,
+        )
+        .map_err(|problem| vec![problem])?;
         let node_text = match resolved.node_text {
             Some(text) => text,
             None => declaration.nodes[&preparation.name]

@@ -21,10 +21,15 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
             screen.answer(&keys, |_| list(&keys))?;
             return Ok(0);
         }
-        Key::Accept { id, fingerprint } => v1::ChangeKeyRequest {
+        Key::Accept {
+            id,
+            fingerprint,
+            force,
+        } => v1::ChangeKeyRequest {
             id,
             fingerprint,
             action: "accept".into(),
+            force,
             ..v1::ChangeKeyRequest::default()
         },
         Key::Reject(order) => destroy("reject", order),

@@ -8,7 +8,7 @@ use super::{Paint, table};
 pub fn lines(changes: &Map<String, Value>, paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     for (key, value) in changes {
-        entry(key, value, paint, &mut out);
+        entry(&table::line(key), value, paint, &mut out);
     }
     out
 }

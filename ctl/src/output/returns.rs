@@ -2,7 +2,7 @@
 
 use halite_states::low::{RunReturn, StateReturn};
 
-use super::{Paint, changes, count, seconds};
+use super::{Paint, changes, count, seconds, table};
 
 /// Options of the text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,11 +65,13 @@ fn one(state: &StateReturn, failed: bool, changed: bool, view: View, paint: &Pai
     let id = if state.id == state.name {
         String::new()
     } else {
-        format!("  [{}]", state.id)
+        format!("  [{}]", table::line(&state.id))
     };
     let mut text = format!(
         "  {mark} {} {}{id}  ({})\n",
-        state.function, state.name, state.sls
+        state.function,
+        table::line(&state.name),
+        table::line(&state.sls)
     );
     if failed || view.verbose || state.changes.is_empty() {
         for line in state.comment.lines() {
@@ -125,6 +127,16 @@ mod tests {
             "w: 3 states, 1 change, 1 failed (1.5 s)\n  ● file.managed /b  (base.x)\n      mode: 0644 → 0600\n  ✗ \
              file.managed /c  (base.x)\n      said so\n"
         );
+    }
+
+    #[test]
+    fn a_name_of_a_host_does_not_write_further_lines() {
+        let hostile = state("/a\n  ✓ file.managed /b", Some(false), false);
+        let done = RunReturn {
+            states: vec![hostile],
+        };
+        let text = run("w", &done, View::default(), &Paint { colour: false });
+        assert_eq!(text.lines().count(), 3, "{text}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! meaning of a document, by whichever crate finds them. [`schema::read`] reads a document by a JSON
 //! Schema that its crate generates from its types.
 //!
+//! [`text`] has the characters of values that must not reach a terminal as they are.
+//!
 //! The crate never opens a file, prints nothing and knows no kind of document.
 
 mod position;
@@ -15,6 +17,7 @@ pub mod schema;
 pub mod source;
 #[cfg(feature = "yaml")]
 mod suggestion;
+pub mod text;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 

@@ -3,6 +3,9 @@
 //!
 //! Input: `serde_json` values and texts. Output: standard output and error. It knows nothing of what
 //! the documents mean.
+//!
+//! Values come from hosts and strangers. Everything that is printed goes through [`visible`], so that
+//! no value moves the cursor, hides text or writes to the terminal in another way.
 
 pub mod table;
 
@@ -12,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use halite_document::text::{escape, escape_json};
 use serde_json::Value;
 
 /// The format of an answer.
@@ -51,7 +55,11 @@ impl Ticker {
             .ok()
             .and_then(|text| text.parse().ok())
             .unwrap_or(100usize);
-        let line: String = text.chars().take(width.saturating_sub(1)).collect();
+        let line = text.replace('\n', " ");
+        let line: String = escape(&line)
+            .chars()
+            .take(width.saturating_sub(1))
+            .collect();
         let mut out = std::io::stderr().lock();
         // A lost terminal must not stop the command.
         let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
@@ -93,14 +101,14 @@ impl Screen {
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.clear();
         if self.is_for_people() {
-            println!("{}", text.as_ref());
+            println!("{}", visible(text.as_ref()));
         }
     }
 
     /// Prints a line on standard error.
     pub fn note(&mut self, text: impl AsRef<str>) {
         self.clear();
-        eprintln!("{}", text.as_ref());
+        eprintln!("{}", visible(text.as_ref()));
     }
 
     /// Replaces the line of progress. Does nothing without a terminal.
@@ -135,11 +143,13 @@ impl Screen {
     ) -> anyhow::Result<()> {
         self.clear();
         let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(value)? + "\n",
+            Format::Json => escape_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n",
+            // A program that reads YAML gets the values as they are.
+            Format::Yaml if std::io::stdout().is_terminal() => escape(&yaml(value)?).into_owned(),
             Format::Yaml => yaml(value)?,
-            Format::Table => people(&Paint {
+            Format::Table => visible(&people(&Paint {
                 colour: self.colour,
-            }),
+            })),
         };
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())
@@ -163,6 +173,28 @@ impl Screen {
     }
 }
 
+/// Stand for the beginning of each colour, and for its end: noncharacters of Unicode, which no text
+/// has. The printer replaces them, so that colours are the only escape sequences on the screen.
+const COLOURS: [(char, &str); 4] = [
+    ('\u{fdd0}', "\x1b[0m"),
+    ('\u{fdd1}', "\x1b[31m"),
+    ('\u{fdd2}', "\x1b[32m"),
+    ('\u{fdd3}', "\x1b[33m"),
+];
+
+/// Makes a text safe for a terminal: deceptive characters of values become visible, and the colours
+/// of [`Paint`] become escape sequences.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut safe = escape(text).into_owned();
+    for (mark, sequence) in COLOURS {
+        if safe.contains(mark) {
+            safe = safe.replace(mark, sequence);
+        }
+    }
+    safe
+}
+
 /// Formats a value as YAML.
 ///
 /// # Errors
@@ -183,9 +215,9 @@ pub struct Paint {
 }
 
 impl Paint {
-    fn with(self, code: &str, text: &str) -> String {
+    fn with(self, colour: usize, text: &str) -> String {
         if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
+            format!("{}{text}{}", COLOURS[colour].0, COLOURS[0].0)
         } else {
             text.to_owned()
         }
@@ -193,17 +225,17 @@ impl Paint {
 
     /// Colours a success.
     pub fn good(self, text: &str) -> String {
-        self.with("32", text)
+        self.with(2, text)
     }
 
     /// Colours a failure.
     pub fn bad(self, text: &str) -> String {
-        self.with("31", text)
+        self.with(1, text)
     }
 
     /// Colours a change or a warning.
     pub fn notable(self, text: &str) -> String {
-        self.with("33", text)
+        self.with(3, text)
     }
 }
 
@@ -245,6 +277,18 @@ mod tests {
         assert_eq!(seconds(0.04), "0.0 s");
         assert_eq!(seconds(41.4), "41 s");
         assert_eq!(seconds(123.0), "2 min 3 s");
+    }
+
+    #[test]
+    fn colours_are_the_only_sequences_that_reach_a_terminal() {
+        let paint = Paint { colour: true };
+        let text = paint.bad("a\x1b[2J\u{9b}31m\u{202e}b") + &paint.good("c");
+        assert_eq!(
+            visible(&text),
+            "\x1b[31ma\\u{1b}[2J\\u{9b}31m\\u{202e}b\x1b[0m\x1b[32mc\x1b[0m"
+        );
+        let plain = Paint { colour: false };
+        assert_eq!(visible(&plain.notable("x\r\ny")), "x\\r\ny");
     }
 
     #[test]

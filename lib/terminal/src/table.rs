@@ -1,5 +1,6 @@
 //! Documents as text for people: a list of mappings becomes a table, a mapping becomes lines.
 
+use halite_document::text::escape;
 use serde_json::{Map, Value};
 
 /// Formats any document.
@@ -14,6 +15,9 @@ pub fn document(value: &Value) -> String {
 /// Formats a table without frames, which is easy to process with `cut` and `awk`.
 pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
+    let rows = rows
+        .into_iter()
+        .map(|row| row.iter().map(|cell| line(cell)).collect());
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     if all.len() == 1 {
         return "none\n".to_owned();
@@ -57,15 +61,15 @@ fn object(map: &Map<String, Value>) -> String {
     let width = map
         .iter()
         .filter(|(_, v)| is_plain(v))
-        .map(|(k, _)| k.len())
+        .map(|(k, _)| line(k).chars().count())
         .max()
         .unwrap_or(0);
     for (key, value) in map {
         if is_plain(value) {
-            text.push_str(&format!("{key:width$}  {}\n", cell(value)));
+            text.push_str(&format!("{:width$}  {}\n", line(key), cell(value)));
         } else {
             let below = document(value);
-            sections.push_str(&format!("\n{key}\n"));
+            sections.push_str(&format!("\n{}\n", line(key)));
             below
                 .lines()
                 .for_each(|line| sections.push_str(&format!("  {line}\n")));
@@ -124,13 +128,18 @@ pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => text.replace('\n', " "),
+        Value::String(text) => line(text),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(","),
         Value::Object(map) if map.is_empty() => "-".to_owned(),
-        other => other.to_string(),
+        other => line(&other.to_string()),
     }
+}
+
+/// Formats a text on one line, without characters that a terminal obeys.
+pub fn line(text: &str) -> String {
+    escape(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]
@@ -150,6 +159,27 @@ mod tests {
             "ID        STATE     ROLES         CONNECTED\n\
              worker-1  accepted  worker,infra  -\n\
              b         pending   -             yes\n"
+        );
+    }
+
+    #[test]
+    fn no_value_writes_outside_of_its_cell() {
+        let hostile = "w7\x1b[s\x1b[60G5a:5a\x1b[8m\r\u{9b}31m\u{202e}\nx\ty";
+        let value = json!({"keys": [{"id": "worker-7", "host": hostile, "fingerprint": "00"}], "x\x1b": hostile});
+        let cells = rows(&["host"], [vec![hostile.to_owned()]]);
+        for text in [cell(&json!(hostile)), document(&value), cells.clone()] {
+            assert!(
+                !text.contains(halite_document::text::is_deceptive),
+                "{text:?}"
+            );
+        }
+        assert_eq!(cells.lines().count(), 2, "{cells}");
+        assert_eq!(
+            document(&value)
+                .lines()
+                .filter(|line| line.contains("worker-7"))
+                .count(),
+            1
         );
     }
 

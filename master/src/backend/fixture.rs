@@ -207,7 +207,9 @@ impl Life {
         );
         self.runtime.block_on(async move {
             accept(&app, &minion.id).await;
-            let (connection, mut messages) = app.connections.join(&minion.id);
+            let (connection, mut messages) = app
+                .connections
+                .join(&minion.id, std::net::Ipv4Addr::LOCALHOST.into());
             let running = {
                 let journal = minion.journal.lock().unwrap();
                 journal

@@ -74,7 +74,8 @@ impl LiveBackend {
     /// needs the address reports it.
     async fn record_addresses(&self, minion: &str, grains: &Value) {
         let declarations = self.jobs.declarations();
-        if let Err(refusal) = declarations.record_addresses(minion, grains).await {
+        let peer = self.app.connections.address(minion);
+        if let Err(refusal) = declarations.record_addresses(minion, grains, peer).await {
             tracing::warn!(minion, error = %refusal, "cannot choose the addresses of the node");
         }
     }

@@ -10,6 +10,8 @@ pub(crate) mod fixture;
 mod live;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trust_tests;
 
 use std::future::Future;
 use std::pin::Pin;

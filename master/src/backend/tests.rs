@@ -133,7 +133,7 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         let large = "x".repeat(200_000);
         let _watched = life.backend.run("root", request("")).await.unwrap();
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
-        let (_connection, mut messages) = life.app.connections.join("worker-1");
+        let (_connection, mut messages) = life.app.connections.join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
         let text = json!({"text": large}).to_string();
         let answer = v1::JobReturn { job: jid.to_string(), retcode: 0, return_json: text, error: String::new() };
         let hand_in = || {
@@ -238,7 +238,9 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
     life.connect(&idle);
     let (app, backend) = (Arc::clone(&life.app), Arc::clone(&life.backend));
     life.runtime.block_on(async {
-        let (_connection, mut messages) = app.connections.join(id);
+        let (_connection, mut messages) = app
+            .connections
+            .join(id, std::net::Ipv4Addr::LOCALHOST.into());
         backend
             .on_connected(id, &v1::MinionHello::default())
             .await
@@ -349,7 +351,10 @@ fn a_job_goes_on_after_the_master_was_killed() {
     life.connect(&worker);
     // Connected to the first master by a stream that no minion reads: sent, and never started.
     let jid = life.runtime.block_on(async {
-        let (_connection, _messages) = life.app.connections.join("worker-1");
+        let (_connection, _messages) = life
+            .app
+            .connections
+            .join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
         life.backend
             .on_connected("worker-1", &v1::MinionHello::default())
             .await

@@ -6,8 +6,8 @@
 
 mod bundle;
 mod nodes;
+mod redactors;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -23,6 +23,7 @@ use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
+use redactors::Redactors;
 use serde_json::{Map, Value};
 
 use crate::app::App;
@@ -42,6 +43,7 @@ pub struct Declarations {
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
+    redactors: Redactors,
     /// Node documents are written one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
@@ -59,6 +61,7 @@ impl Declarations {
             configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
             current: Mutex::default(),
+            redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
     }
@@ -82,6 +85,16 @@ impl Declarations {
             .is_ok()
             .then(|| (stamp, Arc::clone(&snapshot)));
         Ok(snapshot)
+    }
+
+    /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
+    /// too: a return may come after the secret was changed, or while the documents cannot be read.
+    ///
+    /// # Errors
+    /// The declaration cannot be read, and could not be since the master started. Nothing of the
+    /// minion may be stored or displayed then.
+    pub fn redactor(&self, minion: &str) -> Result<Arc<Redactor>, Refusal> {
+        self.redactors.get(minion, self.load())
     }
 
     /// The directory of the operator's documents.
@@ -143,7 +156,6 @@ impl Declarations {
             pki: public_halves(&self.cas),
             tree,
             cas: Arc::clone(&self.cas),
-            redactors: Mutex::default(),
         })
     }
 }
@@ -170,7 +182,6 @@ pub struct Snapshot {
     pki: Pki,
     tree: DirTree,
     cas: Arc<Cas>,
-    redactors: Mutex<BTreeMap<String, Arc<Redactor>>>,
 }
 
 impl Snapshot {
@@ -270,19 +281,11 @@ impl Snapshot {
             .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
     }
 
-    /// The redactor for the returns of one minion.
-    #[must_use]
-    pub fn redactor(&self, minion: &str) -> Arc<Redactor> {
-        let mut redactors = self
-            .redactors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let make = || {
-            let paths = allowed_secrets(&self.declaration, minion);
-            let secrets = paths.iter().filter_map(|path| self.secret(minion, path));
-            Arc::new(Redactor::new(secrets))
-        };
-        Arc::clone(redactors.entry(minion.to_owned()).or_insert_with(make))
+    /// The secrets that one minion may have.
+    fn secrets(&self, minion: &str) -> impl Iterator<Item = String> {
+        allowed_secrets(&self.declaration, minion)
+            .into_iter()
+            .filter_map(move |path| self.secret(minion, &path))
     }
 
     /// The groups of minions in which a highstate of all of them is safe: first each host of the

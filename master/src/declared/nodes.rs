@@ -1,6 +1,6 @@
 //! Writes node documents: those of new nodes, and the addresses that were chosen for a node.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
@@ -8,6 +8,7 @@ use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
 use halite_pillar::resolve;
+use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use serde_json::{Map, Value};
@@ -74,11 +75,21 @@ impl Declarations {
     }
 
     /// Chooses the addresses of a node from the grains of its host and records them in its
-    /// document. Does nothing for a node that has them already, or that is not declared.
+    /// document. `peer` is the address that the host's connection comes from. Does nothing for a
+    /// node that has addresses already, or that is not declared.
+    ///
+    /// The host says what its addresses are, so the whole declaration is validated with them before
+    /// anything is written: one host must not make it unreadable for all.
     ///
     /// # Errors
-    /// The host has no suitable address, or the document cannot be written.
-    pub async fn record_addresses(&self, name: &str, grains: &Value) -> Result<(), Refusal> {
+    /// The host has no suitable address, the address does not fit the declaration, or the document
+    /// cannot be written.
+    pub async fn record_addresses(
+        &self,
+        name: &str,
+        grains: &Value,
+        peer: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
         let needed = |declarations: &Self| -> Result<bool, Refusal> {
             Ok(declarations
                 .load()?
@@ -96,7 +107,11 @@ impl Declarations {
         }
         let mut declaration = self.load()?.declaration().clone();
         let host = HostFacts::from_grains(name, grains);
-        let resolved = resolve::node(&mut declaration, name, &host)
+        let peer = peer.and_then(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        });
+        let resolved = resolve::node(&mut declaration, name, &host, Evidence::Connection(peer))
             .map_err(|problem| Refusal::invalid(problem.to_string()))?;
         let Some(text) = resolved.node_text else {
             return Ok(());
@@ -104,9 +119,18 @@ impl Declarations {
         let Some(node) = declaration.nodes.get(name) else {
             return Ok(());
         };
+        let file = &node.source.file;
+        let mut texts = Texts::from_dir(self.config_dir())
+            .map_err(|problems| Refusal::from_problems(&problems))?;
+        match texts.nodes.iter_mut().find(|text| text.file == *file) {
+            Some(document) => document.text.clone_from(&text),
+            // It was removed or renamed a moment ago: the next hello finds what is there then.
+            None => return Ok(()),
+        }
+        load(&texts, &Context::default()).map_err(|problems| Refusal::from_problems(&problems))?;
         tracing::info!(node = name, control_plane = %resolved.addresses.control_plane,
             workload_plane = %resolved.addresses.workload_plane, "addresses chosen");
-        write(Path::new(&node.source.file), &text)
+        write(Path::new(file), &text)
     }
 
     fn node_file(&self, name: &str) -> Result<PathBuf, Refusal> {

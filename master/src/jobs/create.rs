@@ -155,7 +155,9 @@ impl Jobs {
         let mut problems: Vec<String> = Vec::new();
         for minion in &new.minions {
             let grains = self.grains_for_compile(minion).await?;
-            if let Err(refusal) = self.declarations.record_addresses(minion, &grains).await {
+            let peer = self.app.connections.address(minion);
+            let chosen = self.declarations.record_addresses(minion, &grains, peer);
+            if let Err(refusal) = chosen.await {
                 problems.push(refusal.message);
                 continue;
             }

@@ -1,5 +1,6 @@
 //! Sends jobs: [`super::core::due`] decides which; secrets are in the message only.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use super::Jobs;
 use super::core::{OpenRow, due};
 use super::function::{Function, Place};
 use crate::names::MASTER;
-use crate::redact::Redactor;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow};
 
@@ -33,12 +33,27 @@ impl Jobs {
         {
             let lane = self.lane(minion);
             let mut session = lane.lock().await;
+            // The minion may name any number of jobs: those that are not open cost nothing.
+            let running = self.open_of(minion, running);
             session.connect(running.iter().cloned(), now);
             for jid in running {
-                self.app.store.mark_started(jid, minion, now).await?;
+                self.app.store.mark_started(&jid, minion, now).await?;
             }
         }
         self.dispatch(minion).await
+    }
+
+    /// Those of the jobs in which a part of this minion is open, each once.
+    fn open_of(&self, minion: &str, named: &[JobId]) -> BTreeSet<JobId> {
+        let open = self.open_jobs();
+        named
+            .iter()
+            .filter(|jid| {
+                open.get(*jid)
+                    .is_some_and(|job| job.pending.contains(minion))
+            })
+            .cloned()
+            .collect()
     }
 
     /// Notes that a stream of a minion ended, unless a newer one has replaced it.
@@ -150,6 +165,8 @@ impl Jobs {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
                 Refusal::internal(format!("cannot read the stored low state: {error}"))
             })?;
+            // The return must be redacted also when the declaration cannot be read by then.
+            self.declarations.redactor(&row.minion)?;
             self.declarations.load()?.fill(&row.minion, &mut low)?;
             low_json = low.to_string();
         }
@@ -165,14 +182,5 @@ impl Jobs {
             low_json,
             test: job.test,
         })
-    }
-
-    /// The redactor for this minion's returns. Without a readable declaration there are no secrets
-    /// to look for, and none were sent.
-    pub(super) fn redactor(&self, minion: &str) -> Arc<Redactor> {
-        match self.declarations.load() {
-            Ok(snapshot) => snapshot.redactor(minion),
-            Err(_) => Arc::default(),
-        }
     }
 }

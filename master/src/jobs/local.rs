@@ -24,8 +24,20 @@ impl Jobs {
                 Ok(()) => jobs.carry_out(&jid, &message).await,
                 Err(refusal) => Err(refusal),
             };
-            let redactor = jobs.redactor(MASTER);
             let when = jobs.app.clock.now();
+            let redactor = match jobs.declarations.redactor(MASTER) {
+                Ok(redactor) => redactor,
+                Err(refusal) => {
+                    // The return goes, and only the reason stays: it may contain a secret.
+                    let answer = Answer {
+                        retcode: 1,
+                        return_json: "null".into(),
+                        error: refusal.message,
+                        when,
+                    };
+                    return jobs.store_own(&jid, answer).await;
+                }
+            };
             let answer = match outcome {
                 Ok((retcode, value)) => Answer {
                     retcode,
@@ -40,10 +52,14 @@ impl Jobs {
                     when,
                 },
             };
-            if let Err(error) = jobs.returned(&jid, MASTER, answer).await {
-                tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
-            }
+            jobs.store_own(&jid, answer).await;
         });
+    }
+
+    async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
+        if let Err(error) = self.returned(jid, MASTER, answer).await {
+            tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
+        }
     }
 
     async fn carry_out(
@@ -74,7 +90,7 @@ impl Jobs {
         let cluster =
             KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        let redactor = self.redactor(MASTER);
+        let redactor = self.declarations.redactor(MASTER)?;
         let mut index = 0;
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {

@@ -30,7 +30,7 @@ impl Jobs {
             }
             Body::Returned(returned) => {
                 let jid = returned.job.parse()?;
-                let redactor = self.redactor(minion);
+                let redactor = self.declarations.redactor(minion)?;
                 let answer = Answer {
                     retcode: returned.retcode,
                     return_json: redactor.json(&returned.return_json),
@@ -83,7 +83,11 @@ impl Jobs {
         if !ours {
             return;
         }
-        let clean = self.redactor(minion).json(&progress.state_json);
+        // Without a redactor there is no progress to display; the return says the same later.
+        let Ok(redactor) = self.declarations.redactor(minion) else {
+            return;
+        };
+        let clean = redactor.json(&progress.state_json);
         let state: Value = serde_json::from_str(&clean).unwrap_or_default();
         self.progressed(jid, minion, progress.index, progress.total, state);
     }

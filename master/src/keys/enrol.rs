@@ -10,16 +10,15 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::token::TokenText;
+use super::{host_facts, pending};
 use crate::app::App;
 use crate::ca;
 use crate::ca::{HALITE, Issued, Profile};
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::Refusal;
 use crate::store::{Certificate, Key, KeyState, Millis, Revocation, Token};
 
-/// What a host says of itself; more is cut off by refusal.
-const GRAINS_MAX: usize = 256 * 1024;
-/// Limit of keys that wait for an operator: every host that reaches the port can make one.
-const PENDING_MAX: usize = 256;
+/// Largest certificate request that is stored: one with an RSA key of 4096 bits has 2 KB.
+const REQUEST_MAX: usize = 4096;
 
 /// A request for enrolment.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +31,8 @@ pub struct EnrolmentRequest {
     pub token: String,
     /// Grains, JSON.
     pub grains_json: String,
+    /// The owner of the address that asks, for limits.
+    pub source: String,
 }
 
 /// What became of a request.
@@ -43,11 +44,15 @@ pub enum Answer {
         certificate_pem: String,
         /// Fingerprint of the key.
         fingerprint: String,
+        /// True when the key is accepted with this answer, false when it was before.
+        new: bool,
     },
     /// An operator has to compare this fingerprint.
     Pending {
         /// Fingerprint of the key.
         fingerprint: String,
+        /// True when the key was stored with this answer, false when it waits already.
+        new: bool,
     },
     /// Not welcome.
     Rejected {
@@ -66,9 +71,14 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     let id = newcomer.id.as_str();
     Identity::new(&app.config.cluster, Kind::Minion, id)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
+    if newcomer.csr_pem.len() > REQUEST_MAX {
+        return Err(Refusal::invalid(format!(
+            "the certificate request has more than {REQUEST_MAX} bytes"
+        )));
+    }
     let fingerprint = ca::request_fingerprint(&newcomer.csr_pem)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
-    check_grains(&newcomer.grains_json)?;
+    let host = host_facts::brief(&newcomer.grains_json, &newcomer.source)?;
     // One at a time: two requests for one id must not both find it free.
     let _turn = app.enrolling.lock().await;
     let now = app.clock.now();
@@ -83,14 +93,12 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     };
     let bound = token.as_ref().is_some_and(|token| token.bound_id.is_some());
     if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.is_some(), bound) {
-        tracing::warn!(minion = id, fingerprint, reason, "enrolment refused");
-        let _ = app
-            .events
-            .publish(
-                &format!("halite/key/{id}"),
-                &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
-            )
-            .await?;
+        // Not stored: a stranger can cause any number of them.
+        app.events.announce(
+            &format!("halite/key/{id}"),
+            &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
+            None,
+        );
         return Ok(Answer::Rejected {
             fingerprint,
             reason,
@@ -104,12 +112,14 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         serial: None,
         certificate_pem: None,
         roles: Vec::new(),
-        grains_json: newcomer.grains_json.clone(),
+        grains_json: host,
         created: known.as_ref().map_or(now, |key| key.created),
         changed: now,
     };
     let Some(token) = token else {
-        return wait_for_operator(app, key, known.as_ref()).await;
+        let waits = pending::wait_for_operator(app, key, known.as_ref(), &newcomer.source);
+        let new = waits.await?;
+        return Ok(Answer::Pending { fingerprint, new });
     };
     check_roles(app, id, &token)?;
     let issued = issue(app, &key, now).await?;
@@ -139,6 +149,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     Ok(Answer::Accepted {
         certificate_pem: issued.certificate_pem,
         fingerprint,
+        new: true,
     })
 }
 
@@ -156,7 +167,7 @@ fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> 
             known.id
         )),
         KeyState::Rejected if same => Some(format!(
-            "an operator rejected this key; to let it in after all: ctl key accept {}",
+            "an operator rejected this key; to let it in after all: ctl key accept {} --fingerprint FINGERPRINT",
             known.id
         )),
         KeyState::Accepted | KeyState::Rejected => Some(format!(
@@ -169,16 +180,22 @@ fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> 
 
 async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Refusal> {
     let fingerprint = key.fingerprint.clone();
-    if let Some(pem) = key.certificate_pem.as_ref().filter(|pem| fresh(pem, now)) {
-        return Ok(Answer::Accepted {
-            certificate_pem: pem.clone(),
-            fingerprint,
-        });
-    }
-    let certificate_pem = reissue(app, key.clone(), now).await?;
+    // A revocation that the store had no room for counts, too.
+    let revoked = key
+        .serial
+        .as_ref()
+        .is_some_and(|serial| app.gate.is_revoked(serial));
+    let usable = |pem: &&String| !revoked && fresh(pem, now);
+    let certificate_pem = match key.certificate_pem.as_ref().filter(usable) {
+        Some(pem) => pem.clone(),
+        None => reissue(app, key.clone(), now).await?,
+    };
+    // The process may have ended between the store and the gate.
+    app.gate.open(&key.id, &fingerprint);
     Ok(Answer::Accepted {
         certificate_pem,
         fingerprint,
+        new: false,
     })
 }
 
@@ -188,32 +205,6 @@ fn fresh(pem: &str, now: Millis) -> bool {
         let life = found.not_after - found.not_before;
         found.not_after - now / 1000 > life / 3
     })
-}
-
-async fn wait_for_operator(app: &App, key: Key, known: Option<&Key>) -> Result<Answer, Refusal> {
-    let fingerprint = key.fingerprint.clone();
-    if known.is_none() {
-        let waiting = app
-            .store
-            .keys()
-            .await?
-            .iter()
-            .filter(|key| key.state == KeyState::Pending)
-            .count();
-        if waiting >= PENDING_MAX {
-            return Err(Refusal::new(
-                RefusalKind::Unavailable,
-                format!("{PENDING_MAX} keys wait for an operator already; enrol with a token"),
-            ));
-        }
-        app.store.put_key(&key).await?;
-        tracing::info!(minion = key.id, fingerprint, "key waits for an operator");
-        let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
-        app.events
-            .publish(&format!("halite/key/{}", key.id), &data)
-            .await?;
-    }
-    Ok(Answer::Pending { fingerprint })
 }
 
 fn bad_token() -> Refusal {
@@ -269,20 +260,6 @@ fn check_roles(app: &App, id: &str, token: &Token) -> Result<(), Refusal> {
     }
 }
 
-fn check_grains(grains_json: &str) -> Result<(), Refusal> {
-    if grains_json.len() > GRAINS_MAX {
-        return Err(Refusal::invalid(format!(
-            "the grains have more than {GRAINS_MAX} bytes"
-        )));
-    }
-    if !grains_json.is_empty()
-        && serde_json::from_str::<serde::de::IgnoredAny>(grains_json).is_err()
-    {
-        return Err(Refusal::invalid("the grains are not JSON"));
-    }
-    Ok(())
-}
-
 /// Signs a key's request as the identity of its minion, and records the certificate.
 pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, Refusal> {
     let internal = |e: &dyn std::fmt::Display| Refusal::internal(e.to_string());
@@ -327,6 +304,8 @@ pub(super) async fn revoke_certificate(
     let Some(serial) = &key.serial else {
         return Ok(());
     };
+    // Memory first: a full disk must not keep a key in.
+    app.gate.revoke(serial);
     let revocation = Revocation {
         serial: serial.clone(),
         owner: key.id.clone(),
@@ -334,7 +313,6 @@ pub(super) async fn revoke_certificate(
         reason: why.to_owned(),
     };
     app.store.revoke(&revocation).await?;
-    app.gate.revoke(serial);
     Ok(())
 }
 

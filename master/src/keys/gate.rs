@@ -3,22 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use halite_errors::chain;
 use halite_proto::identity::Kind;
-use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy};
+use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
 use tokio::sync::{mpsc, watch};
 
+use super::budget::Budget;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::store::{Audit, KeyState, Millis, Store, StoreError};
+use crate::store::{Audit, KeyState, Store, StoreError};
 
 /// Refusals that may wait for the store.
 const WAITING: usize = 256;
-/// Refusals that are written a minute; further ones are only counted, so that a stranger cannot
-/// fill the disk.
-const A_MINUTE: u32 = 120;
+/// The interval at which summaries are written.
+const SUMMARY_CHECK: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Welcome {
@@ -28,19 +29,12 @@ struct Welcome {
     revoked: BTreeSet<String>,
 }
 
-#[derive(Default)]
-struct Minute {
-    begin: Millis,
-    written: u32,
-    dropped: u32,
-}
-
 /// Which identities may come in.
 pub struct Gate {
     welcome: RwLock<Welcome>,
     changes: watch::Sender<u64>,
     refusals: mpsc::Sender<Audit>,
-    minute: Mutex<Minute>,
+    budget: Arc<Budget>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -68,29 +62,34 @@ impl Gate {
             .into_iter()
             .map(|r| r.serial)
             .collect();
-        let (refusals, mut waiting) = mpsc::channel::<Audit>(WAITING);
-        tokio::spawn(async move {
-            while let Some(line) = waiting.recv().await {
-                if let Err(error) = store.append_audit(&line).await {
-                    tracing::error!(
-                        error = chain(&error),
-                        "a refusal could not be written to the audit"
-                    );
-                }
-            }
-        });
+        let (refusals, waiting) = mpsc::channel::<Audit>(WAITING);
+        let budget: Arc<Budget> = Arc::default();
+        tokio::spawn(write_refusals(
+            store,
+            Arc::clone(&clock),
+            Arc::clone(&budget),
+            waiting,
+        ));
         Ok(Arc::new(Self {
             welcome: RwLock::new(welcome),
             changes: watch::Sender::new(0),
             refusals,
-            minute: Mutex::default(),
+            budget,
             clock,
             metrics,
         }))
     }
 
-    /// Lets a minion in with this key, and only this one.
+    /// Lets a minion in with this key, and only this one. Does nothing when it may come in already,
+    /// so that each answer that says so can open the gate.
     pub fn open(&self, minion: &str, fingerprint: &str) {
+        let is_open = {
+            let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
+            welcome.minions.get(minion).map(String::as_str) == Some(fingerprint)
+        };
+        if is_open {
+            return;
+        }
         self.change(|welcome| {
             welcome
                 .minions
@@ -117,41 +116,81 @@ impl Gate {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    fn note(&self, who: String, method: &str, reason: &str) {
+    /// Whether a certificate with this serial number is refused.
+    pub fn is_revoked(&self, serial: &str) -> bool {
+        let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
+        welcome.revoked.contains(serial)
+    }
+
+    /// Whether so many refusals of a source were noted in this minute that further ones are only
+    /// counted.
+    pub fn is_tired_of(&self, source: &str) -> bool {
+        self.budget.is_used_up(source)
+    }
+
+    /// Notes a refusal in the audit, within the budget of its source: an address, or the name of a
+    /// caller with a certificate. Does not block.
+    pub fn note(&self, source: &str, line: Audit) {
         self.metrics.refusals.inc();
-        let now = self.clock.now();
-        {
-            let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
-            if now - minute.begin >= 60_000 {
-                if minute.dropped > 0 {
-                    tracing::warn!(
-                        refusals = minute.dropped,
-                        "refusals were not written to the audit: too many"
-                    );
-                }
-                *minute = Minute {
-                    begin: now,
-                    ..Minute::default()
-                };
-            }
-            if minute.written >= A_MINUTE {
-                minute.dropped += 1;
-                return;
-            }
-            minute.written += 1;
+        if !self.budget.take(source, line.time) {
+            return;
         }
-        let line = Audit {
-            time: now,
+        tracing::info!(
+            who = line.who,
+            method = line.method,
+            what = line.what,
+            outcome = line.outcome,
+            "refused"
+        );
+        if self.refusals.try_send(line).is_err() {
+            tracing::warn!("a refusal was not written to the audit: the store is slow");
+        }
+    }
+
+    fn refusal(&self, who: String, method: &str, reason: &str) -> Audit {
+        Audit {
+            time: self.clock.now(),
             who,
             method: method.to_owned(),
             what: String::new(),
             outcome: format!("refused: {reason}"),
+        }
+    }
+}
+
+/// Writes refusals, and the summaries of those over the budget, until the gate is gone.
+async fn write_refusals(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    budget: Arc<Budget>,
+    mut waiting: mpsc::Receiver<Audit>,
+) {
+    let mut checks = tokio::time::interval(SUMMARY_CHECK);
+    loop {
+        let line = tokio::select! {
+            line = waiting.recv() => match line {
+                Some(line) => line,
+                None => return,
+            },
+            _ = checks.tick() => {
+                let now = clock.now();
+                let Some(outcome) = budget.summary(now) else {
+                    continue;
+                };
+                tracing::warn!(outcome, "refusals were not written to the audit: too many");
+                Audit {
+                    time: now,
+                    who: "several".to_owned(),
+                    method: "summary".to_owned(),
+                    what: String::new(),
+                    outcome,
+                }
+            }
         };
-        if self.refusals.try_send(line).is_err() {
-            tracing::warn!(
-                method,
-                reason,
-                "a refusal was not written to the audit: the store is slow"
+        if let Err(error) = store.append_audit(&line).await {
+            tracing::error!(
+                error = chain(&error),
+                "a refusal could not be written to the audit"
             );
         }
     }
@@ -187,12 +226,15 @@ impl PeerPolicy for Gate {
             .filter(|c| !c.is_control())
             .take(80)
             .collect();
-        tracing::info!(peer = peer.name(), method, reason, "call refused");
-        self.note(peer.name(), &method, reason);
+        let source = match peer.caller {
+            Some(_) => peer.name(),
+            None => peer.source(),
+        };
+        self.note(&source, self.refusal(peer.name(), &method, reason));
     }
 
     fn handshake_failed(&self, address: SocketAddr, reason: &str) {
-        tracing::info!(%address, reason, "handshake failed");
-        self.note(address.ip().to_string(), "handshake", reason);
+        let line = self.refusal(address.ip().to_string(), "handshake", reason);
+        self.note(&source(address.ip()), line);
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::enrol::{issue, revoke_certificate};
+use super::pending;
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::refusal::Refusal;
@@ -15,21 +16,19 @@ pub struct Change {
     pub id: String,
     /// `accept`, `reject` or `delete`.
     pub action: String,
-    /// For accept: must be the key's when given.
+    /// For accept: must be the key's; may be empty with `force`.
     pub fingerprint: String,
     /// The cluster's name, to confirm a destructive order.
     pub cluster: String,
-    /// Confirms a destructive order.
+    /// Confirms a destructive order, or an acceptance without a fingerprint.
     pub force: bool,
 }
 
 /// A key as it is shown.
 #[must_use]
 pub fn status_of(key: &Key, connected: bool) -> Value {
-    let grain = |name: &str| {
-        let grains: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
-        grains.get(name).cloned().unwrap_or_default()
-    };
+    let facts: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
+    let fact = |name: &str| facts.get(name).cloned().unwrap_or_default();
     json!({
         "id": key.id,
         "state": key.state.as_str(),
@@ -37,8 +36,9 @@ pub fn status_of(key: &Key, connected: bool) -> Value {
         "connected": connected,
         "serial": key.serial,
         "roles": key.roles,
-        "host": grain("fqdn"),
-        "os": grain("osfinger"),
+        "host": fact("fqdn"),
+        "os": fact("osfinger"),
+        "source": fact("source"),
         "created": rfc3339(key.created),
         "changed": rfc3339(key.changed),
     })
@@ -49,6 +49,7 @@ pub fn status_of(key: &Key, connected: bool) -> Value {
 /// # Errors
 /// The store fails.
 pub async fn list(app: &App) -> Result<Value, Refusal> {
+    pending::expire(app).await?;
     let keys = app.store.keys().await?;
     let shown: Vec<Value> = keys
         .iter()
@@ -63,23 +64,29 @@ pub async fn list(app: &App) -> Result<Value, Refusal> {
 /// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
 /// the store fails.
 pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
-    let _turn = app.enrolling.lock().await;
     let id = order.id.as_str();
-    let key = app.store.key(id).await?.ok_or_else(|| {
-        Refusal::not_found(format!(
-            "there is no key of {id:?}; `ctl key list` shows them"
-        ))
-    })?;
+    if matches!(order.action.as_str(), "reject" | "delete") {
+        let key = find(app, id).await?;
+        confirm(app, order)?;
+        // Before anything that can wait or fail: the store may be slow or full.
+        cut_off(app, &key);
+    }
+    let _turn = app.enrolling.lock().await;
+    let key = find(app, id).await?;
     let state = match order.action.as_str() {
-        "accept" => accept(app, key, &order.fingerprint).await?,
+        "accept" => accept(app, key, order).await?,
         "reject" => {
-            confirm(app, order)?;
-            reject(app, key).await?;
+            cut_off(app, &key);
+            reject(app, key)
+                .await
+                .map_err(|error| half_done(id, &error))?;
             KeyState::Rejected.as_str()
         }
         "delete" => {
-            confirm(app, order)?;
-            delete(app, &key).await?;
+            cut_off(app, &key);
+            delete(app, &key)
+                .await
+                .map_err(|error| half_done(id, &error))?;
             "deleted"
         }
         other => {
@@ -96,6 +103,25 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
         .await?;
     tracing::info!(minion = id, state, "key changed");
     Ok(json!({ "id": id, "state": state }))
+}
+
+async fn find(app: &App, id: &str) -> Result<Key, Refusal> {
+    app.store.key(id).await?.ok_or_else(|| {
+        Refusal::not_found(format!(
+            "there is no key of {id:?}; `ctl key list` shows them"
+        ))
+    })
+}
+
+/// The refusal of an order that shut the gate and could not be stored.
+fn half_done(id: &str, error: &Refusal) -> Refusal {
+    Refusal::new(
+        error.kind,
+        format!(
+            "{id} is cut off until the master restarts, but the order cannot be stored: {}; then repeat the order",
+            error.message
+        ),
+    )
 }
 
 /// A live minion is disconnected only when the operator names the cluster.
@@ -118,12 +144,17 @@ fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
 }
 
 /// Accepts a key; one that is accepted stays so.
-///
-/// # Errors
-/// The fingerprint is another, or the store fails.
-pub async fn accept(app: &App, mut key: Key, fingerprint: &str) -> Result<&'static str, Refusal> {
+async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str, Refusal> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(':', "");
-    if !fingerprint.is_empty() && plain(fingerprint) != plain(&key.fingerprint) {
+    if order.fingerprint.is_empty() && !order.force {
+        // Without the fingerprint: the operator has to read it on the host.
+        return Err(Refusal::conflict(format!(
+            "cannot accept the key of {0}: its fingerprint was not given; compare `ctl key list` with what the host shows, \
+             then: ctl key accept {0} --fingerprint FINGERPRINT (or --force, which trusts the network)",
+            key.id
+        )));
+    }
+    if !order.fingerprint.is_empty() && plain(&order.fingerprint) != plain(&key.fingerprint) {
         return Err(Refusal::conflict(format!(
             "the key of {} has the fingerprint {}, not the one given; compare it with what the host shows",
             key.id, key.fingerprint
@@ -137,8 +168,9 @@ pub async fn accept(app: &App, mut key: Key, fingerprint: &str) -> Result<&'stat
         key.certificate_pem = Some(issued.certificate_pem);
         key.changed = now;
         app.store.put_key(&key).await?;
-        app.gate.open(&key.id, &key.fingerprint);
     }
+    // Also for a key that is accepted: the process may have ended between the store and the gate.
+    app.gate.open(&key.id, &key.fingerprint);
     Ok(KeyState::Accepted.as_str())
 }
 
@@ -150,18 +182,17 @@ async fn reject(app: &App, mut key: Key) -> Result<(), Refusal> {
     key.serial = None;
     key.certificate_pem = None;
     app.store.put_key(&key).await?;
-    cut_off(app, &key.id);
     Ok(())
 }
 
 async fn delete(app: &App, key: &Key) -> Result<(), Refusal> {
     revoke_certificate(app, key, "deleted by an operator", app.clock.now()).await?;
     app.store.delete_key(&key.id).await?;
-    cut_off(app, &key.id);
     Ok(())
 }
 
-fn cut_off(app: &App, minion: &str) {
-    app.gate.close(minion, None);
-    app.connections.disconnect(minion);
+/// Shuts the gate for a key and ends the connections that it opened.
+fn cut_off(app: &App, key: &Key) {
+    app.gate.close(&key.id, key.serial.as_deref());
+    app.connections.disconnect(&key.id);
 }

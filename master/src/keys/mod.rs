@@ -1,13 +1,17 @@
 //! Who may come in: enrolment tokens, minions' keys, and the gate that opens and closes with them.
 
+mod budget;
 mod enrol;
 mod gate;
+mod host_facts;
 mod manage;
+mod pending;
 #[cfg(test)]
 mod tests;
 mod token;
 
 pub use enrol::{Answer, EnrolmentRequest, enrol, renew};
 pub use gate::Gate;
-pub use manage::{Change, accept, change, list, status_of};
+pub use host_facts::parse as parse_grains;
+pub use manage::{Change, change, list, status_of};
 pub use token::{TokenText, Wanted, create_token, list_tokens, revoke_token};

@@ -1,6 +1,7 @@
 //! Enrolment from both sides: who comes in, who waits, who does not, and that asking again is safe.
 
 mod orders;
+mod strangers;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ const DAY: i64 = 24 * HOUR;
 struct Site {
     app: Arc<App>,
     clock: Arc<ManualClock>,
+    store: Arc<SqliteStore>,
     directory: TempDir,
 }
 
@@ -45,12 +47,14 @@ async fn site() -> Site {
             .await
             .unwrap(),
     );
-    let app = App::open(config, Arc::clone(&clock) as Arc<_>, store)
+    let shared = Arc::clone(&store) as Arc<_>;
+    let app = App::open(config, Arc::clone(&clock) as Arc<_>, shared)
         .await
         .unwrap();
     Site {
         app,
         clock,
+        store,
         directory,
     }
 }
@@ -74,6 +78,7 @@ impl Host {
             csr_pem: self.key.request(&self.id).unwrap(),
             token: token.to_owned(),
             grains_json: "{\"fqdn\":\"host.example\"}".to_owned(),
+            source: "10.0.0.7".to_owned(),
         }
     }
 }
@@ -101,6 +106,7 @@ impl Site {
             &Change {
                 id: id.to_owned(),
                 action: action.to_owned(),
+                force: action == "accept",
                 ..Change::default()
             },
         )
@@ -325,12 +331,13 @@ async fn tokens_have_limits() {
 async fn a_key_without_token_waits_for_an_operator() {
     let site = site().await;
     let host = Host::new("worker-1");
-    for _ in 0..2 {
+    for new in [true, false] {
         let answer = site.enrol(&host, "").await;
         assert_eq!(
             answer,
             Answer::Pending {
-                fingerprint: host.key.fingerprint()
+                fingerprint: host.key.fingerprint(),
+                new,
             }
         );
     }
@@ -345,6 +352,16 @@ async fn a_key_without_token_waits_for_an_operator() {
         fingerprint: "aa:bb".to_owned(),
         ..Change::default()
     };
+    let unseen = Change {
+        fingerprint: String::new(),
+        ..wrong.clone()
+    };
+    let refused = change(&site.app, &unseen).await.unwrap_err();
+    assert!(refused.message.contains("--force"), "{refused}");
+    assert!(
+        !refused.message.contains(&host.key.fingerprint()),
+        "the operator has to read it on the host: {refused}"
+    );
     assert_eq!(
         change(&site.app, &wrong).await.unwrap_err().kind,
         RefusalKind::Conflict
@@ -377,24 +394,21 @@ async fn a_forged_name_does_not_come_in() {
     let honest = Host::new("worker-1");
     let pem = certificate(site.enrol(&honest, &token).await);
     let forger = Host::new("worker-1");
+    let mut events = site.app.events.subscribe();
     for token in ["", token.as_str()] {
         let why = reason(site.enrol(&forger, token).await);
         assert!(why.contains("belongs to another key"), "{why}");
     }
     assert_eq!(site.uses(&token).await, 8);
     assert!(site.admits(&pem));
-    let events = site
-        .app
-        .store
-        .events("halite/key/worker-1", 0, 9)
-        .await
-        .unwrap();
+    let event = events.recv().await.unwrap();
+    assert!(event.data_json.contains(&forger.key.fingerprint()));
+    let stored = site.app.store.events("", 0, 99).await.unwrap();
     assert!(
-        events
-            .last()
-            .unwrap()
-            .data_json
-            .contains(&forger.key.fingerprint())
+        stored
+            .iter()
+            .all(|event| !event.data_json.contains("refused")),
+        "a stranger fills the store: {stored:?}"
     );
 
     // A host that was installed again comes back with a token for exactly its id; the old key is out at

@@ -98,7 +98,7 @@ impl StepRunner<'_> {
             ),
             Some((KeyState::Pending, fingerprint)) => (
                 format!(
-                    "the key of {id} is pending: compare its fingerprint {fingerprint}, then `ctl key accept {id}`"
+                    "the key of {id} is pending: compare its fingerprint {fingerprint} with what the host shows, then `ctl key accept {id} --fingerprint` with that"
                 ),
                 false,
             ),

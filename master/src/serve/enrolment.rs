@@ -1,5 +1,7 @@
 //! The service for hosts without a certificate: enrolment.
 
+use std::time::Duration;
+
 use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
@@ -8,11 +10,16 @@ use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_server::Enrolment;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
 
-use super::{Call, Services};
+use super::{Services, outcome, status};
 use crate::ca::HALITE;
 use crate::keys;
 use crate::keys::{Answer, EnrolmentRequest};
 use crate::refusal::Refusal;
+use crate::store::Audit;
+
+const METHOD: &str = "Enrolment/Enrol";
+/// The time that a caller waits whose address was refused many times in this minute.
+const TIRED: Duration = Duration::from_secs(1);
 
 /// The reason why a minion of another protocol version is not served; `None` when it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
@@ -30,7 +37,24 @@ pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
 impl Enrolment for Services {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let request = request.into_inner();
+        if self.app.gate.is_tired_of(&peer.source()) {
+            tokio::time::sleep(TIRED).await;
+        }
+        // In a task of its own: a call that the host ends is not half done.
+        let services = self.clone();
+        let task =
+            tokio::spawn(async move { services.enrol_host(&peer, request.into_inner()).await });
+        task.await
+            .map_err(|error| status(Refusal::internal(format!("the call ended early: {error}"))))?
+    }
+}
+
+impl Services {
+    async fn enrol_host(
+        &self,
+        peer: &Peer,
+        request: EnrolRequest,
+    ) -> Result<Response<EnrolReply>, Status> {
         let shown: String = request
             .id
             .chars()
@@ -42,29 +66,52 @@ impl Enrolment for Services {
         } else {
             "with token"
         };
-        let call = Call {
-            peer: &peer,
-            method: "Enrolment/Enrol",
+        let result = self.answer(peer, request).await.map_err(status);
+        self.count(METHOD, result.as_ref().err());
+        let line = |outcome: String| Audit {
+            time: self.app.clock.now(),
+            who: peer.name(),
+            method: METHOD.to_owned(),
             what: format!("{shown} {with}"),
+            outcome,
         };
-        self.audited(call, async {
-            if let Some(reason) = protocol_refusal(request.protocol) {
-                return Err(Refusal::conflict(reason));
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                let refused = line(outcome(Some(&error)));
+                self.app.gate.note(&peer.source(), refused);
+                return Err(error);
             }
-            let newcomer = EnrolmentRequest {
-                id: request.id,
-                csr_pem: request.csr_pem,
-                token: request.token,
-                grains_json: request.grains_json,
-            };
-            let ca = self
-                .app
-                .cas
-                .certificate_pem(HALITE)
-                .map_err(|e| Refusal::internal(chain(&e)))?;
-            Ok(reply(keys::enrol(&self.app, &newcomer).await?, ca))
-        })
-        .await
+        };
+        match &answer {
+            Answer::Rejected { reason, .. } => {
+                let refused = line(format!("refused: {reason}"));
+                self.app.gate.note(&peer.source(), refused);
+            }
+            Answer::Accepted { new: true, .. } | Answer::Pending { new: true, .. } => {
+                let stored = self.app.store.append_audit(&line(outcome(None))).await;
+                stored.map_err(|error| status(error.into()))?;
+            }
+            // The same question again changes nothing.
+            Answer::Accepted { .. } | Answer::Pending { .. } => {}
+        }
+        let ca = self.app.cas.certificate_pem(HALITE);
+        let ca = ca.map_err(|error| status(Refusal::internal(chain(&error))))?;
+        Ok(Response::new(reply(answer, ca)))
+    }
+
+    async fn answer(&self, peer: &Peer, request: EnrolRequest) -> Result<Answer, Refusal> {
+        if let Some(reason) = protocol_refusal(request.protocol) {
+            return Err(Refusal::conflict(reason));
+        }
+        let newcomer = EnrolmentRequest {
+            id: request.id,
+            csr_pem: request.csr_pem,
+            token: request.token,
+            grains_json: request.grains_json,
+            source: peer.source(),
+        };
+        keys::enrol(&self.app, &newcomer).await
     }
 }
 
@@ -77,12 +124,13 @@ fn reply(answer: Answer, ca_pem: &str) -> EnrolReply {
         Answer::Accepted {
             certificate_pem,
             fingerprint,
+            ..
         } => {
             reply.certificate_pem = certificate_pem;
             reply.fingerprint = fingerprint;
             State::Accepted
         }
-        Answer::Pending { fingerprint } => {
+        Answer::Pending { fingerprint, .. } => {
             reply.fingerprint = fingerprint;
             State::Pending
         }

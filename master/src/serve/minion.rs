@@ -2,6 +2,7 @@
 //! messages say.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use halite_proto::v1::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::enrolment::protocol_refusal;
+use super::shares::Work;
 use super::{Call, Services, caller_id, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
@@ -93,7 +95,7 @@ impl Minion for Services {
         self.store_facts(&minion, &hello.grains_json, &hello.version)
             .await
             .map_err(status)?;
-        let (connection, messages) = self.app.connections.join(&minion);
+        let (connection, messages) = self.app.connections.join(&minion, peer.address.ip());
         let (ended, listener) = oneshot::channel();
         tokio::spawn(
             self.clone()
@@ -108,35 +110,28 @@ impl Minion for Services {
 
     async fn sign(&self, request: Request<SignRequest>) -> Result<Response<SignReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?;
+        let minion = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
         let what = format!("job {} {}", brief(&request.job), brief(&request.tag));
-        let call = Call {
-            peer: &peer,
-            method: "Minion/Sign",
-            what,
-        };
-        self.audited(call, async {
+        let call = Call::new(&peer, "Minion/Sign", what);
+        self.share(&minion, Work::Sign).await?;
+        let Self { app, backend, .. } = self.clone();
+        self.audited(call, async move {
             let job = request.job.parse()?;
-            let chunk = self
-                .backend
-                .sign_allowed(minion, &job, &request.tag)
-                .await?;
+            let chunk = backend.sign_allowed(&minion, &job, &request.tag).await?;
             let (ca, profile) =
                 Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
-            let now = self.app.clock.now();
-            let issued = self
-                .app
+            let now = app.clock.now();
+            let issued = app
                 .cas
                 .sign(&ca, &request.csr_pem, &profile, now)
                 .map_err(|error| Refusal::invalid(chain(&error)))?;
-            self.app
-                .store
+            app.store
                 .put_certificate(&Certificate {
                     serial: issued.serial,
                     ca,
                     subject: issued.subject,
-                    owner: minion.to_owned(),
+                    owner: minion,
                     job: Some(job),
                     tag: request.tag,
                     created: now,
@@ -144,7 +139,7 @@ impl Minion for Services {
                     pem: issued.certificate_pem.clone(),
                 })
                 .await?;
-            self.app.metrics.signed.inc();
+            app.metrics.signed.inc();
             Ok(SignReply {
                 certificate_pem: issued.certificate_pem,
                 ca_pem: issued.ca_pem,
@@ -167,11 +162,8 @@ impl Minion for Services {
             brief(&request.job),
             brief(&request.sha256)
         );
-        let call = Call {
-            peer: &peer,
-            method: "Minion/Fetch",
-            what,
-        };
+        let call = Call::new(&peer, "Minion/Fetch", what);
+        self.share(minion, Work::Fetch).await?;
         self.counted(call, async {
             let pieces = self
                 .backend
@@ -185,15 +177,13 @@ impl Minion for Services {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?;
+        let minion = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
-        let call = Call {
-            peer: &peer,
-            method: "Minion/Renew",
-            what: String::new(),
-        };
-        self.audited(call, async {
-            let certificate_pem = keys::renew(&self.app, minion, &request.csr_pem).await?;
+        let call = Call::new(&peer, "Minion/Renew", String::new());
+        self.share(&minion, Work::Renew).await?;
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            let certificate_pem = keys::renew(&app, &minion, &request.csr_pem).await?;
             Ok(RenewReply { certificate_pem })
         })
         .await
@@ -201,6 +191,10 @@ impl Minion for Services {
 }
 
 impl Services {
+    async fn share(&self, minion: &str, work: Work) -> Result<(), Status> {
+        self.shares.wait(minion, work).await.map_err(status)
+    }
+
     async fn store_facts(
         &self,
         minion: &str,
@@ -212,6 +206,8 @@ impl Services {
                 "cannot store the grains: they have more than {GRAINS_MAX} bytes"
             )));
         }
+        keys::parse_grains(grains_json)?;
+        self.shares.wait(minion, Work::Grains).await?;
         let facts = Facts {
             minion: minion.to_owned(),
             grains_json: grains_json.to_owned(),
@@ -279,9 +275,18 @@ impl Services {
         version: &str,
         message: MinionMessage,
     ) -> Result<(), Refusal> {
-        if let Some(minion_message::Body::Grains(grains)) = &message.body {
-            self.store_facts(minion, &grains.grains_json, version)
-                .await?;
+        match &message.body {
+            Some(minion_message::Body::Grains(grains)) => {
+                self.store_facts(minion, &grains.grains_json, version)
+                    .await?;
+            }
+            // The return says the same later.
+            Some(minion_message::Body::Progress(_))
+                if !self.shares.try_take(minion, Work::Progress) =>
+            {
+                return Ok(());
+            }
+            _ => {}
         }
         self.backend.on_message(minion, message).await
     }

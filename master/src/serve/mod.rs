@@ -4,6 +4,7 @@
 mod enrolment;
 mod minion;
 mod operator;
+mod shares;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,26 +13,27 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
-use halite_proto::transport::{Peer, Server, TlsError};
+use halite_proto::transport::{Peer, STRANGER_MESSAGE, Server, TlsError};
 use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
 use tokio::net::TcpListener;
 
+use self::shares::Shares;
 use crate::app::App;
 use crate::backend::Backend;
 use crate::ca::{CaError, HALITE};
-use crate::init;
 use crate::metrics::CallLabels;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
+use crate::{descriptors, init};
 
-/// Largest message of a host without a certificate: a request, a token and grains.
-const ENROLMENT_MESSAGE: usize = 512 * 1024;
 /// Largest message of a minion: the return of a long highstate.
 const MINION_MESSAGE: usize = 64 * 1024 * 1024;
 /// Largest message of an operator.
 const OPERATOR_MESSAGE: usize = 8 * 1024 * 1024;
+/// The outcome in the audit of a call whose work begins.
+const BEGINS: &str = "begins";
 /// The interval at which the master checks whether its own certificate is due for renewal.
 const RENEWAL_CHECK: Duration = Duration::from_secs(6 * 60 * 60);
 
@@ -51,6 +53,7 @@ pub enum ServeError {
 struct Services {
     app: Arc<App>,
     backend: Arc<dyn Backend>,
+    shares: Arc<Shares>,
 }
 
 /// Serves minions and operators on an open port until `stop` resolves; then it ends all streams and
@@ -67,20 +70,17 @@ pub async fn serve(
     let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
     let ca = app.cas.certificate_pem(HALITE)?;
     let policy = Arc::clone(&app.gate) as Arc<_>;
-    let server = Arc::new(Server::new(
-        &app.config.cluster,
-        &certificate,
-        &key,
-        ca,
-        policy,
-    )?);
+    let server = Server::new(&app.config.cluster, &certificate, &key, ca, policy)?
+        .with_connections(descriptors::for_connections());
+    let server = Arc::new(server);
     let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
     let services = Services {
         app: Arc::clone(&app),
         backend,
+        shares: Arc::default(),
     };
     let routes = Routes::new(
-        EnrolmentServer::new(services.clone()).max_decoding_message_size(ENROLMENT_MESSAGE),
+        EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE),
     )
     .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
     .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
@@ -132,61 +132,99 @@ fn status(refusal: Refusal) -> Status {
 }
 
 /// One call, for audit and metrics.
-struct Call<'a> {
-    peer: &'a Peer,
+struct Call {
+    /// The caller; see [`Peer::name`].
+    who: String,
     /// `Operator/Run`.
     method: &'static str,
     /// The request in a few words. Never contains a secret.
     what: String,
+    /// True for a call that shuts someone out: it is done also when the audit cannot be written.
+    urgent: bool,
+}
+
+impl Call {
+    fn new(peer: &Peer, method: &'static str, what: impl Into<String>) -> Self {
+        Self {
+            who: peer.name(),
+            method,
+            what: what.into(),
+            urgent: false,
+        }
+    }
 }
 
 impl Services {
-    /// Does the work of a call, counts it, and writes caller, request and outcome to the audit.
-    async fn audited<T>(
+    /// Does the work of a call that changes something. The audit gets a line before the work and
+    /// one with the outcome after it.
+    ///
+    /// The work goes on when the caller ends the call: neither is half of it done, nor is a line
+    /// missing.
+    async fn audited<T: Send + 'static>(
         &self,
-        call: Call<'_>,
+        call: Call,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<Response<T>, Status> {
+        let services = self.clone();
+        let task = tokio::spawn(async move { services.act(call, work).await });
+        task.await
+            .map_err(|error| status(Refusal::internal(format!("the call ended early: {error}"))))?
+    }
+
+    async fn act<T>(
+        &self,
+        call: Call,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<Response<T>, Status> {
-        let result = work.await.map_err(status);
-        self.count(call.method, result.as_ref().err());
-        let outcome = result
-            .as_ref()
-            .err()
-            .map_or_else(|| "ok".to_owned(), |e| format!("refused: {}", e.message()));
-        tracing::info!(
-            who = call.peer.name(),
-            method = call.method,
-            what = call.what,
-            outcome,
-            "call"
-        );
-        let line = Audit {
+        let mut line = Audit {
             time: self.app.clock.now(),
-            who: call.peer.name(),
+            who: call.who,
             method: call.method.to_owned(),
             what: call.what,
-            outcome,
+            outcome: BEGINS.to_owned(),
         };
-        // A call without its audit line fails: no change goes unrecorded.
-        self.app
-            .store
-            .append_audit(&line)
-            .await
-            .map_err(|error| status(error.into()))?;
+        // A call without its audit line is not begun: no change goes unrecorded.
+        match self.app.store.append_audit(&line).await {
+            Ok(()) => {}
+            Err(error) if call.urgent => tracing::error!(
+                who = line.who,
+                what = line.what,
+                error = chain(&error),
+                "cannot write the audit; the call goes on"
+            ),
+            Err(error) => return Err(status(error.into())),
+        }
+        let result = work.await.map_err(status);
+        self.count(call.method, result.as_ref().err());
+        line.time = self.app.clock.now();
+        line.outcome = outcome(result.as_ref().err());
+        tracing::info!(
+            who = line.who,
+            method = line.method,
+            what = line.what,
+            outcome = line.outcome,
+            "call"
+        );
+        if let Err(error) = self.app.store.append_audit(&line).await {
+            // The line before the work is there; the caller learns the outcome itself.
+            tracing::error!(
+                error = chain(&error),
+                "cannot write the outcome of a call to the audit"
+            );
+        }
         result.map(Response::new)
     }
 
-    /// As [`Services::audited`], for calls that change nothing: counted and logged, without an
-    /// audit line.
+    /// Does the work of a call that changes nothing: counted and logged, without an audit line.
     async fn counted<T>(
         &self,
-        call: Call<'_>,
+        call: Call,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<Response<T>, Status> {
         let result = work.await.map_err(status);
         self.count(call.method, result.as_ref().err());
         tracing::debug!(
-            who = call.peer.name(),
+            who = call.who,
             method = call.method,
             what = call.what,
             "call"
@@ -202,6 +240,14 @@ impl Services {
         };
         self.app.metrics.calls.get_or_create(&labels).inc();
     }
+}
+
+/// The outcome of a call, for the audit.
+fn outcome(error: Option<&Status>) -> String {
+    error.map_or_else(
+        || "ok".to_owned(),
+        |error| format!("refused: {}", error.message()),
+    )
 }
 
 /// The id in the caller's certificate. The table admits only callers with a certificate here.

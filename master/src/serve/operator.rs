@@ -1,6 +1,7 @@
 //! The service for operators; `ctl` is its client.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -49,11 +50,7 @@ fn events(stream: EventStream) -> Events {
 impl Operator for Services {
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call {
-            peer,
-            method: "Operator/Status",
-            what: String::new(),
-        };
+        let call = Call::new(peer, "Operator/Status", String::new());
         self.counted(call, async { Ok(document(&self.backend.status().await?)) })
             .await
     }
@@ -63,14 +60,16 @@ impl Operator for Services {
         let request = request.into_inner();
         // The document may contain the content of files, so the audit names the operator who read
         // it.
-        let call = Call {
-            peer: &peer,
-            method: "Operator/Show",
-            what: format!("{} {}", request.what, request.target),
-        };
-        self.audited(call, async {
-            Ok(document(&self.backend.show(request).await?))
-        })
+        let call = Call::new(
+            &peer,
+            "Operator/Show",
+            format!("{} {}", request.what, request.target),
+        );
+        let backend = Arc::clone(&self.backend);
+        self.audited(
+            call,
+            async move { Ok(document(&backend.show(request).await?)) },
+        )
         .await
     }
 
@@ -78,17 +77,14 @@ impl Operator for Services {
 
     async fn run(&self, request: Request<RunRequest>) -> Result<Response<Self::RunStream>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let operator = caller_id(&peer)?;
+        let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
         let test = if request.test { " (test)" } else { "" };
         let what = format!("{} on {}{test}", request.function, request.target);
-        let call = Call {
-            peer: &peer,
-            method: "Operator/Run",
-            what,
-        };
+        let call = Call::new(&peer, "Operator/Run", what);
         let query = Function::find(&request.function).is_ok_and(Function::is_query);
-        let work = async { Ok(events(self.backend.run(operator, request).await?)) };
+        let backend = Arc::clone(&self.backend);
+        let work = async move { Ok(events(backend.run(&operator, request).await?)) };
         // The record of the job names the operator already; the answer need not wait for an audit
         // line.
         if query {
@@ -105,16 +101,17 @@ impl Operator for Services {
         request: Request<OrchestrateRequest>,
     ) -> Result<Response<Self::OrchestrateStream>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let operator = caller_id(&peer)?;
+        let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
         let test = if request.test { " (test)" } else { "" };
-        let call = Call {
-            peer: &peer,
-            method: "Operator/Orchestrate",
-            what: format!("{}{test}", request.sls),
-        };
-        self.audited(call, async {
-            Ok(events(self.backend.orchestrate(operator, request).await?))
+        let call = Call::new(
+            &peer,
+            "Operator/Orchestrate",
+            format!("{}{test}", request.sls),
+        );
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            Ok(events(backend.orchestrate(&operator, request).await?))
         })
         .await
     }
@@ -128,11 +125,7 @@ impl Operator for Services {
             0 => JOBS.0,
             limit => limit.min(JOBS.1),
         };
-        let call = Call {
-            peer,
-            method: "Operator/ListJobs",
-            what: String::new(),
-        };
+        let call = Call::new(peer, "Operator/ListJobs", String::new());
         self.counted(call, async {
             Ok(document(&self.backend.list_jobs(limit).await?))
         })
@@ -145,11 +138,7 @@ impl Operator for Services {
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
         let job = &request.get_ref().job;
-        let call = Call {
-            peer,
-            method: "Operator/ShowJob",
-            what: job.clone(),
-        };
+        let call = Call::new(peer, "Operator/ShowJob", job.clone());
         self.counted(call, async {
             Ok(document(&self.backend.show_job(&job.parse()?).await?))
         })
@@ -161,11 +150,7 @@ impl Operator for Services {
         request: Request<ListKeysRequest>,
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call {
-            peer,
-            method: "Operator/ListKeys",
-            what: String::new(),
-        };
+        let call = Call::new(peer, "Operator/ListKeys", String::new());
         self.counted(call, async { Ok(document(&keys::list(&self.app).await?)) })
             .await
     }
@@ -177,11 +162,8 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let request = request.into_inner();
         let what = format!("{} {}", request.action, request.id);
-        let call = Call {
-            peer: &peer,
-            method: "Operator/ChangeKey",
-            what,
-        };
+        let mut call = Call::new(&peer, "Operator/ChangeKey", what);
+        call.urgent = request.action != "accept";
         let change = Change {
             id: request.id,
             action: request.action,
@@ -189,8 +171,9 @@ impl Operator for Services {
             cluster: request.cluster,
             force: request.force,
         };
-        self.audited(call, async {
-            Ok(document(&keys::change(&self.app, &change).await?))
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            Ok(document(&keys::change(&app, &change).await?))
         })
         .await
     }
@@ -200,26 +183,23 @@ impl Operator for Services {
         request: Request<CreateTokenRequest>,
     ) -> Result<Response<CreateTokenReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let operator = caller_id(&peer)?;
+        let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
         let what = if request.id.is_empty() {
             "for any id".to_owned()
         } else {
             format!("for {}", request.id)
         };
-        let call = Call {
-            peer: &peer,
-            method: "Operator/CreateToken",
-            what,
-        };
+        let call = Call::new(&peer, "Operator/CreateToken", what);
         let wanted = Wanted {
             ttl_seconds: request.ttl_seconds,
             uses: request.uses,
             roles: request.roles,
             id: request.id,
         };
-        self.audited(call, async {
-            let (token, expires) = keys::create_token(&self.app, operator, wanted).await?;
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            let (token, expires) = keys::create_token(&app, &operator, wanted).await?;
             Ok(CreateTokenReply {
                 token,
                 expires: rfc3339(expires),
@@ -233,11 +213,7 @@ impl Operator for Services {
         request: Request<ListTokensRequest>,
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?;
-        let call = Call {
-            peer,
-            method: "Operator/ListTokens",
-            what: String::new(),
-        };
+        let call = Call::new(peer, "Operator/ListTokens", String::new());
         self.counted(call, async {
             Ok(document(&keys::list_tokens(&self.app).await?))
         })
@@ -255,14 +231,13 @@ impl Operator for Services {
             .token_id
             .split('.')
             .next()
-            .unwrap_or_default();
-        let call = Call {
-            peer,
-            method: "Operator/RevokeToken",
-            what: id.to_owned(),
-        };
-        self.audited(call, async {
-            Ok(document(&keys::revoke_token(&self.app, id).await?))
+            .unwrap_or_default()
+            .to_owned();
+        let mut call = Call::new(peer, "Operator/RevokeToken", id.clone());
+        call.urgent = true;
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            Ok(document(&keys::revoke_token(&app, &id).await?))
         })
         .await
     }
@@ -272,7 +247,7 @@ impl Operator for Services {
         request: Request<AddNodeRequest>,
     ) -> Result<Response<AddNodeReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let operator = caller_id(&peer)?;
+        let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
         let what = format!(
             "{} {} {}",
@@ -280,22 +255,20 @@ impl Operator for Services {
             request.address,
             request.roles.join(",")
         );
-        let call = Call {
-            peer: &peer,
-            method: "Operator/AddNode",
-            what,
-        };
-        self.audited(call, async {
-            Identity::new(&self.app.config.cluster, Kind::Minion, &request.name)
+        let call = Call::new(&peer, "Operator/AddNode", what);
+        let services = self.clone();
+        self.audited(call, async move {
+            let app = &services.app;
+            Identity::new(&app.config.cluster, Kind::Minion, &request.name)
                 .map_err(|error| Refusal::invalid(chain(&error)))?;
-            self.backend.add_node(operator, &request).await?;
+            services.backend.add_node(&operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),
                 roles: request.roles.clone(),
                 ..Wanted::default()
             };
-            let (token, _) = keys::create_token(&self.app, operator, wanted).await?;
-            let command = command(&self.app, &request.name, &token)?;
+            let (token, _) = keys::create_token(app, &operator, wanted).await?;
+            let command = command(app, &request.name, &token)?;
             Ok(AddNodeReply { token, command })
         })
         .await

@@ -94,6 +94,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let request = v1::ChangeKeyRequest {
                 id: MINION.to_owned(),
                 action: "accept".to_owned(),
+                force: true,
                 ..Default::default()
             };
             operator.change_key(request).await.map(drop)
@@ -227,6 +228,47 @@ async fn missing(site: &Site) -> Option<Line> {
             line.who == *who && line.method == *method && line.outcome.starts_with(outcome)
         })
     })
+}
+
+#[tokio::test]
+async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_audit() {
+    let site = start().await;
+    let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
+    let name = site.backend.held.0;
+    let request = v1::AddNodeRequest {
+        name: name.to_owned(),
+        ..Default::default()
+    };
+    let call = tokio::spawn(async move { operator.add_node(request).await });
+    site.asked("add_node held").await;
+    let audit = site.app.store.audit(1).await.unwrap();
+    assert_eq!(
+        (audit[0].method.as_str(), audit[0].outcome.as_str()),
+        ("Operator/AddNode", "begins")
+    );
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    // The master learns of it before the backend goes on.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    site.backend.held.1.notify_one();
+    let outcome = async {
+        loop {
+            let audit = site.app.store.audit(1).await.unwrap();
+            if audit[0].outcome == "ok" {
+                return audit;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let audit = tokio::time::timeout(SOON, outcome).await.unwrap();
+    assert_eq!(audit[0].who, "operator:root");
+    // The work after the backend's part was done, too: the token.
+    let tokens = site.app.store.tokens().await.unwrap();
+    assert!(
+        tokens
+            .iter()
+            .any(|token| token.bound_id.as_deref() == Some(name))
+    );
 }
 
 #[tokio::test]

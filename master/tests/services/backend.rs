@@ -10,7 +10,7 @@ use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The one minion that has a job.
 pub const MINION: &str = "worker-1";
@@ -25,6 +25,8 @@ pub const SHA256: &str = "aa";
 pub struct OneJob {
     /// What was asked, with the id that the services gave for the caller.
     pub asked: Mutex<Vec<String>>,
+    /// The name of a node for which `add_node` waits, and the order to go on.
+    pub held: (&'static str, Notify),
     /// How many messages of streams came in.
     pub messages: watch::Sender<u32>,
 }
@@ -33,6 +35,7 @@ impl OneJob {
     pub fn new() -> Self {
         Self {
             asked: Mutex::default(),
+            held: ("held", Notify::new()),
             messages: watch::Sender::new(0),
         }
     }
@@ -120,7 +123,14 @@ impl Backend for OneJob {
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
-        self.answer(format!("add_node {} by {operator}", request.name), ())
+        self.note(format!("add_node {} by {operator}", request.name));
+        self.messages.send_modify(|count| *count += 1);
+        Box::pin(async move {
+            if request.name == self.held.0 {
+                self.held.1.notified().await;
+            }
+            Ok(())
+        })
     }
 
     fn sign_allowed<'a>(

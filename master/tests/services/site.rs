@@ -127,6 +127,7 @@ impl Site {
             csr_pem: key.request(id).unwrap(),
             token,
             grains_json: "{}".to_owned(),
+            source: "10.0.0.7".to_owned(),
         };
         match keys::enrol(&self.app, &request).await.unwrap() {
             keys::Answer::Accepted {

@@ -42,7 +42,9 @@ impl FakeState {
                 self.disk.remove(path)?;
                 self.unit_file_changed(path);
             }
-            Effect::Packages { install, remove } => self.change_packages(install, remove)?,
+            Effect::Packages {
+                install, remove, ..
+            } => self.change_packages(install, remove)?,
             Effect::RefreshPackages => {
                 self.disk.tick()?;
                 self.refreshes += 1;
@@ -112,6 +114,7 @@ impl FakeState {
             Effect::Certificate(request) => self.make_certificate(request)?,
             Effect::WaitHttp {
                 url,
+                trust,
                 status,
                 body,
                 seconds,
@@ -127,6 +130,7 @@ impl FakeState {
                     };
                     if let Some(Some((code, text))) = answer
                         && code == *status
+                        && self.trusts(url, trust)
                         && body.as_ref().is_none_or(|part| text.contains(part))
                     {
                         return Ok(Output::default());
@@ -176,9 +180,9 @@ impl FakeState {
         remove: &[String],
     ) -> HostResult<()> {
         for (name, version) in install {
-            match (self.offered.get(name), version) {
+            match (self.offer_for(name), version) {
                 (None, _) => return refuse(format!("E: Unable to locate package {name}")),
-                (Some(offer), Some(version)) if offer.version != *version => {
+                (Some((_, offer)), Some(version)) if offer.version != *version => {
                     return refuse(format!("E: Version '{version}' for '{name}' was not found"));
                 }
                 _ => {}
@@ -196,15 +200,16 @@ impl FakeState {
             }
         }
         for name in install.keys() {
-            let Some(offer) = self.offered.get(name).cloned() else {
+            let Some((name, offer)) = self.offer_for(name) else {
                 continue;
             };
+            let (name, offer) = (name.clone(), offer.clone());
             for (path, content) in &offer.files {
                 self.disk.tick()?;
                 self.disk.put(path, Node::file(content));
             }
             self.disk.tick()?;
-            self.packages.insert(name.clone(), offer.version);
+            self.packages.insert(name, offer.version);
             for unit in offer.units {
                 if !self.units.contains_key(&unit) {
                     self.put_unit(&unit, false, false);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use halite_minion::host::accounts::{Accounts, is_account_command};
-use halite_minion::host::effect::{Command, Effect, Output};
+use halite_minion::host::accounts::Accounts;
+use halite_minion::host::effect::{Command, Effect, Output, Trust};
 use halite_minion::host::{
-    FileKind, FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult,
-    MountPoint, PackageManager, Stat, UnitState, User,
+    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint,
+    PackageManager, Stat, UnitState, User,
 };
 
 use crate::ca::FakeCas;
@@ -22,6 +22,8 @@ pub struct Offer {
     pub files: Vec<(String, Vec<u8>)>,
     /// Units that it brings, loaded and disabled.
     pub units: Vec<String>,
+    /// Virtual packages that it provides.
+    pub provides: Vec<String>,
 }
 
 /// Answers a command that the fake does not know; `None` passes it on.
@@ -61,6 +63,8 @@ pub struct FakeState {
     pub registry: BTreeSet<String>,
     /// Answers by URL; each is given once, the last one for ever.
     pub http: BTreeMap<String, VecDeque<Option<(u16, String)>>>,
+    /// URLs of servers whose certificates no CA of the host has signed.
+    pub untrusted: BTreeSet<String>,
     pub blobs: BTreeMap<String, Vec<u8>>,
     /// Results by `argv`; `true`, `false`, `exit N`, `echo …` and `test -e|-f|-d PATH` need none.
     pub answers: BTreeMap<Vec<String>, Output>,
@@ -68,6 +72,8 @@ pub struct FakeState {
     pub hook: Option<CommandHook>,
     /// Commands that were run as effects.
     pub ran: Vec<Command>,
+    /// Commands that a hook noted.
+    pub asked: Vec<Command>,
     /// Effects that were carried out.
     pub performed: Vec<Effect>,
     /// Number of repository refreshes.
@@ -127,10 +133,12 @@ impl Default for FakeState {
             images: BTreeSet::new(),
             registry: BTreeSet::new(),
             http: BTreeMap::new(),
+            untrusted: BTreeSet::new(),
             blobs: BTreeMap::new(),
             answers: BTreeMap::new(),
             hook: None,
             ran: Vec::new(),
+            asked: Vec::new(),
             performed: Vec::new(),
             refreshes: 0,
             clock: 1_750_000_000_000,
@@ -156,6 +164,16 @@ impl FakeState {
         self.units.insert(name.to_owned(), state);
     }
 
+    /// A user with a home, which is not created.
+    pub fn put_user(&mut self, name: &str, home: &str) {
+        let user = User {
+            name: name.to_owned(),
+            home: home.to_owned(),
+            ..User::default()
+        };
+        self.accounts.users.insert(name.to_owned(), Some(user));
+    }
+
     /// A package on offer, with the files and units that it brings.
     pub fn offer(&mut self, name: &str, version: &str, files: &[(&str, &str)], units: &[&str]) {
         let offer = Offer {
@@ -165,8 +183,17 @@ impl FakeState {
                 .map(|(p, c)| ((*p).to_owned(), c.as_bytes().to_vec()))
                 .collect(),
             units: units.iter().map(|u| (*u).to_owned()).collect(),
+            provides: Vec::new(),
         };
         self.offered.insert(name.to_owned(), offer);
+    }
+
+    /// The offered package of that name, or one that provides it.
+    pub(crate) fn offer_for(&self, name: &str) -> Option<(&String, &Offer)> {
+        let provides = |offer: &Offer| offer.provides.iter().any(|virtual_| virtual_ == name);
+        self.offered
+            .get_key_value(name)
+            .or_else(|| self.offered.iter().find(|(_, offer)| provides(offer)))
     }
 
     /// A kernel parameter with its value at boot.
@@ -212,6 +239,11 @@ impl FakeState {
         self.policies.retain(|_, v| gone(v));
     }
 
+    /// Tests whether a server's certificate is accepted; a given CA has signed all of them.
+    pub(crate) fn trusts(&self, url: &str, trust: &Trust) -> bool {
+        *trust != Trust::Host || !self.untrusted.contains(url)
+    }
+
     pub(crate) fn unit_state(&self, name: &str) -> UnitState {
         if let Some(state) = self.units.get(name) {
             return state.clone();
@@ -234,53 +266,6 @@ impl FakeState {
             active: "inactive".into(),
             file: file.into(),
             needs_reload: false,
-        }
-    }
-
-    pub(crate) fn command(&mut self, command: &Command) -> Output {
-        if let Some(hook) = self.hook
-            && let Some(output) = hook(self, command)
-        {
-            return output;
-        }
-        if let Some(output) = self.answers.get(&command.argv) {
-            return output.clone();
-        }
-        if is_account_command(&command.argv) {
-            self.accounts.run(&command.argv, None, None);
-            return Output::default();
-        }
-        let line = match command.argv.as_slice() {
-            [_, flag, line] if flag == "-c" => line.clone(),
-            argv => argv.join(" "),
-        };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let done = |code: i32| Output {
-            code,
-            ..Output::default()
-        };
-        match words.as_slice() {
-            ["true"] => done(0),
-            ["false"] => done(1),
-            ["exit", code] => done(code.parse().unwrap_or(2)),
-            ["echo", rest @ ..] => Output {
-                stdout: format!("{}\n", rest.join(" ")),
-                ..Output::default()
-            },
-            ["test", kind, path] => {
-                let stat = self.disk.stat(&self.disk.follow(path));
-                let holds = match *kind {
-                    "-f" => stat.is_some_and(|s| s.kind == FileKind::File),
-                    "-d" => stat.is_some_and(|s| s.kind == FileKind::Directory),
-                    _ => stat.is_some(),
-                };
-                done(i32::from(!holds))
-            }
-            _ => Output {
-                code: 127,
-                stderr: format!("{line}: not found"),
-                ..Output::default()
-            },
         }
     }
 }
@@ -366,6 +351,13 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.offered.get(name).map(|o| o.version.clone())))
     }
 
+    fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        self.ask(|s| {
+            let found = s.offer_for(name).map(|(package, _)| package.clone());
+            Ok(found.filter(|package| s.packages.contains_key(package)))
+        })
+    }
+
     fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>> {
         self.ask(|s| Ok(s.manager))
     }
@@ -418,9 +410,12 @@ impl Host for FakeHost {
     fn http_get<'a>(
         &'a self,
         url: &'a str,
-        _: Option<&'a str>,
+        trust: &'a Trust,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         self.ask(|s| {
+            if !s.trusts(url, trust) {
+                return Ok(None);
+            }
             let Some(answers) = s.http.get_mut(url) else {
                 return Ok(None);
             };

@@ -8,6 +8,7 @@
 //! that it has `openssl` make RSA keys. The shipped minion does not contain it.
 
 pub mod ca;
+mod commands;
 pub mod disk;
 mod effects;
 mod host;

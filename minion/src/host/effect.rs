@@ -55,6 +55,8 @@ pub enum Effect {
         install: BTreeMap<String, Option<String>>,
         /// Names.
         remove: Vec<String>,
+        /// What the installation may do in addition.
+        options: PackageOptions,
     },
     /// Read the repositories' indexes again.
     RefreshPackages,
@@ -126,8 +128,8 @@ pub enum Effect {
     WaitHttp {
         /// URL of the GET.
         url: String,
-        /// Trusted CA, PEM; without it the certificate is not checked.
-        ca: Option<String>,
+        /// What the server's certificate is verified with.
+        trust: Trust,
         /// Expected status.
         status: u16,
         /// Text that the body contains.
@@ -135,6 +137,28 @@ pub enum Effect {
         /// Seconds.
         seconds: u64,
     },
+}
+
+/// What an installation of packages may do in addition to installing them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageOptions {
+    /// Install what the packages recommend; `None`: as the host's package manager is configured.
+    pub recommends: Option<bool>,
+    /// Remove installed packages that conflict.
+    pub erasing: bool,
+    /// Replace an installed version by a lower one.
+    pub downgrades: bool,
+}
+
+/// What the certificate of a TLS server is verified with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trust {
+    /// The CAs that the host trusts.
+    Host,
+    /// This CA only, PEM.
+    Ca(String),
+    /// Any certificate is accepted, because the state says so.
+    Unverified,
 }
 
 /// Owner, group and mode.
@@ -179,7 +203,21 @@ pub struct Command {
     pub timeout: Option<u64>,
     /// Exit codes that count as success in addition to 0.
     pub success_retcodes: Vec<i32>,
+    /// Permission bits that new files do not get; the minion's when absent.
+    #[serde(default)]
+    pub umask: Option<u32>,
 }
+
+impl Command {
+    /// Tests whether an exit code of the command is a success.
+    #[must_use]
+    pub fn is_success(&self, code: i32) -> bool {
+        code == 0 || self.success_retcodes.contains(&code)
+    }
+}
+
+/// Directories in which programs are found.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Exit code and output of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

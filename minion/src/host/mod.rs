@@ -20,7 +20,7 @@ mod overlay_files;
 
 use std::collections::BTreeMap;
 
-use self::effect::{Command, Effect, FirewallSettings, Output};
+use self::effect::{Command, Effect, FirewallSettings, Output, Trust};
 
 pub use self::error::{HostError, HostResult};
 
@@ -133,6 +133,8 @@ pub trait Host: Send + Sync {
     /// The version that would be installed now, if a repository offers the package.
     fn package_candidate<'a>(&'a self, name: &'a str)
     -> HostFuture<'a, HostResult<Option<String>>>;
+    /// The installed package that provides a virtual one.
+    fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
     /// The host's package manager.
     fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>>;
     /// A user, through the host's `getent`.
@@ -155,12 +157,12 @@ pub trait Host: Send + Sync {
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
     /// Returns whether containerd's `k8s.io` namespace holds an image, by reference.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
-    /// HTTP(S) status and body of a GET; `None` when nothing answers. `ca` is PEM; without it the
-    /// host's trust is not used and the certificate is not checked.
+    /// HTTP(S) status and body of a GET; `None` when nothing answers, or the server's certificate is
+    /// not trusted.
     fn http_get<'a>(
         &'a self,
         url: &'a str,
-        ca: Option<&'a str>,
+        trust: &'a Trust,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>>;
     /// A file of the state tree or bundle by the SHA-256 (hex) of its content: from the job's
     /// master, or from disk in local mode. Verified.

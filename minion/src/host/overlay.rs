@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::accounts::Accounts;
-use super::effect::{Command, Effect, Output};
+use super::effect::{Command, Effect, Output, Trust};
 use super::overlay_files::{Entry, Files, Known};
 use super::{
     FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint,
@@ -209,6 +209,14 @@ impl Host for Overlay<'_> {
         })
     }
 
+    fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        Box::pin(async move {
+            let provider = self.below.package_provider(name).await?;
+            let removed = |package: &String| self.predicted().packages.get(package) == Some(&None);
+            Ok(provider.filter(|package| !removed(package)))
+        })
+    }
+
     fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>> {
         self.below.package_manager()
     }
@@ -318,10 +326,10 @@ impl Host for Overlay<'_> {
     fn http_get<'a>(
         &'a self,
         url: &'a str,
-        ca: Option<&'a str>,
+        trust: &'a Trust,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         Box::pin(async move {
-            let answer = self.below.http_get(url, ca).await?;
+            let answer = self.below.http_get(url, trust).await?;
             // The answer may depend on any predicted effect: a file that is served, a port that is
             // opened.
             if self.any_predicted.load(Ordering::Relaxed) {

@@ -63,7 +63,9 @@ impl Overlay<'_> {
                 self.predicted().files.remove(&resolved);
                 self.unit_file_changed(path).await;
             }
-            Effect::Packages { install, remove } => self.change_packages(install, remove).await,
+            Effect::Packages {
+                install, remove, ..
+            } => self.change_packages(install, remove).await,
             Effect::RefreshPackages => {
                 let mut predicted = self.predicted();
                 predicted.repositories = true;

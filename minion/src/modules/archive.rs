@@ -7,10 +7,9 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::args::Args;
+use super::clean::{Keep, surplus_below};
 use super::file::Source;
-use super::paths::{
-    NOTES, absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
-};
+use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, walk};
 use super::{Failure, Plan, fail};
 use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Meta};
@@ -216,7 +215,7 @@ async fn surplus_members(
         root,
         &found,
         |path| known.contains(path),
-        &[],
+        &Keep::default(),
     ))
 }
 

@@ -1,4 +1,4 @@
-//! `cmd.*`
+//! `cmd.*`, and the surroundings of every command of a state.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,17 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::args::{Args, scalar};
+use super::paths::follow;
 use super::{Failure, Plan, fail};
-use crate::host::Host;
-use crate::host::effect::{Command, Effect};
+use crate::host::effect::{Command, Effect, PATH};
+use crate::host::{FileKind, Host};
 
-pub(super) async fn run(_host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+pub(super) async fn run(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let line = &chunk.name;
-    let shell = args.text("shell")?.unwrap_or_else(|| "/bin/sh".to_owned());
     let command = Command {
-        argv: vec![shell, "-c".to_owned(), line.clone()],
-        cwd: args.text("cwd")?,
-        env: environment(args.any("env"))?,
         stdin: args.text("stdin")?.map(String::into_bytes),
-        runas: chunk.controls.runas.clone(),
-        timeout: args.number("timeout")?,
-        success_retcodes: codes(args.any("success_retcodes"))?,
+        ..shell(host, chunk, line).await?
     };
     let displayed = if chunk.sensitive {
         "<hidden: holds a secret>"
@@ -39,6 +34,68 @@ pub(super) async fn run(_host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
 /// Plans nothing: only a watched change runs the command.
 pub(super) async fn wait(_host: &dyn Host, _chunk: &Chunk) -> Result<Plan, Failure> {
     Ok(Plan::nothing(""))
+}
+
+/// A shell command of a state: that of `cmd.*`, or one of the state's conditions, which run as the
+/// command itself does (`_run_check` in `salt/state.py`).
+///
+/// Only `cmd.*` has arguments for it. Salt also takes those that mean something else, such as the
+/// `shell` of `user.present`.
+pub(crate) async fn shell(host: &dyn Host, chunk: &Chunk, line: &str) -> Result<Command, Failure> {
+    let args = Args::new(chunk);
+    let runas = chunk.controls.runas.clone();
+    let own = chunk.state == "cmd";
+    let text = |key: &str| if own { args.text(key) } else { Ok(None) };
+    let mut env = environment(args.any("env").filter(|_| own))?;
+    let home = home(host, runas.as_deref(), &mut env).await?;
+    if let Some(first) = text("prepend_path")? {
+        let path = env
+            .entry("PATH".to_owned())
+            .or_insert_with(|| PATH.to_owned());
+        *path = format!("{first}:{path}");
+    }
+    let shell = text("shell")?.unwrap_or_else(|| "/bin/sh".to_owned());
+    Ok(Command {
+        argv: vec![shell, "-c".to_owned(), line.to_owned()],
+        cwd: text("cwd")?.or(home),
+        env,
+        stdin: None,
+        runas,
+        timeout: if own { args.number("timeout")? } else { None },
+        success_retcodes: codes(args.any("success_retcodes").filter(|_| own))?,
+        umask: if own { args.mode("umask")? } else { None },
+    })
+}
+
+/// The home of the user that runs the command, if it is a directory. `env` gets the variables that
+/// name the user, unless the state gives them.
+async fn home(
+    host: &dyn Host,
+    runas: Option<&str>,
+    env: &mut BTreeMap<String, String>,
+) -> Result<Option<String>, Failure> {
+    let name = runas.unwrap_or("root");
+    let Some(user) = host.user(name).await? else {
+        // An earlier state of this plan may create it.
+        return match runas {
+            Some(name) if !host.uncertain() => fail(format!("User {name} is not available")),
+            _ => Ok(None),
+        };
+    };
+    for (variable, value) in [
+        ("HOME", &user.home),
+        ("USER", &user.name),
+        ("LOGNAME", &user.name),
+    ] {
+        env.entry(variable.to_owned())
+            .or_insert_with(|| value.clone());
+    }
+    if !user.home.starts_with('/') {
+        return Ok(None);
+    }
+    let (_, stat) = follow(host, &user.home).await?;
+    let is_there = stat.is_some_and(|stat| stat.kind == FileKind::Directory);
+    Ok(is_there.then_some(user.home))
 }
 
 /// A mapping, or a list of mappings.

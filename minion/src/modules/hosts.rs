@@ -31,11 +31,20 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         text: new,
         added,
         removed,
-    } = edit(&text, name, &wanted, args.flag("clean", true)?);
+        others,
+    } = edit(&text, name, &wanted, args.flag("clean", false)?);
     let list = wanted.join(", ");
+    let remark = if others.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; it is at {} too, which `clean: True` removes",
+            others.join(", ")
+        )
+    };
     if new == text {
         return Ok(Plan::nothing(format!(
-            "Host {name} ({list}) already present"
+            "Host {name} ({list}) already present{remark}"
         )));
     }
     let mut changes = Map::new();
@@ -54,8 +63,8 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             content: new.into_bytes(),
             meta: Meta::default(),
         }],
-        format!("Host {name} ({list}) would be added"),
-        format!("Added host {name} ({list})"),
+        format!("Host {name} ({list}) would be added{remark}"),
+        format!("Added host {name} ({list}){remark}"),
     ))
 }
 
@@ -63,12 +72,14 @@ struct Edited {
     text: String,
     added: Vec<String>,
     removed: Vec<String>,
+    /// Addresses that are kept, but were not asked for.
+    others: Vec<String>,
 }
 
 /// Gives `name` exactly (with `clean`) or at least the wanted addresses.
 fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let mut removed = Vec::new();
+    let (mut removed, mut others) = (Vec::new(), Vec::new());
     let mut have: Vec<&String> = Vec::new();
     lines.retain_mut(|line| {
         let Some((ip, names)) = entry(line) else {
@@ -82,6 +93,7 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
             return true;
         }
         if !clean {
+            others.push(ip);
             return true;
         }
         removed.push(ip.clone());
@@ -125,12 +137,14 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
             text: text.to_owned(),
             added,
             removed,
+            others,
         };
     }
     Edited {
         text: lines.join("\n") + "\n",
         added,
         removed,
+        others,
     }
 }
 

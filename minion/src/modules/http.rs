@@ -6,21 +6,33 @@ use serde_json::{Map, json};
 use super::args::Args;
 use super::{Failure, Plan, fail};
 use crate::host::Host;
-use crate::host::effect::Effect;
+use crate::host::effect::{Effect, Trust};
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
 /// Returns whether a CA is there, and not only predicted. A predicted file ends with a newline.
-fn is_known(ca: Option<&str>) -> bool {
-    ca.map(str::trim) != Some(KNOWN_AFTER_APPLY)
+fn is_known(trust: &Trust) -> bool {
+    !matches!(trust, Trust::Ca(pem) if pem.trim() == KNOWN_AFTER_APPLY)
+}
+
+/// The trust that `ca` (PEM) and `verify_ssl` ask for.
+fn trust(ca: Option<String>, verify: bool) -> Result<Trust, Failure> {
+    match (ca, verify) {
+        (Some(_), false) => fail("`ca` and `verify_ssl: False` exclude each other"),
+        (Some(pem), true) => Ok(Trust::Ca(pem)),
+        (None, true) => Ok(Trust::Host),
+        (None, false) => Ok(Trust::Unverified),
+    }
 }
 
 /// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a
-/// server whose certificate the CA in the file `ca` has signed, if one is given.
+/// server whose certificate the CA in the file `ca` has signed, or without it one that the host
+/// trusts, unless `verify` is false.
 pub(crate) async fn answers(
     host: &dyn Host,
     url: &str,
     status: Option<u64>,
     ca: Option<&str>,
+    verify: bool,
 ) -> Result<bool, Failure> {
     let ca = match ca {
         Some(path) => match host.read(path).await? {
@@ -29,12 +41,13 @@ pub(crate) async fn answers(
         },
         None => None,
     };
+    let trust = trust(ca, verify)?;
     // Without a CA there is no server with its certificate; a server that starts later has read
     // everything.
-    if !is_known(ca.as_deref()) {
+    if !is_known(&trust) {
         return Ok(true);
     }
-    let answer = host.http_get(url, ca.as_deref()).await?;
+    let answer = host.http_get(url, &trust).await?;
     Ok(answer.is_some_and(|(code, _)| u64::from(code) == status.unwrap_or(200)))
 }
 
@@ -56,8 +69,9 @@ pub(super) async fn wait_for_successful_query(
         },
         ca => ca,
     };
-    let answer = if is_known(ca.as_deref()) {
-        host.http_get(url, ca.as_deref()).await?
+    let trust = trust(ca, args.flag("verify_ssl", true)?)?;
+    let answer = if is_known(&trust) {
+        host.http_get(url, &trust).await?
     } else {
         None
     };
@@ -78,7 +92,7 @@ pub(super) async fn wait_for_successful_query(
         )]),
         vec![Effect::WaitHttp {
             url: url.clone(),
-            ca,
+            trust,
             status,
             body,
             seconds,

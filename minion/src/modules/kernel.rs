@@ -123,7 +123,7 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     let modules = args
         .maybe_list("mods")?
         .unwrap_or_else(|| vec![chunk.name.clone()]);
-    let persist = args.flag("persist", true)?;
+    let persist = args.flag("persist", false)?;
     let content = host.read(MODULES).await?.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&content).into_owned();
     let same = |a: &str, b: &str| a.trim().replace('-', "_") == b.replace('-', "_");

@@ -5,6 +5,7 @@
 
 mod archive;
 mod args;
+mod clean;
 mod cmd;
 mod diff;
 mod etcd;
@@ -34,6 +35,7 @@ use serde_json::{Map, Value};
 use crate::host::effect::Effect;
 use crate::host::{Host, HostError, HostFuture};
 
+pub(crate) use self::cmd::shell;
 pub(crate) use self::http::answers;
 pub(crate) use self::x509::is_current;
 

@@ -176,36 +176,6 @@ pub(super) fn octal(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Returns whether `text` matches a shell pattern of `*` and `?`; as in Python's fnmatch, `*` also
-/// matches slashes.
-pub(super) fn wildcard(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(c) if *c == '?' || text.get(t) == Some(c) => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((at, from)) => {
-                    p = at + 1;
-                    t = from + 1;
-                    star = Some((at, from + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(p).all(|c| *c == '*')
-}
-
 /// An entry of a directory tree, with its path below the root of the walk.
 pub(super) type Found = (String, Stat);
 
@@ -242,49 +212,8 @@ pub(super) fn join(root: &str, relative: &str) -> String {
     }
 }
 
-/// The entries of `found` to remove so that only kept ones are left: the topmost paths, each with
-/// all below it. A directory with a kept entry in it stays.
-fn surplus(found: &[Found], keep: impl Fn(&str) -> bool, patterns: &[String]) -> Vec<String> {
-    let excluded = |path: &str| {
-        let mut at = path;
-        loop {
-            if patterns.iter().any(|pattern| wildcard(pattern, at)) {
-                return true;
-            }
-            match at.rfind('/') {
-                Some(cut) => at = at.get(..cut).unwrap_or_default(),
-                None => return false,
-            }
-        }
-    };
-    let kept: Vec<&str> = found
-        .iter()
-        .map(|(path, _)| path.as_str())
-        .filter(|path| keep(path) || excluded(path))
-        .collect();
-    let holds = |directory: &str| {
-        kept.iter().any(|path| {
-            *path == directory
-                || path
-                    .strip_prefix(directory)
-                    .is_some_and(|rest| rest.starts_with('/'))
-        })
-    };
-    let mut removed: Vec<String> = Vec::new();
-    for (path, _) in found {
-        let below_gone = removed.iter().any(|top| {
-            path.strip_prefix(top.as_str())
-                .is_some_and(|rest| rest.starts_with('/'))
-        });
-        if !below_gone && !holds(path) {
-            removed.push(path.clone());
-        }
-    }
-    removed
-}
-
 /// Returns whether `path` is `top` or below it.
-fn is_within(path: &str, top: &str) -> bool {
+pub(super) fn is_within(path: &str, top: &str) -> bool {
     path.strip_prefix(top)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || top.ends_with('/'))
 }
@@ -312,116 +241,18 @@ fn not_mounted(mut mounts: Vec<MountPoint>, path: &str) -> Result<(), Failure> {
     ))
 }
 
-/// As [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
-/// that stay (empty without any). `mounts` are all of the host.
-pub(super) fn surplus_below(
-    mounts: &[MountPoint],
-    root: &str,
-    found: &[Found],
-    keep: impl Fn(&str) -> bool,
-    patterns: &[String],
-) -> (Vec<String>, String) {
-    let full =
-        |paths: Vec<String>| -> Vec<String> { paths.iter().map(|path| join(root, path)).collect() };
-    let removed = full(surplus(found, &keep, patterns));
-    let below = mounts.iter().map(|mount| mount.path.as_str());
-    let below = below.filter(|mount| *mount != root && is_within(mount, root));
-    let concerned = |mount: &&str| {
-        removed
-            .iter()
-            .any(|top| is_within(mount, top) || is_within(top, mount))
-    };
-    let left: Vec<&str> = below.filter(concerned).collect();
-    if left.is_empty() {
-        return (removed, String::new());
-    }
-    let is_left = |path: &str| left.iter().any(|mount| is_within(&join(root, path), mount));
-    let removed = full(surplus(found, |path| keep(path) || is_left(path), patterns));
-    (
-        removed,
-        format!(
-            "; left alone, because a file system is mounted there: {}",
-            left.join(", ")
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(kind: FileKind) -> Stat {
-        Stat {
-            kind,
-            mode: 0,
-            user: String::new(),
-            group: String::new(),
-            size: 0,
-            target: None,
-        }
-    }
-
     #[test]
-    fn patterns_match_as_fnmatch() {
-        for (pattern, text, matches) in [
-            ("*.conf", "a/b.conf", true),
-            ("*.conf", "b.confx", false),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            ("*", "", true),
-            ("a*b*c", "aXbbYc", true),
-            ("a*b*c", "acb", false),
-        ] {
-            assert_eq!(wildcard(pattern, text), matches, "{pattern} {text}");
-        }
-    }
-
-    #[test]
-    fn only_the_topmost_surplus_paths_are_removed() {
-        let found: Vec<Found> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
-            .iter()
-            .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
-            .collect();
-        assert_eq!(
-            surplus(&found, |path| path == "c", &["b/keep".into()]),
-            ["a", "b/z"]
-        );
-        assert_eq!(surplus(&found, |_| false, &["a".into(), "b".into()]), ["c"]);
-    }
-
-    #[test]
-    fn another_file_system_is_not_surplus() {
-        let mount = |path: &str| MountPoint {
+    fn a_directory_with_a_mount_in_it_is_not_removed() {
+        let mounts = vec![MountPoint {
             device: "/dev/sr0".to_owned(),
-            path: path.to_owned(),
+            path: "/srv/b/c".to_owned(),
             fstype: "iso9660".to_owned(),
             options: "ro".to_owned(),
-        };
-        let surplus_of = |mounts: &[MountPoint], root: &str, paths: &[&str]| {
-            let found: Vec<Found> = paths
-                .iter()
-                .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
-                .collect();
-            surplus_below(mounts, root, &found, |_| false, &[])
-        };
-        let tree = ["a", "b", "b/c", "b/c/x", "b/cc", "b/y"];
-        // A mount point at the root of the walk protects nothing below it.
-        let mut mounts = vec![mount("/srv")];
-        assert_eq!(
-            surplus_of(&mounts, "/srv", &tree),
-            (
-                vec!["/srv/a".to_owned(), "/srv/b".to_owned()],
-                String::new()
-            )
-        );
-        mounts.push(mount("/srv/b/c"));
-        let (paths, remark) = surplus_of(&mounts, "/srv", &tree);
-        assert_eq!(paths, ["/srv/a", "/srv/b/cc", "/srv/b/y"]);
-        assert!(
-            remark.contains("left alone") && remark.ends_with(": /srv/b/c"),
-            "{remark}"
-        );
-        assert_eq!(surplus_of(&mounts, "/srv/b/c", &["x"]).0, ["/srv/b/c/x"]);
+        }];
         not_mounted(mounts.clone(), "/srv/b/cc").unwrap();
         let refused = not_mounted(mounts, "/srv/b").unwrap_err().to_string();
         assert!(

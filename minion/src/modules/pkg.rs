@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::args::{Args, scalar};
 use super::{Failure, Plan, fail};
 use crate::host::Host;
-use crate::host::effect::Effect;
+use crate::host::effect::{Effect, PackageOptions};
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
 pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -21,6 +21,10 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     for (name, version) in wanted {
         let old = found.get(&name);
         if old.is_some_and(|old| version.as_ref().is_none_or(|wanted| wanted == old)) {
+            continue;
+        }
+        // A virtual package has no version of its own.
+        if old.is_none() && version.is_none() && host.package_provider(&name).await?.is_some() {
             continue;
         }
         let candidate = host.package_candidate(&name).await?;
@@ -50,6 +54,11 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     effects.push(Effect::Packages {
         install,
         remove: Vec::new(),
+        options: PackageOptions {
+            recommends: args.maybe("install_recommends")?,
+            erasing: args.flag("allow_erasing", false)?,
+            downgrades: args.flag("allow_downgrades", true)?,
+        },
     });
     Ok(Plan::change(
         changes,
@@ -82,6 +91,7 @@ pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         vec![Effect::Packages {
             install: BTreeMap::new(),
             remove,
+            options: PackageOptions::default(),
         }],
         format!("The following packages will be removed: {list}"),
         "All targeted packages were removed.",

@@ -118,9 +118,10 @@ fn yum(args: &Args<'_>, name: &str) -> Result<String, Failure> {
     let title = args.text("humanname")?.unwrap_or_else(|| name.to_owned());
     let uris = addresses(args)?.join("\n        ");
     let mut text = format!("[{name}]\nname={title}\nbaseurl={uris}\nenabled=1\n");
-    match args.text("signed_by")? {
-        Some(key) => text.push_str(&format!("gpgcheck=1\ngpgkey=file://{key}\n")),
-        None => text.push_str("gpgcheck=0\n"),
+    let check = u8::from(args.flag("gpgcheck", true)?);
+    text.push_str(&format!("gpgcheck={check}\n"));
+    if let Some(key) = args.text("signed_by")? {
+        text.push_str(&format!("gpgkey=file://{key}\n"));
     }
     if args.flag("signed_index", false)? {
         text.push_str("repo_gpgcheck=1\n");

@@ -6,28 +6,25 @@ use serde_json::{Map, Value};
 
 use super::{Runner, redacted_failure};
 use crate::host::effect::Command;
-use crate::host::{FileKind, Host as _};
+use crate::host::{FileKind, Host as _, HostError};
 use crate::modules;
 use crate::modules::fail;
 
-/// Longest run of a condition's command, in seconds.
+/// Longest run of a condition's command, in seconds, unless the state has a `timeout`.
 const CONDITION_TIMEOUT: u64 = 300;
 
 impl Runner<'_> {
-    /// Returns whether a shell command ends with exit code 0.
+    /// Returns whether a shell command succeeds, run as the chunk's own command is.
     pub(super) async fn shell(&self, chunk: &Chunk, line: &str) -> Result<bool, Failure> {
-        let command = Command {
-            argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()],
-            runas: chunk.controls.runas.clone(),
-            timeout: Some(CONDITION_TIMEOUT),
-            ..Command::default()
-        };
-        let output = self
-            .predicted
-            .query(&command)
-            .await
-            .map_err(|e| redacted_failure(chunk, &e))?;
-        Ok(output.code == 0)
+        let mut command: Command = modules::shell(&self.predicted, chunk, line).await?;
+        let has_own_limit = command.timeout.is_some();
+        command.timeout.get_or_insert(CONDITION_TIMEOUT);
+        match self.predicted.query(&command).await {
+            Ok(output) => Ok(command.is_success(output.code)),
+            // As in Salt, a condition that takes longer than the state allows does not hold.
+            Err(HostError::Timeout { .. }) if has_own_limit => Ok(false),
+            Err(error) => Err(redacted_failure(chunk, &error)),
+        }
     }
 
     /// Answers a condition that names an execution function: `{fun: service.status, name:
@@ -77,6 +74,9 @@ impl Runner<'_> {
                     url,
                     call.get("status").and_then(Value::as_u64),
                     text("ca"),
+                    call.get("verify_ssl")
+                        .and_then(Value::as_bool)
+                        .unwrap_or(true),
                 )
                 .await
             }

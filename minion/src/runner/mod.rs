@@ -269,7 +269,7 @@ fn command_changes(chunk: &Chunk, output: &Output) -> Map<String, Value> {
 
 /// Refuses an exit code that is not a success.
 fn run_result(command: &Command, output: &Output) -> Result<(), HostError> {
-    if output.code == 0 || command.success_retcodes.contains(&output.code) {
+    if command.is_success(output.code) {
         return Ok(());
     }
     let line = match command.argv.as_slice() {

@@ -23,6 +23,8 @@ pub struct Initial {
     pub manager: Option<String>,
     pub packages: BTreeMap<String, String>,
     pub offered: BTreeMap<String, String>,
+    /// Virtual package to the offered one that provides it.
+    pub provided: BTreeMap<String, String>,
     pub units: BTreeMap<String, String>,
     pub users: BTreeMap<String, Value>,
     pub groups: BTreeMap<String, Value>,
@@ -36,6 +38,8 @@ pub struct Initial {
     pub images: Vec<String>,
     pub registry: Vec<String>,
     pub http: BTreeMap<String, Vec<Option<(u16, String)>>>,
+    /// URLs of servers whose certificates no CA of the host has signed.
+    pub untrusted: Vec<String>,
     /// Label to text; `blob:@LABEL` refers to it in the arguments.
     pub blobs: BTreeMap<String, String>,
     /// Label to members of a tar archive: path to (mode, text); a text of null is a directory, `->
@@ -164,6 +168,10 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
             },
         );
     }
+    for (name, package) in &initial.provided {
+        let offer = state.offered.entry(package.clone()).or_default();
+        offer.provides.push(name.clone());
+    }
     for (name, words) in &initial.units {
         let has = |word: &str| words.split(' ').any(|w| w == word);
         let first = |all: &[&str]| {
@@ -242,6 +250,7 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
     );
     state.images.extend(initial.images.iter().cloned());
     state.registry.extend(initial.registry.iter().cloned());
+    state.untrusted.extend(initial.untrusted.iter().cloned());
     for (url, answers) in &initial.http {
         state
             .http

@@ -205,7 +205,9 @@ pub fn summary(effect: &Effect) -> String {
         Effect::Remove { path } => format!("remove {path}"),
         Effect::Unit { name, action } => format!("{action:?} {name}").to_lowercase(),
         Effect::Run(Command { argv, .. }) => argv.join(" "),
-        Effect::Packages { install, remove } => {
+        Effect::Packages {
+            install, remove, ..
+        } => {
             format!("packages +{} -{}", install.len(), remove.len())
         }
         other => format!("{other:?}")

@@ -7,10 +7,16 @@
 //! tickets are off at both ends, because a resumed session would admit a certificate without
 //! verifying it again.
 
+mod authorised;
 mod client;
 mod error;
+#[cfg(test)]
+mod flood_tests;
+mod limits;
+mod oldest_first;
 mod peer;
 mod server;
+mod source;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -23,8 +29,10 @@ pub use client::{
     Channel, ClientIdentity, Pinned, connect, connect_over, connect_pinned, pinned_over,
 };
 pub use error::{ConnectError, HandshakeError, MasterAlert};
+pub use limits::STRANGER_MESSAGE;
 pub use peer::{Caller, NotAdmitted, Peer, PeerPolicy};
 pub use server::{Server, TlsError};
+pub use source::source;
 pub use tls::install_crypto;
 
 /// Silence on a connection after which a ping is sent.

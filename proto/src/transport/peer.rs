@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::sync::watch;
 
+use super::source::source;
 use crate::identity::Identity;
 use crate::pki::{Inspected, PkiError};
 
@@ -53,6 +54,12 @@ impl Peer {
             || self.address.ip().to_string(),
             |caller| format!("{}:{}", caller.identity.kind(), caller.identity.id()),
         )
+    }
+
+    /// The owner of the peer's address, for budgets; see [`super::source`].
+    #[must_use]
+    pub fn source(&self) -> String {
+        source(self.address.ip())
     }
 
     /// The peer of a request.

@@ -1,7 +1,5 @@
-//! The server: accepts connections, verifies callers, authorises each call by the table, and passes
-//! it to the services.
+//! The server: accepts connections, verifies callers, and passes their calls to the services.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -9,8 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use halite_errors::chain;
-use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
@@ -20,24 +16,24 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tonic::Status;
-use tonic::body::Body;
 use tonic::service::Routes;
-use tower::ServiceExt as _;
 
+use super::authorised::AuthorisedRoutes;
+use super::limits::{Limits, STRANGER_TIME, streams};
+use super::oldest_first::Place;
 use super::peer::{Caller, Peer, PeerPolicy};
 use super::tls::{CallerVerifier, LiveCertificate, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
-use crate::authz::{Verdict, judge};
-use crate::identity::Kind;
 use crate::pki;
 
-/// Time limit of a connection without identity.
-const STRANGER_LIMIT: Duration = Duration::from_secs(60);
 /// Time that open calls have to finish after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent calls on one connection.
-const STREAMS: u32 = 128;
+/// The pause after an accept that failed for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Bytes that one connection without identity may send before a service reads them.
+const STRANGER_WINDOW: u32 = 64 * 1024;
+/// The reason in the log of a connection that a newer one has replaced.
+const REPLACED: &str = "closed for a newer connection: too many are open without an identity";
 /// Longest interval between checks that an open connection's certificate has not expired.
 const EXPIRY_CHECK: u64 = 3600;
 
@@ -61,6 +57,7 @@ pub struct Server {
     certificate: Arc<LiveCertificate>,
     ca_pem: String,
     policy: Arc<dyn PeerPolicy>,
+    pub(super) limits: Limits,
 }
 
 impl Server {
@@ -108,7 +105,16 @@ impl Server {
             certificate,
             ca_pem: ca_pem.to_owned(),
             policy,
+            limits: Limits::default(),
         })
+    }
+
+    /// Sets the most connections at a time. At the limit the oldest connection without an identity
+    /// is closed.
+    #[must_use]
+    pub fn with_connections(mut self, most: usize) -> Self {
+        self.limits.connections = most;
+        self
     }
 
     /// Replaces the certificate for new connections; open ones keep the old one.
@@ -141,18 +147,27 @@ impl Server {
             tokio::select! {
                 () = stop.as_mut() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = listener.accept() => match accepted {
+                accepted = listener.accept(), if connections.len() < self.limits.connections => match accepted {
                     Ok((stream, address)) => {
                         // Small messages both ways: waiting to fill a packet only costs time.
                         let _ = stream.set_nodelay(true);
+                        let place = self.limits.enter(address);
                         let server = Arc::clone(&self);
-                        connections.spawn(server.connection(stream, address, routes.clone(), stopping.clone()));
+                        connections.spawn(server.connection(stream, address, place, routes.clone(), stopping.clone()));
+                        // Before the limit is reached, so that the next caller finds a descriptor.
+                        if connections.len() >= self.limits.connections && !self.limits.make_room() {
+                            tracing::warn!(
+                                connections = connections.len(),
+                                "no further connection is accepted until one ends: all are of minions and operators"
+                            );
+                        }
                     }
                     Err(error) => {
                         // Out of descriptors, or a caller that is gone: the next accept may
                         // succeed.
                         tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        self.limits.make_room();
+                        tokio::time::sleep(PAUSE).await;
                     }
                 }
             }
@@ -165,12 +180,13 @@ impl Server {
         }
     }
 
-    /// Serves one connection over any byte stream until it ends, its certificate does, or the
-    /// policy no longer admits the caller.
-    pub async fn connection<S>(
+    /// Serves one connection over any byte stream until it ends, its certificate does, a newer
+    /// connection takes its place, or the policy no longer admits the caller.
+    async fn connection<S>(
         self: Arc<Self>,
         stream: S,
         address: SocketAddr,
+        mut place: Place,
         routes: Routes,
         mut stopping: watch::Receiver<bool>,
     ) where
@@ -180,7 +196,11 @@ impl Server {
         // missed.
         let mut changes = self.policy.changes();
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
-        let stream = match handshake.await {
+        let handshake = tokio::select! {
+            handshake = handshake => handshake,
+            () = place.taken() => return self.policy.handshake_failed(address, REPLACED),
+        };
+        let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return self.policy.handshake_failed(address, &chain(&error));
@@ -206,6 +226,8 @@ impl Server {
             },
         };
         let peer = Peer { caller, address };
+        // First the new place: the connection counts at each moment.
+        place = self.limits.admit(&peer);
         let service = AuthorisedRoutes {
             peer: peer.clone(),
             policy: Arc::clone(&self.policy),
@@ -216,7 +238,12 @@ impl Server {
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .max_concurrent_streams(STREAMS);
+            .max_concurrent_streams(streams(&peer));
+        if peer.caller.is_none() {
+            builder
+                .initial_stream_window_size(STRANGER_WINDOW)
+                .initial_connection_window_size(STRANGER_WINDOW);
+        }
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut end = pin!(tokio::time::sleep(time_left(&peer)));
         let mut is_draining = false;
@@ -234,6 +261,10 @@ impl Server {
                         tracing::info!(peer = peer.name(), %reason, "connection cut");
                         return;
                     }
+                }
+                () = place.taken() => {
+                    tracing::info!(peer = peer.name(), "connection cut: a newer one took its place");
+                    return;
                 }
                 () = end.as_mut() => {
                     let left = if peer.caller.is_some() { time_left(&peer) } else { Duration::ZERO };
@@ -256,7 +287,7 @@ impl Server {
 /// remaining validity of the certificate.
 fn time_left(peer: &Peer) -> Duration {
     let Some(caller) = &peer.caller else {
-        return STRANGER_LIMIT;
+        return STRANGER_TIME;
     };
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -279,61 +310,4 @@ fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<Certi
         pki::private_key(key_pem)?,
         &provider(),
     )?)
-}
-
-/// Authorises each call by the table before a service receives it, and adds the caller to the
-/// request.
-#[derive(Clone)]
-struct AuthorisedRoutes {
-    peer: Peer,
-    policy: Arc<dyn PeerPolicy>,
-    routes: Routes,
-}
-
-impl AuthorisedRoutes {
-    fn judge(&self, path: &str) -> Result<(), Status> {
-        let kind = self
-            .peer
-            .caller
-            .as_ref()
-            .map(|caller| caller.identity.kind());
-        match judge(path, kind) {
-            Verdict::Allowed => Ok(()),
-            Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
-                "this needs a minion's certificate: enrol first",
-            )),
-            Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(
-                "this needs the certificate of {kind}"
-            ))),
-            Verdict::Forbidden => Err(Status::permission_denied(format!(
-                "{} may not call {path}",
-                self.peer.name()
-            ))),
-            Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
-        }
-    }
-}
-
-impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future =
-        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Err(status) = self.judge(request.uri().path()) {
-            self.policy
-                .refused(&self.peer, request.uri().path(), status.message());
-            return Box::pin(std::future::ready(Ok(status.into_http())));
-        }
-        request.extensions_mut().insert(self.peer.clone());
-        let routes = self.routes.clone();
-        Box::pin(async move {
-            let answer = routes.oneshot(request).await;
-            Ok(answer.map_or_else(
-                |error| Status::internal(error.to_string()).into_http(),
-                |a| a.map(Body::new),
-            ))
-        })
-    }
 }

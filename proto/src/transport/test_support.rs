@@ -9,7 +9,7 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tonic::{Request, Response, Status};
 
 use super::{Caller, ClientIdentity, NotAdmitted, Peer, PeerPolicy, Server, connect, tls};
@@ -125,7 +125,10 @@ impl PeerPolicy for TestPolicy {
 }
 
 /// Answers with the caller's name; an id of `wait` never gets an answer.
-pub(super) struct Echo;
+pub(super) struct Echo {
+    /// Notified when a call begins to wait.
+    waiting: Arc<Notify>,
+}
 
 #[tonic::async_trait]
 impl Enrolment for Echo {
@@ -135,6 +138,7 @@ impl Enrolment for Echo {
     ) -> Result<Response<v1::EnrolReply>, Status> {
         let name = Peer::of(&request)?.name();
         if request.get_ref().id == "wait" {
+            self.waiting.notify_one();
             std::future::pending::<()>().await;
         }
         Ok(Response::new(v1::EnrolReply {
@@ -211,21 +215,28 @@ pub(super) struct Running {
     pub(super) endpoint: String,
     pub(super) policy: Arc<TestPolicy>,
     pub(super) server: Arc<Server>,
+    pub(super) waiting: Arc<Notify>,
     pub(super) stop: Option<oneshot::Sender<()>>,
     pub(super) task: tokio::task::JoinHandle<()>,
 }
 
 pub(super) async fn start_as(uri: &str) -> Running {
+    start_with(uri, |server| server).await
+}
+
+pub(super) async fn start_with(uri: &str, change: impl FnOnce(Server) -> Server) -> Running {
     let ca = TestCa::new();
     let policy = TestPolicy::new();
     let own = ca.identity(uri);
     let dynamic = Arc::clone(&policy) as Arc<dyn PeerPolicy>;
-    let server = Arc::new(
-        Server::new("prod", &own.certificate_pem, &own.key_pem, &ca.pem, dynamic).unwrap(),
-    );
+    let server = Server::new("prod", &own.certificate_pem, &own.key_pem, &ca.pem, dynamic).unwrap();
+    let server = Arc::new(change(server));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
-    let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo));
+    let waiting: Arc<Notify> = Arc::default();
+    let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo {
+        waiting: Arc::clone(&waiting),
+    }));
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = Arc::clone(&server).serve(listener, routes, async move {
         let _ = stopped.await;
@@ -235,6 +246,7 @@ pub(super) async fn start_as(uri: &str) -> Running {
         endpoint,
         policy,
         server,
+        waiting,
         stop: Some(stop),
         task: tokio::spawn(serving),
     }

@@ -1,6 +1,7 @@
 //! Callers that may connect, and callers that may not.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
@@ -224,13 +225,10 @@ async fn an_open_call_ends_when_the_master_stops() {
         id: "wait".to_owned(),
         ..Default::default()
     };
+    let waiting = Arc::clone(&running.waiting);
     let mut client = EnrolmentClient::new(channel.clone());
     let call = tokio::spawn(async move { client.enrol(request).await });
-    // The second call on the same connection is answered only after the first was sent.
-    EnrolmentClient::new(channel.clone())
-        .enrol(v1::EnrolRequest::default())
-        .await
-        .unwrap();
+    waiting.notified().await;
     drop(running.stop.take());
     tokio::time::timeout(Duration::from_secs(20), running.task)
         .await

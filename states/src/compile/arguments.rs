@@ -2,11 +2,13 @@
 
 use halite_document::yaml::{Kind, Node};
 use halite_document::{Problem, did_you_mean};
+use halite_errors::chain;
 use serde_json::{Map, Value};
 
 use super::declaration::{Argument, Declaration};
 use super::globals;
 use super::globals::boolean;
+use crate::pattern::{Expression, LinePattern, PathPattern, PatternError};
 use crate::signature::{Arg, Kind as Wanted, Signature};
 use crate::signatures;
 
@@ -69,16 +71,20 @@ pub(super) fn convert(
         if matches!(argument.value.kind, Kind::Null) && wanted.kind != Wanted::Any {
             continue;
         }
-        match value(wanted, &argument.value) {
+        match value(wanted, &argument.value, signature.state) {
             Ok(value) => {
                 converted.insert(argument.name.clone(), value);
             }
             Err(error) => problems.push(
                 Problem::at(
                     &argument.value.position,
-                    format!("`{}` of {function} {error}", argument.name),
+                    format!("`{}` of {function} {}", argument.name, chain(&error)),
                 )
-                .hint(wanted.doc),
+                .hint(
+                    error
+                        .remedy(wanted.kind)
+                        .unwrap_or_else(|| wanted.doc.to_owned()),
+                ),
             ),
         }
     }
@@ -140,15 +146,35 @@ enum ValueError {
     Mode(String),
     #[error("takes texts, but one is {0}")]
     Item(&'static str),
+    #[error("is not understood")]
+    Pattern(#[from] PatternError),
+}
+
+impl ValueError {
+    /// The value to write instead, where the argument's meaning does not say it.
+    fn remedy(&self, wanted: Wanted) -> Option<String> {
+        match self {
+            Self::Pattern(PatternError::Regex { .. }) if wanted == Wanted::PathPatterns => {
+                Some("a regular expression after `E@` has no lookaround and no references to groups; without `E@` it is a shell pattern".to_owned())
+            }
+            Self::Pattern(PatternError::Regex { pattern, .. }) => Some(format!(
+                "a regular expression without lookaround and references to groups; for the text itself write '{}'",
+                Expression::literally(pattern)
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// The value of an argument in the form that its signature names.
-fn value(wanted: &Arg, node: &Node) -> Result<Value, ValueError> {
+fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
     let but = |takes| ValueError::Kind {
         takes,
         found: node.kind_name(),
     };
     match wanted.kind {
+        // Objects of Kubernetes mean the same here as in a manifest.
+        Wanted::Any if state == "kubernetes" => Ok(node.to_kubernetes_json()),
         Wanted::Any => Ok(node.to_json()),
         Wanted::Text => text(wanted.name, node)
             .map(Value::from)
@@ -164,21 +190,19 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, ValueError> {
         Wanted::Mode => mode(&node.raw)
             .map(Value::from)
             .ok_or_else(|| ValueError::Mode(node.raw.clone())),
-        Wanted::TextList => match &node.kind {
-            Kind::List(items) => items
-                .iter()
-                .map(|item| {
-                    item.text()
-                        .map(Value::from)
-                        .ok_or_else(|| ValueError::Item(item.kind_name()))
-                })
-                .collect::<Result<Vec<_>, _>>()
-                .map(Value::from),
-            _ => node
-                .text()
-                .map(|text| Value::from(vec![text]))
-                .ok_or_else(|| but("a list of texts")),
-        },
+        Wanted::LinePattern => {
+            let pattern = node.text().ok_or_else(|| but("a text"))?;
+            LinePattern::new(pattern)?;
+            Ok(Value::from(pattern))
+        }
+        Wanted::TextList => Ok(Value::from(texts(node)?)),
+        Wanted::PathPatterns => {
+            let patterns = texts(node)?;
+            for pattern in &patterns {
+                PathPattern::new(pattern)?;
+            }
+            Ok(Value::from(patterns))
+        }
         Wanted::Mapping => match &node.kind {
             Kind::Map(_) => Ok(node.to_json()),
             // Salt's way to write a mapping as a list of pairs.
@@ -194,6 +218,22 @@ fn value(wanted: &Arg, node: &Node) -> Result<Value, ValueError> {
             _ => Err(but("a mapping")),
         },
     }
+}
+
+/// A list of texts; one text is a list of one.
+fn texts(node: &Node) -> Result<Vec<&str>, ValueError> {
+    let Kind::List(items) = &node.kind else {
+        let one = node.text().map(|text| vec![text]);
+        return one.ok_or(ValueError::Kind {
+            takes: "a list of texts",
+            found: node.kind_name(),
+        });
+    };
+    let text = |item: &Node| ValueError::Item(item.kind_name());
+    items
+        .iter()
+        .map(|item| item.text().ok_or_else(|| text(item)))
+        .collect()
 }
 
 /// A text as written; `contents` may also be a list of lines.

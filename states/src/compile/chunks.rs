@@ -13,7 +13,7 @@ use super::input::Input;
 use super::load::Loaded;
 use super::memo::Memo;
 use super::reference::{is_edge, references};
-use super::{arguments, globals, names, slots, sources};
+use super::{arguments, checks, globals, names, slots, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::signature::RunsOn;
 use crate::template::{Renderer, Rendering};
@@ -69,6 +69,7 @@ fn calls(
     let mut calls = Vec::new();
     slots::refuse(declaration, problems);
     for (name_order, name, arguments) in names::expand(declaration, problems) {
+        let found = problems.len();
         let Some(mut call) = call(declaration, name, arguments, problems) else {
             continue;
         };
@@ -76,6 +77,9 @@ fn calls(
         if let Some(sls) = loaded.find(&declaration.sls) {
             call.provenance.files.clone_from(&sls.rendered.files);
             call.provenance.pillar.clone_from(&sls.rendered.pillar);
+        }
+        if problems.len() == found {
+            checks::check(&call, problems);
         }
         sources::resolve(input, renderer, &mut call, renderings, problems);
         calls.push(Rc::new(call));

@@ -27,7 +27,7 @@ const fn function(name: &'static str, args: &'static [&'static str], required: u
 const FUNCTIONS: &[Function] = &[
     function("file.directory_exists", &["path"], 1),
     function("file.file_exists", &["path"], 1),
-    function("http.query", &["url", "status", "ca"], 1),
+    function("http.query", &["url", "status", "ca", "verify_ssl"], 1),
     function("kmod.is_loaded", &["mod"], 1),
     function("pkg.version", &["name"], 1),
     function("service.available", &["name"], 1),
@@ -139,12 +139,13 @@ fn call(item: &Node, problems: &mut Vec<Problem>) -> Option<Value> {
 fn give(given: &mut Map<String, Value>, arg: &str, value: &Node, problems: &mut Vec<Problem>) {
     let value = match (&value.kind, value.text()) {
         (Kind::Int(number), _) if arg == "status" => Value::from(*number),
-        (_, Some(text)) if arg != "status" => Value::from(text),
+        (Kind::Bool(flag), _) if arg == "verify_ssl" => Value::from(*flag),
+        (_, Some(text)) if !matches!(arg, "status" | "verify_ssl") => Value::from(text),
         _ => {
-            let wanted = if arg == "status" {
-                "a number"
-            } else {
-                "a text"
+            let wanted = match arg {
+                "status" => "a number",
+                "verify_ssl" => "true or false",
+                _ => "a text",
             };
             problems.push(Problem::at(
                 &value.position,

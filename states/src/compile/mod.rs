@@ -5,11 +5,13 @@
 
 mod arguments;
 mod call;
+mod checks;
 mod chunks;
 mod conditions;
 mod declaration;
 mod globals;
 mod input;
+mod keep;
 mod load;
 mod memo;
 mod names;
@@ -198,7 +200,9 @@ struct Ordered {
 impl Ordered {
     fn compiled(self, input: &Input) -> Compiled {
         let mut blobs = BTreeMap::new();
-        let calls = chunks::assemble(self.drafts, &self.edges, &self.order).into_iter();
+        let mut calls = chunks::assemble(self.drafts, &self.edges, &self.order);
+        keep::add(&mut calls);
+        let calls = calls.into_iter();
         let (chunks, provenance) = calls
             .map(|call| {
                 blobs.extend(call.blobs);

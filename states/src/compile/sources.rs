@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::input::Input;
 use super::load::variables;
+use crate::pattern::PathPattern;
 use crate::template::{Purpose, Rendered, Renderer, Rendering};
 use crate::tree::{is_plain_path, sha256};
 
@@ -129,9 +130,22 @@ impl Resolver<'_> {
                 format!("the state tree has no files below `{directory}/`"),
             ));
         }
+        let excluded: Vec<PathPattern> = call
+            .chunk
+            .args
+            .get("exclude_pat")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            // Patterns that are not understood were refused with the arguments.
+            .filter_map(|pattern| PathPattern::new(pattern.as_str()?).ok())
+            .collect();
         let mut files = Map::new();
         for path in paths {
             let relative = path[prefix.len()..].to_owned();
+            if excluded.iter().any(|pattern| pattern.is_match(&relative)) {
+                continue;
+            }
             let entry = match self.content(call, &path)? {
                 Content::Text(text) => json!({"contents": text}),
                 Content::Blob(hash) => json!({"blob": hash}),

@@ -3,11 +3,25 @@
 use crate::signature::{Arg, Kind, Signature, arg, on_minion};
 
 const ARGS: &[Arg] = &[
-    arg("cwd", Kind::Text, "Working directory (default `/`)."),
+    arg(
+        "cwd",
+        Kind::Text,
+        "Working directory (default: the home of `runas` or root, `/` if there is none).",
+    ),
     arg(
         "env",
         Kind::Any,
-        "Variables: a mapping, or a list of mappings.",
+        "Variables: a mapping, or a list of mappings. The others are `HOME`, `USER` and `LOGNAME` of `runas` or root, `PATH`, and `LANG` and `LC_ALL` of `C.UTF-8`.",
+    ),
+    arg(
+        "prepend_path",
+        Kind::Text,
+        "Directories, separated by colons, that come before those of `PATH`.",
+    ),
+    arg(
+        "umask",
+        Kind::Mode,
+        "Permission bits that new files do not get (default: the minion's).",
     ),
     arg(
         "shell",

@@ -35,8 +35,8 @@ const SHOW: Arg = arg(
 );
 const EXCLUDE: Arg = arg(
     "exclude_pat",
-    Kind::TextList,
-    "Shell patterns (`*`, `?`) of relative paths that `clean` keeps, with everything below them.",
+    Kind::PathPatterns,
+    "Relative paths that `clean` keeps, with everything below them: shell patterns (`*`, `?`, `[ab]`, `[!ab]`; `*` also matches slashes), or regular expressions after `E@`.",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -117,7 +117,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "clean",
                 Kind::Boolean,
-                "Remove everything in it, except what matches `exclude_pat` and mounted file systems (default false).",
+                "Remove everything in it, except what matches `exclude_pat`, what states that this one requires or watches manage below, and mounted file systems (default false).",
             ),
             EXCLUDE,
         ],
@@ -170,9 +170,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "clean",
                 Kind::Boolean,
-                "Remove everything that the source does not have, except mounted file systems (default false).",
+                "Remove everything that the source does not have, except what matches `exclude_pat`, what states that this one requires or watches manage below, and mounted file systems (default false).",
             ),
-            EXCLUDE,
+            arg(
+                "exclude_pat",
+                Kind::PathPatterns,
+                "Relative paths that are not copied, and that `clean` keeps with everything below them: shell patterns (`*`, `?`, `[ab]`, `[!ab]`; `*` also matches slashes), or regular expressions after `E@`.",
+            ),
             SHOW,
         ],
     ),
@@ -203,23 +207,23 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "match",
-                Kind::Text,
-                "Text that the line to replace or delete contains (default: `content`).",
+                Kind::LinePattern,
+                "The line to replace or delete: the first that matches this regular expression or contains this text (default: `content`).",
             ),
             required(
                 "mode",
                 Kind::Text,
-                "`ensure` (present between `after` and `before`), `replace`, `insert` (present at the given place) or `delete`.",
+                "`ensure` (directly after `after` or before `before`; between both, the only line), `replace`, `insert` (the same, but other lines may be between both, or at `location`) or `delete`.",
             ),
             arg(
                 "before",
-                Kind::Text,
-                "Text in the line before which to insert.",
+                Kind::LinePattern,
+                "The one line before which to insert: a regular expression, or text in the line.",
             ),
             arg(
                 "after",
-                Kind::Text,
-                "Text in the line after which to insert.",
+                Kind::LinePattern,
+                "The one line after which to insert: a regular expression, or text in the line.",
             ),
             arg(
                 "location",

@@ -11,7 +11,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         arg(
             "clean",
             Kind::Boolean,
-            "Remove the name from all other addresses (default true).",
+            "Remove the name from all other addresses (default false, as in Salt; the comment names them).",
         ),
     ],
 )];

@@ -17,7 +17,12 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         arg(
             "ca",
             Kind::Text,
-            "Trusted CA: PEM, or the path of a PEM file on the host; without it certificates are not verified.",
+            "Trusted CA: PEM, or the path of a PEM file on the host (default: those that the host trusts).",
+        ),
+        arg(
+            "verify_ssl",
+            Kind::Boolean,
+            "Verify the server's certificate; false accepts any (default true).",
         ),
     ],
 )];

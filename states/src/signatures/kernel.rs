@@ -23,13 +23,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "kmod",
         "present",
-        "A kernel module, loaded now and at boot.",
+        "A kernel module, loaded now.",
         &[
             arg("mods", Kind::TextList, "Modules, instead of the name."),
             arg(
                 "persist",
                 Kind::Boolean,
-                "Also load it at boot, by `/etc/modules-load.d/halite.conf` (default true).",
+                "Also load it at boot, by `/etc/modules-load.d/halite.conf` (default false, as in Salt).",
             ),
         ],
     ),

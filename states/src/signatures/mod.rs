@@ -81,7 +81,9 @@ pub fn has_mod_watch(state: &str, fun: &str) -> bool {
 pub fn compiled_arguments(state: &str, fun: &str) -> &'static [&'static str] {
     match (state, fun) {
         // Relative path to `contents` or `blob`, and `mode`: the content of `source`.
-        ("file", "recurse") => &["files"],
+        ("file", "recurse") => &["files", "keep"],
+        // Paths that `clean` keeps because required states manage them.
+        ("file", "directory") => &["keep"],
         _ => &[],
     }
 }

@@ -6,7 +6,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "pkg",
         "installed",
-        "Installed packages, in one transaction.",
+        "Installed packages, in one transaction. Their services are not started: `service.running` does that. A virtual package counts as installed when an installed one provides it.",
         &[
             arg(
                 "version",
@@ -22,6 +22,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "refresh",
                 Kind::Boolean,
                 "Read the indexes again before installing (default: only if a package is not found).",
+            ),
+            arg(
+                "install_recommends",
+                Kind::Boolean,
+                "Also install what the packages recommend, dnf's weak dependencies (default: as the package manager is configured, which is true for apt and dnf themselves).",
+            ),
+            arg(
+                "allow_erasing",
+                Kind::Boolean,
+                "Remove installed packages that conflict (default false: the state fails).",
+            ),
+            arg(
+                "allow_downgrades",
+                Kind::Boolean,
+                "Replace an installed version by a lower one (apt; default true, as in Salt; dnf always does).",
             ),
         ],
     ),
@@ -65,6 +80,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "signed_by",
                 Kind::Text,
                 "Path of the keyring (apt) or key (dnf) that signs it.",
+            ),
+            arg(
+                "gpgcheck",
+                Kind::Boolean,
+                "Verify the signatures of packages (dnf; default true, with the keys that the host has imported if there is no `signed_by`; apt always verifies).",
             ),
             arg(
                 "sslcacert",

@@ -58,6 +58,8 @@ const fn kind(kind: Kind) -> &'static str {
         Kind::Boolean => "true or false",
         Kind::Mode => "file mode",
         Kind::TextList => "list of texts",
+        Kind::LinePattern => "regular expression or part of a line",
+        Kind::PathPatterns => "list of patterns",
         Kind::Mapping => "mapping",
         Kind::Any => "see meaning",
     }

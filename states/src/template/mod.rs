@@ -79,7 +79,7 @@ impl Rendered {
 fn with_content(nodes: &[Node]) -> Vec<Json> {
     nodes
         .iter()
-        .map(Node::to_json)
+        .map(Node::to_kubernetes_json)
         .filter(|node| !node.is_null())
         .collect()
 }

@@ -72,7 +72,7 @@ fn salts_names_are_defined() {
         ("{{ tplfile }} {{ tpldir }}\n", "a.sls .\n"),
         (
             "{% load_yaml as d %}\nx: 0644\ny: yes\n{% endload %}{{ d }}",
-            "{'x': 420, 'y': True}",
+            "{'x': 644, 'y': True}",
         ),
     ] {
         assert_eq!(text(source), wanted, "{source}");

@@ -13,6 +13,15 @@ fn orchestrations_compile() {
         compile::sls(i, &["halite.orchestrate.bootstrap".to_owned()])
     }));
     let steps = |compiled: &Compiled| {
+        let chunks = &compiled.low.chunks;
+        let custom = chunks.iter().position(|chunk| chunk.id == "custom");
+        let custom = custom.unwrap();
+        assert!(
+            chunks
+                .iter()
+                .all(|chunk| !chunk.requisites.require.contains(&custom)),
+            "a step waits for the operator's own states"
+        );
         compiled
             .low
             .chunks

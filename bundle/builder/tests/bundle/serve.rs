@@ -53,6 +53,11 @@ impl Server {
                     "listen 10.10.0.11:4551 ssl",
                     &format!("listen 127.0.0.1:{port}"),
                 )
+                // A state copies this file.
+                .replace(
+                    "/etc/halite/nginx/registry.conf",
+                    &format!("{}/nginx/registry.conf*", bundles[0].1.display()),
+                )
                 .lines()
                 .filter(|line| {
                     !["listen 127.0.0.1:4551", "ssl_", "error_log"]

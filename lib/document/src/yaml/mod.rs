@@ -1,11 +1,12 @@
 //! The YAML reader of SLS files and of the operator's documents. Every node has its position and
 //! the text of the source.
 //!
-//! Scalars are YAML 1.1 as Salt reads them (`0644` is octal, `yes` is true, `<<` merges). Tags are
+//! Scalars are YAML 1.1 as Salt reads them (`0644` is 644, `yes` is true, `<<` merges). Tags are
 //! refused, duplicate keys are errors that name both places, and size, depth and aliases are
 //! limited, so that no input can exhaust memory.
 
 mod build;
+mod kubernetes;
 pub mod scalar;
 
 use serde_json::{Map, Value};
@@ -163,17 +164,22 @@ impl Node {
     /// The value as JSON. Keys become texts as they were written; infinite floats become null.
     #[must_use]
     pub fn to_json(&self) -> Value {
+        self.json(&|value, _| value)
+    }
+
+    /// The value as JSON; `integer` is given each whole number with its text.
+    fn json(&self, integer: &dyn Fn(i64, &str) -> i64) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
             Kind::Bool(value) => Value::Bool(*value),
-            Kind::Int(value) => Value::from(*value),
+            Kind::Int(value) => Value::from(integer(*value, &self.raw)),
             Kind::Float(value) => Value::from(*value),
             Kind::Text(value) => Value::from(value.as_str()),
-            Kind::List(items) => items.iter().map(Node::to_json).collect(),
+            Kind::List(items) => items.iter().map(|item| item.json(integer)).collect(),
             Kind::Map(entries) => Value::Object(
                 entries
                     .iter()
-                    .map(|(k, v)| (k.raw.clone(), v.to_json()))
+                    .map(|(k, v)| (k.raw.clone(), v.json(integer)))
                     .collect::<Map<String, Value>>(),
             ),
         }

@@ -1,7 +1,8 @@
 //! YAML 1.1 plain scalars as PyYAML resolves them, because that is how Salt reads an SLS.
 //!
-//! Two differences are intended and described in `docs/coming-from-salt.md`: base-60 numbers (`22:22`)
-//! and dates stay text.
+//! Numbers with leading zeros are Salt's, and not YAML's: `0644` is 644. Two other differences are
+//! intended and described in `docs/coming-from-salt.md`:
+//! base-60 numbers (`22:22`) and dates stay text.
 
 use super::Kind;
 
@@ -27,9 +28,29 @@ pub fn resolve(raw: &str) -> Kind {
     Kind::Text(raw.to_owned())
 }
 
+/// A number whose digits begin with zeros (`0644`) as YAML 1.1 reads it, in octal; `None` for any
+/// other scalar.
+pub(super) fn octal(raw: &str) -> Option<i64> {
+    let (_, digits) = sign(raw);
+    let rest = digits.strip_prefix('0')?;
+    let is_octal = !rest.is_empty() && !rest.starts_with(['b', 'x']);
+    is_octal.then(|| yaml_1_1(raw)).flatten()
+}
+
+/// A whole number. Where YAML 1.1 reads octal digits, Salt drops the zeros (`construct_scalar` of
+/// its loader), unless there is a sign.
+fn integer(raw: &str) -> Option<i64> {
+    let number = yaml_1_1(raw)?;
+    if !raw.starts_with('0') || raw.starts_with("0b") || raw.starts_with("0x") {
+        return Some(number);
+    }
+    let digits: String = raw.chars().filter(|c| *c != '_').collect();
+    digits.parse().ok()
+}
+
 /// `[-+]?0b[01_]+`, `[-+]?0[0-7_]+`, `[-+]?0x[0-9a-fA-F_]+`, `[-+]?(0|[1-9][0-9_]*)`; beyond 64
 /// bits it stays text.
-fn integer(raw: &str) -> Option<i64> {
+fn yaml_1_1(raw: &str) -> Option<i64> {
     let (negative, digits) = sign(raw);
     let (radix, digits) = if let Some(rest) = digits.strip_prefix("0b") {
         (2, rest)
@@ -104,9 +125,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_as_pyyaml_does() {
+    fn reads_as_salt_does() {
         for (raw, wanted) in [
-            ("0644", Kind::Int(0o644)),
+            ("0644", Kind::Int(644)),
+            ("0_644", Kind::Int(644)),
+            ("010", Kind::Int(10)),
+            ("-010", Kind::Int(-8)),
             ("644", Kind::Int(644)),
             ("0", Kind::Int(0)),
             ("00", Kind::Int(0)),
@@ -150,5 +174,14 @@ mod tests {
             assert_eq!(resolve(text), Kind::Text(text.to_owned()), "{text}");
         }
         assert_eq!(resolve("-.inf"), Kind::Float(f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn zeros_mean_octal_where_yaml_is_read_as_kubernetes_reads_it() {
+        assert_eq!(octal("0644"), Some(0o644));
+        assert_eq!(octal("00"), Some(0));
+        for raw in ["644", "0", "0x1F", "0b1", "089", "0.5", "0644x", ""] {
+            assert_eq!(octal(raw), None, "{raw}");
+        }
     }
 }

@@ -42,10 +42,55 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
     let again = Site {
         app: again.await.unwrap(),
         clock: Arc::clone(&site.clock),
+        store: Arc::clone(&site.store),
         directory: TempDir::new().unwrap(),
     };
     let third = certificate(again.enrol(&host, &token).await);
     assert!(again.admits(&third) && !again.admits(&pem) && !again.admits(&second));
+}
+
+#[tokio::test]
+async fn a_full_disk_does_not_keep_a_rejected_key_in() {
+    for action in ["reject", "delete"] {
+        let site = site().await;
+        let host = Host::new("worker-1");
+        let token = site.token(Wanted::default()).await;
+        let pem = certificate(site.enrol(&host, &token).await);
+        let limit = site.store.limit_pages(None).await;
+        let line = crate::store::Audit {
+            time: NOW,
+            who: "x".to_owned(),
+            method: String::new(),
+            what: "x".repeat(3000),
+            outcome: String::new(),
+        };
+        while site.app.store.append_audit(&line).await.is_ok() {}
+        for number in 0.. {
+            let other = crate::store::Revocation {
+                serial: format!("{number:x}"),
+                owner: "x".to_owned(),
+                when: NOW,
+                reason: "x".repeat(100),
+            };
+            if site.app.store.revoke(&other).await.is_err() {
+                break;
+            }
+        }
+        let refused = site.order("worker-1", action).await.unwrap_err();
+        assert!(refused.message.contains("is cut off"), "{refused}");
+        assert!(refused.message.contains("Make room"), "{refused}");
+        assert!(!site.admits(&pem), "{action}");
+        // With room again the order can be stored, and the key can come back with a new
+        // certificate only.
+        site.store.limit_pages(Some(limit)).await;
+        site.order("worker-1", action).await.unwrap();
+        assert!(!site.admits(&pem));
+        if action == "reject" {
+            site.order("worker-1", "accept").await.unwrap();
+            let second = certificate(site.enrol(&host, "").await);
+            assert!(site.admits(&second) && !site.admits(&pem));
+        }
+    }
 }
 
 #[tokio::test]
@@ -56,7 +101,10 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
         site.enrol(&host, &site.token(Wanted::default()).await)
             .await,
     );
-    let (_connection, mut messages) = site.app.connections.join("worker-1");
+    let (_connection, mut messages) = site
+        .app
+        .connections
+        .join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
     for action in ["delete", "reject"] {
         for (force, cluster) in [(false, ""), (true, ""), (false, "prod"), (true, "prd")] {
             let order = Change {
@@ -132,7 +180,11 @@ async fn bad_requests_leave_nothing_behind() {
             ..good.clone()
         },
         EnrolmentRequest {
-            grains_json: format!("\"{}\"", "x".repeat(300_000)),
+            grains_json: "{\"fqdn\": \"w7\\u001b[2K\"}".to_owned(),
+            ..good.clone()
+        },
+        EnrolmentRequest {
+            csr_pem: format!("{}{}", good.csr_pem, "x".repeat(10_000)),
             ..good.clone()
         },
     ] {
@@ -143,25 +195,6 @@ async fn bad_requests_leave_nothing_behind() {
         );
     }
     assert!(site.app.store.keys().await.unwrap().is_empty());
-}
-
-#[tokio::test]
-async fn the_waiting_room_has_an_end() {
-    let site = site().await;
-    let host = Host::new("x");
-    for number in 0..256 {
-        let newcomer = EnrolmentRequest {
-            id: format!("n{number}"),
-            ..host.asks("")
-        };
-        enrol(&site.app, &newcomer).await.unwrap();
-    }
-    let refused = site.refused(&Host::new("late"), "").await;
-    assert_eq!(refused.kind, RefusalKind::Unavailable);
-    certificate(
-        site.enrol(&Host::new("late"), &site.token(Wanted::default()).await)
-            .await,
-    );
 }
 
 #[tokio::test]

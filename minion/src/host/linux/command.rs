@@ -8,12 +8,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::host::effect::{Command, Output};
+use crate::host::effect::{Command, Output, PATH};
 use crate::host::{HostError, HostResult};
 
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Most bytes kept of each output stream; what comes after is read and dropped.
 const MAX_OUTPUT: usize = 4 << 20;
+/// The end of an output of which only the beginning is kept.
+const CUT: &str = "\n[cut here: only the first 4 MiB of an output are kept]\n";
 /// Longest wait for output after the program itself has ended (children that it left behind have
 /// the pipe open).
 const STRAGGLERS: Duration = Duration::from_secs(2);
@@ -119,8 +120,19 @@ fn arguments(command: &Command) -> HostResult<Vec<String>> {
     if command.argv.is_empty() {
         return Err(HostError::refused("an empty command cannot be run"));
     }
+    let own = match command.umask {
+        None => command.argv.clone(),
+        Some(umask) => {
+            let line = "umask \"$1\"; shift; exec \"$@\"";
+            let mut argv: Vec<String> =
+                ["/bin/sh", "-c", line, "umask"].map(str::to_owned).to_vec();
+            argv.push(format!("{umask:04o}"));
+            argv.extend(command.argv.iter().cloned());
+            argv
+        }
+    };
     let Some(user) = command.runas.as_deref().filter(|u| *u != "root") else {
-        return Ok(command.argv.clone());
+        return Ok(own);
     };
     if user.starts_with('-') || user.is_empty() {
         return Err(HostError::refused(format!("`{user}` is not a user name")));
@@ -130,7 +142,7 @@ fn arguments(command: &Command) -> HostResult<Vec<String>> {
     let mut argv: Vec<String> = ["/bin/sh", "-c", line, "runas", user]
         .map(str::to_owned)
         .to_vec();
-    argv.extend(command.argv.iter().cloned());
+    argv.extend(own);
     Ok(argv)
 }
 
@@ -138,8 +150,12 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; 8192];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        let room = MAX_OUTPUT.saturating_sub(into.len()).min(length);
-        into.extend(buffer.iter().take(room));
+        let room = MAX_OUTPUT.saturating_sub(into.len());
+        into.extend(buffer.iter().take(length.min(room)));
+        // The mark is written once: with it the output is longer than what is kept.
+        if length > room && into.len() == MAX_OUTPUT {
+            into.extend(CUT.as_bytes());
+        }
     }
 }
 
@@ -206,6 +222,31 @@ mod tests {
             (3, "in", "err\n")
         );
         assert_eq!(run(&shell("kill -TERM $$"), None).await.unwrap().code, 143);
+    }
+
+    #[tokio::test]
+    async fn an_output_that_is_cut_says_so() {
+        let output = run(
+            &shell("head -c 5000000 /dev/zero | tr '\\0' x; echo end"),
+            None,
+        )
+        .await
+        .unwrap();
+        assert_eq!(output.stdout.len(), MAX_OUTPUT + CUT.len());
+        assert!(output.stdout.ends_with(CUT));
+        let whole = run(&shell("head -c 4194304 /dev/zero | tr '\\0' x"), None)
+            .await
+            .unwrap();
+        assert_eq!(whole.stdout.len(), MAX_OUTPUT);
+    }
+
+    #[tokio::test]
+    async fn a_umask_is_that_of_the_command() {
+        let command = Command {
+            umask: Some(0o027),
+            ..shell("umask; echo \"$0\"")
+        };
+        assert_eq!(run(&command, None).await.unwrap().stdout, "0027\n/bin/sh\n");
     }
 
     #[tokio::test]

@@ -19,16 +19,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::host::effect::Trust;
 use crate::host::{HostError, HostResult};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const LARGEST: usize = 1 << 20;
+/// The CAs that the host trusts, as Debian and Red Hat collect them in one file.
+const HOST_CAS: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+];
 
 /// Status and body; `None` when nothing answers (no connection, no TLS, no HTTP in time).
 ///
 /// # Errors
-/// The URL or the CA cannot be used.
-pub async fn get(url: &str, ca: Option<&str>) -> HostResult<Option<(u16, String)>> {
+/// The URL or the CAs cannot be used.
+pub async fn get(url: &str, trust: &Trust) -> HostResult<Option<(u16, String)>> {
     let bad = |what: &str| HostError::refused(format!("{url}: {what}"));
     let uri: http::Uri = url
         .parse()
@@ -47,7 +53,7 @@ pub async fn get(url: &str, ca: Option<&str>) -> HostResult<Option<(u16, String)
     let address =
         address(&host).ok_or_else(|| bad("its host is neither an address nor in /etc/hosts"))?;
     let config = if tls {
-        Some(config(ca).map_err(|e| HostError::failed(url, e))?)
+        Some(config(trust).map_err(|e| HostError::failed(url, e))?)
     } else {
         None
     };
@@ -118,8 +124,12 @@ enum CaError {
     Read(#[source] rustls_pki_types::pem::Error),
     #[error("cannot use the CA")]
     Use(#[from] rustls::Error),
-    #[error("the given CA contains no certificate")]
+    #[error("there is no CA's certificate to verify with")]
     Empty,
+    #[error(
+        "this host has no trusted CAs ({0} cannot be read); install ca-certificates, give `ca`, or `verify_ssl: False`"
+    )]
+    NoneOnHost(String),
 }
 
 /// The first address of a name in a hosts(5) file.
@@ -133,28 +143,45 @@ fn lookup(hosts: &str, name: &str) -> Option<IpAddr> {
     })
 }
 
-fn config(ca: Option<&str>) -> Result<ClientConfig, CaError> {
+fn config(trust: &Trust) -> Result<ClientConfig, CaError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
-    let Some(pem) = ca else {
-        let verifier = Arc::new(Unchecked(provider));
-        return Ok(builder
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth());
+    let roots = match trust {
+        Trust::Unverified => {
+            let verifier = Arc::new(Unchecked(provider));
+            return Ok(builder
+                .dangerous()
+                .with_custom_certificate_verifier(verifier)
+                .with_no_client_auth());
+        }
+        Trust::Ca(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                roots.add(certificate.map_err(CaError::Read)?)?;
+            }
+            roots
+        }
+        Trust::Host => host_cas(HOST_CAS)?,
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        roots.add(certificate.map_err(CaError::Read)?)?;
-    }
     if roots.is_empty() {
         return Err(CaError::Empty);
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Accepts any certificate: the request only tests for an answer and contains no secret.
+/// The CAs in the first of the files that exists; those that rustls cannot use are left out.
+fn host_cas(files: &[&str]) -> Result<RootCertStore, CaError> {
+    let pem = files
+        .iter()
+        .find_map(|file| std::fs::read(file).ok())
+        .ok_or_else(|| CaError::NoneOnHost(files.join(" and ")))?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+    Ok(roots)
+}
+
+/// Accepts any certificate, for states that say `verify_ssl: False`.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 
@@ -235,9 +262,12 @@ mod tests {
                 .unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        let answer = get(&format!("http://127.0.0.1:{port}/readyz?verbose"), None)
-            .await
-            .unwrap();
+        let answer = get(
+            &format!("http://127.0.0.1:{port}/readyz?verbose"),
+            &Trust::Host,
+        )
+        .await
+        .unwrap();
         assert_eq!(answer, Some((503, "wait".to_owned())));
         assert!(
             server
@@ -253,12 +283,68 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         assert_eq!(
-            get(&format!("https://127.0.0.1:{port}/"), None)
+            get(&format!("https://127.0.0.1:{port}/"), &Trust::Unverified)
                 .await
                 .unwrap(),
             None
         );
-        assert!(get("ftp://a/", None).await.is_err());
-        assert!(get("https://127.0.0.1/", Some("no pem")).await.is_err());
+        assert!(get("ftp://a/", &Trust::Host).await.is_err());
+        let ca = Trust::Ca("no pem".to_owned());
+        assert!(get("https://127.0.0.1/", &ca).await.is_err());
+    }
+
+    #[test]
+    fn a_host_without_cas_is_an_error_with_the_remedy() {
+        let error = host_cas(&["/no/such/file"]).unwrap_err().to_string();
+        assert!(
+            error.contains("/no/such/file") && error.contains("verify_ssl: False"),
+            "{error}"
+        );
+    }
+
+    /// A server whose certificate no CA but its own signed, for some connections.
+    async fn https_server() -> (u16, String) {
+        let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = signed.cert.der().clone();
+        let pem = signed.cert.pem();
+        let key =
+            rustls_pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+            rustls::crypto::ring::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let mut request = vec![0; 1024];
+                let _ = stream.read(&mut request).await;
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await;
+            }
+        });
+        (port, pem)
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_verified_unless_the_state_says_otherwise() {
+        let (port, own) = https_server().await;
+        let (_, other) = https_server().await;
+        let url = format!("https://127.0.0.1:{port}/");
+        let answer = Some((200, "ok".to_owned()));
+        assert_eq!(get(&url, &Trust::Unverified).await.unwrap(), answer);
+        assert_eq!(get(&url, &Trust::Ca(own)).await.unwrap(), answer);
+        assert_eq!(get(&url, &Trust::Ca(other)).await.unwrap(), None);
+        // Not trusted, or no CAs at all: never an answer.
+        assert_ne!(get(&url, &Trust::Host).await.ok().flatten(), answer);
     }
 }

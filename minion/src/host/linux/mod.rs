@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificate::Signer;
-use super::effect::{Command, Effect, Meta, Output};
+use super::effect::{Command, Effect, Meta, Output, Trust};
 use super::{
     FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
     Stat, UnitState, User,
@@ -125,6 +125,10 @@ impl Host for LinuxHost {
         Box::pin(packages::candidate(name))
     }
 
+    fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
+        Box::pin(packages::provider(name))
+    }
+
     fn package_manager(&self) -> HostFuture<'_, HostResult<PackageManager>> {
         Box::pin(async { packages::manager() })
     }
@@ -172,9 +176,9 @@ impl Host for LinuxHost {
     fn http_get<'a>(
         &'a self,
         url: &'a str,
-        ca: Option<&'a str>,
+        trust: &'a Trust,
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
-        Box::pin(http::get(url, ca))
+        Box::pin(http::get(url, trust))
     }
 
     fn blob<'a>(&'a self, sha256: &'a str) -> HostFuture<'a, HostResult<Vec<u8>>> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::command::{failure, run, run_checked};
-use crate::host::effect::Command;
+use crate::host::effect::{Command, PackageOptions};
 use crate::host::{HostError, HostResult, PackageManager};
 
 const QUESTION: Duration = Duration::from_secs(60);
@@ -27,8 +27,6 @@ const APT: &[&str] = &[
     "apt-get",
     "-y",
     "-q",
-    "--no-install-recommends",
-    "--allow-downgrades",
     "-o",
     "Dpkg::Options::=--force-confdef",
     "-o",
@@ -128,6 +126,53 @@ fn parse_rpm(text: &str) -> BTreeMap<String, String> {
     fields.collect()
 }
 
+/// The installed package that provides a virtual one.
+///
+/// # Errors
+/// The manager cannot be asked.
+pub async fn provider(name: &str) -> HostResult<Option<String>> {
+    match manager()? {
+        PackageManager::Apt => {
+            let format = "-f=${db:Status-Abbrev}\t${Package}\t${Provides}\n";
+            let text = run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await?;
+            Ok(parse_provides(&text, name))
+        }
+        PackageManager::Dnf => {
+            let argv = [
+                "rpm",
+                "-q",
+                "--whatprovides",
+                "--qf",
+                "%{NAME}\n",
+                "--",
+                name,
+            ];
+            let command = Command {
+                argv: argv.map(str::to_owned).to_vec(),
+                ..Command::default()
+            };
+            let output = run(&command, Some(QUESTION)).await?;
+            // Its only other answer is that no package provides it.
+            let first = output.stdout.lines().next().map(str::to_owned);
+            Ok(first.filter(|_| output.code == 0))
+        }
+    }
+}
+
+/// The installed package of `dpkg-query`'s answer that provides `name`; its version does not
+/// matter.
+fn parse_provides(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split('\t');
+        let is_installed = fields.next()?.get(1..2)? == "i";
+        let (package, provides) = (fields.next()?, fields.next()?);
+        let mut names = provides
+            .split(',')
+            .filter_map(|one| one.split_whitespace().next());
+        (is_installed && names.any(|one| one == name)).then(|| package.to_owned())
+    })
+}
+
 /// The version that would be installed now.
 ///
 /// # Errors
@@ -192,9 +237,10 @@ pub async fn refresh() -> HostResult<()> {
 pub async fn change(
     install: &BTreeMap<String, Option<String>>,
     remove: &[String],
+    options: PackageOptions,
 ) -> HostResult<()> {
     match manager()? {
-        PackageManager::Apt => apt(install, remove).await,
+        PackageManager::Apt => apt(install, remove, options).await,
         PackageManager::Dnf => {
             let install: Vec<String> = install
                 .iter()
@@ -210,16 +256,12 @@ pub async fn change(
             if install.is_empty() {
                 return Ok(());
             }
-            let fixed = [
-                "dnf",
-                "-y",
-                "-q",
-                "--setopt=install_weak_deps=False",
-                "--allowerasing",
-                "install",
-                "--",
-            ];
-            let argv: Vec<&str> = fixed.into_iter().chain(texts(&install)).collect();
+            let argv: Vec<&str> = ["dnf", "-y", "-q"]
+                .into_iter()
+                .chain(dnf_options(options))
+                .chain(["install", "--"])
+                .chain(texts(&install))
+                .collect();
             run_checked(&argv, &[], TRANSACTION).await.map(drop)
         }
     }
@@ -233,7 +275,41 @@ fn pinned(name: &str, version: Option<&str>, separator: &str) -> String {
     version.map_or_else(|| name.to_owned(), |v| format!("{name}{separator}{v}"))
 }
 
-async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> HostResult<()> {
+fn dnf_options(options: PackageOptions) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    match options.recommends {
+        Some(true) => words.push("--setopt=install_weak_deps=True"),
+        Some(false) => words.push("--setopt=install_weak_deps=False"),
+        None => {}
+    }
+    if options.erasing {
+        words.push("--allowerasing");
+    }
+    words
+}
+
+/// apt's options; it removes what conflicts unless it is told not to.
+fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    match options.recommends {
+        Some(true) => words.push("--install-recommends"),
+        Some(false) => words.push("--no-install-recommends"),
+        None => {}
+    }
+    if options.downgrades {
+        words.push("--allow-downgrades");
+    }
+    if !options.erasing && !removes {
+        words.push("--no-remove");
+    }
+    words
+}
+
+async fn apt(
+    install: &BTreeMap<String, Option<String>>,
+    remove: &[String],
+    options: PackageOptions,
+) -> HostResult<()> {
     let verb = if install.is_empty() {
         "remove"
     } else {
@@ -254,6 +330,7 @@ async fn apt(install: &BTreeMap<String, Option<String>>, remove: &[String]) -> H
     let argv: Vec<&str> = APT
         .iter()
         .copied()
+        .chain(apt_options(options, !remove.is_empty()))
         .chain([verb, "--"])
         .chain(texts(&words))
         .collect();
@@ -319,6 +396,41 @@ mod tests {
         let packages = parse_dpkg(text);
         assert_eq!(packages.keys().collect::<Vec<_>>(), ["bash", "held"]);
         assert_eq!(packages["bash"], "5.2.15-2+b2");
+    }
+
+    #[test]
+    fn a_virtual_package_has_an_installed_provider() {
+        let text = "rc \tgone\tmail-transport-agent\nii \tmawk\tawk\n\
+                    ii \tpostfix\tdefault-mta (= 1), mail-transport-agent\nii \tbash\t\n";
+        for (name, provider) in [
+            ("mail-transport-agent", Some("postfix")),
+            ("default-mta", Some("postfix")),
+            ("awk", Some("mawk")),
+            ("bash", None),
+            ("mail", None),
+        ] {
+            assert_eq!(parse_provides(text, name).as_deref(), provider, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_an_installation_may_do_is_declared() {
+        let nothing = PackageOptions::default();
+        assert_eq!(apt_options(nothing, false), ["--no-remove"]);
+        assert!(apt_options(nothing, true).is_empty() && dnf_options(nothing).is_empty());
+        let all = PackageOptions {
+            recommends: Some(false),
+            erasing: true,
+            downgrades: true,
+        };
+        assert_eq!(
+            apt_options(all, false),
+            ["--no-install-recommends", "--allow-downgrades"]
+        );
+        assert_eq!(
+            dnf_options(all),
+            ["--setopt=install_weak_deps=False", "--allowerasing"]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::command::{run, run_checked};
 use super::extract::extract;
 use super::{LinuxHost, files, firewalld, kernel, packages, systemd};
-use crate::host::effect::{Effect, Output};
+use crate::host::effect::{Effect, Output, Trust};
 use crate::host::{HostError, HostResult};
 
 /// Longest run of the host's small tools.
@@ -30,9 +30,13 @@ impl LinuxHost {
                 files::set_owner(Path::new(path), self.owner(meta).await?)?
             }
             Effect::Remove { path } => files::remove(Path::new(path))?,
-            Effect::Packages { install, remove } => {
+            Effect::Packages {
+                install,
+                remove,
+                options,
+            } => {
                 self.forget();
-                packages::change(install, remove).await?;
+                packages::change(install, remove, *options).await?;
                 self.forget();
                 // Packages bring units and rules for the bus (and users that these rules name);
                 // their scripts were kept from telling systemd and the bus.
@@ -85,7 +89,7 @@ impl LinuxHost {
             Effect::Certificate(request) => self.certificate(request).await?,
             Effect::WaitHttp {
                 url,
-                ca,
+                trust,
                 status,
                 body,
                 seconds,
@@ -94,7 +98,7 @@ impl LinuxHost {
                     status: *status,
                     body: body.as_deref(),
                 };
-                wait_http(url, ca.as_deref(), &expected, Duration::from_secs(*seconds)).await?;
+                wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
             }
         }
         Ok(Output::default())
@@ -116,13 +120,13 @@ struct AnswerSpec<'a> {
 /// Repeats the request until the answer is as expected, or time is up.
 async fn wait_http(
     url: &str,
-    ca: Option<&str>,
+    trust: &Trust,
     expected: &AnswerSpec<'_>,
     time: Duration,
 ) -> HostResult<()> {
     let end = tokio::time::Instant::now() + time;
     loop {
-        let answer = super::http::get(url, ca).await?;
+        let answer = super::http::get(url, trust).await?;
         let last = match &answer {
             Some((status, text))
                 if *status == expected.status && expected.body.is_none_or(|b| text.contains(b)) =>
@@ -138,6 +142,11 @@ async fn wait_http(
                     .take(200)
                     .collect();
                 format!("the last answer was {status}: {line}")
+            }
+            None if url.starts_with("https:") && *trust == Trust::Host => {
+                "nothing answers there with a certificate that this host trusts; give the server's \
+                 CA as `ca`, or `verify_ssl: False`"
+                    .to_owned()
             }
             None => "nothing answers there".to_owned(),
         };

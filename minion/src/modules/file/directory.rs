@@ -7,9 +7,8 @@ use super::content::kind_name;
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
-use crate::modules::paths::{
-    absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
-};
+use crate::modules::clean::{Keep, surplus_below};
+use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -45,7 +44,15 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
             meta: set,
         });
     }
-    let remark = below(host, &args, &path, &wanted, &mut changes, &mut effects).await?;
+    let remark = below(
+        host,
+        &args,
+        (&name, &path),
+        &wanted,
+        &mut changes,
+        &mut effects,
+    )
+    .await?;
     if changes.is_empty() {
         return Ok(Plan::nothing(format!(
             "The directory {name} is in the correct state{remark}"
@@ -59,11 +66,12 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     ))
 }
 
-/// `recurse` and `clean`: the changes to all entries below, and a remark about those that stay.
+/// `recurse` and `clean` of the directory `name`, which is at `path` when links are followed: the
+/// changes to all entries below, and a remark about those that stay.
 async fn below(
     host: &dyn Host,
     args: &Args<'_>,
-    path: &str,
+    (name, path): (&str, &str),
     directory: &Meta,
     changes: &mut Map<String, Value>,
     effects: &mut Vec<Effect>,
@@ -89,7 +97,7 @@ async fn below(
             path,
             &found,
             |_| false,
-            &args.list("exclude_pat")?,
+            &Keep::read(args, name)?,
         )
     } else {
         (Vec::new(), String::new())

@@ -1,18 +1,22 @@
-//! `file.line`
+//! `file.line`, with Salt's rules (`_set_line` in `salt/modules/file.py`) as far as an edit is done
+//! after one run: a line that is there already is not added again, and an edit that would change
+//! another line in the next run is refused.
 
+use halite_errors::chain;
 use halite_states::low::Chunk;
+use halite_states::pattern::{Expression, LinePattern};
 
 use super::edit::Text;
 use crate::host::Host;
 use crate::modules::args::Args;
-use crate::modules::{Failure, Plan, fail};
+use crate::modules::{Failure, Plan, fail, failure};
 
 pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let file = Text::open(host, chunk, args.flag("create", false)?).await?;
     let spec = LineSpec::read(&args)?;
     let lines: Vec<String> = file.text.lines().map(str::to_owned).collect();
-    let new = match spec.edit(&lines) {
+    let new = match spec.edit(&lines).and_then(|new| spec.finished(new)) {
         Ok(new) => new,
         // An earlier state of this plan may bring the lines that the edit refers to.
         Err(_) if host.uncertain() => lines
@@ -25,11 +29,13 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     if new == lines && file.exists {
         return Ok(Plan::nothing("No changes needed to be made"));
     }
-    let text = if new.is_empty() {
-        String::new()
+    // A file whose last line has no end keeps it so.
+    let end = if new.is_empty() || (!file.text.is_empty() && !file.text.ends_with('\n')) {
+        ""
     } else {
-        new.join("\n") + "\n"
+        "\n"
     };
+    let text = new.join("\n") + end;
     Ok(file.plan_for(
         &text,
         args.show()?,
@@ -46,44 +52,128 @@ enum LineError {
     Mode(String),
     #[error("`location` is start or end, not `{0}`")]
     Location(String),
-    #[error("no line contains `{0}`")]
+    #[error("no line matches `{0}`")]
     NoLine(String),
+    #[error("lines {0} and {1} match `{2}`; make it match one line only{3}")]
+    Several(usize, usize, String, String),
+    #[error("`before` matches line {0}, which is not after line {1} that `after` matches")]
+    Reversed(usize, usize),
+    #[error(
+        "there is more than one line between `after` and `before` (lines {0} and {1}); use `mode: insert`, which allows others there"
+    )]
+    Between(usize, usize),
+    #[error(
+        "line {0} matches `match` too, so the next run would change it; make `match` match one line only"
+    )]
+    Unfinished(usize),
     #[error("`mode: ensure` needs `after` or `before`")]
     EnsureWhere,
     #[error("`mode: insert` needs `location`, `after` or `before`")]
     InsertWhere,
 }
 
+/// A pattern with its text, for messages.
+struct Named {
+    text: String,
+    pattern: LinePattern,
+}
+
+impl Named {
+    fn read(args: &Args<'_>, key: &str) -> Result<Option<Self>, Failure> {
+        args.text(key)?.map(|text| Self::new(key, text)).transpose()
+    }
+
+    fn new(key: &str, text: String) -> Result<Self, Failure> {
+        let pattern = LinePattern::new(&text).map_err(|error| {
+            failure(format!(
+                "file.line: `{key}` is not understood: {}",
+                chain(&error)
+            ))
+        })?;
+        Ok(Self { text, pattern })
+    }
+
+    /// The first line that matches.
+    fn first(&self, lines: &[String]) -> Option<usize> {
+        lines.iter().position(|line| self.pattern.is_match(line))
+    }
+
+    /// The one line that matches.
+    fn only(&self, lines: &[String]) -> Result<usize, LineError> {
+        let mut found = (0..)
+            .zip(lines)
+            .filter(|(_, line)| self.pattern.is_match(line));
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Ok(at),
+            (None, _) => Err(LineError::NoLine(self.text.clone())),
+            (Some((one, _)), Some((two, _))) => {
+                let literally = Expression::literally(&self.text);
+                let hint = if literally == self.text {
+                    String::new()
+                } else {
+                    format!(" (for the text itself write `{literally}`)")
+                };
+                Err(LineError::Several(
+                    one + 1,
+                    two + 1,
+                    self.text.clone(),
+                    hint,
+                ))
+            }
+        }
+    }
+}
+
 /// The arguments of the state.
 struct LineSpec {
     mode: String,
     content: String,
-    matching: String,
-    before: Option<String>,
-    after: Option<String>,
+    /// The line to replace or delete.
+    matching: Option<Named>,
+    before: Option<Named>,
+    after: Option<Named>,
     location: Option<String>,
     indent: bool,
 }
 
 impl LineSpec {
     fn read(args: &Args<'_>) -> Result<Self, Failure> {
-        let mode = args.required("mode")?;
+        let mode = args.required("mode")?.to_lowercase();
         let content = args.text("content")?.unwrap_or_default();
-        let matching = args.text("match")?.unwrap_or_else(|| content.clone());
+        let matching = args.text("match")?;
         if content.contains('\n') {
             return fail(
                 "file.line: `content` must be one line; use file.append or file.blockreplace for more",
             );
         }
-        if matching.is_empty() || (content.is_empty() && mode != "delete") {
+        let is_missing = match mode.as_str() {
+            "delete" => matching.is_none() && content.is_empty(),
+            _ => content.is_empty(),
+        };
+        if is_missing || matching.as_ref().is_some_and(String::is_empty) {
             return fail("file.line: `content` is missing (with `mode: delete`, `match` will do)");
         }
+        let (before, after) = (Named::read(args, "before")?, Named::read(args, "after")?);
+        let by_neighbour = before.is_some() || after.is_some();
+        if by_neighbour && matches!(mode.as_str(), "delete" | "replace") {
+            return fail(format!(
+                "file.line: `mode: {mode}` has no `before` and `after`; `match` names the line"
+            ));
+        }
+        let matching = match matching {
+            Some(matching) => Some(Named::new("match", matching)?),
+            // `ensure` and `insert` compare the content as a text, and never as an expression.
+            None if matches!(mode.as_str(), "delete" | "replace") => {
+                Some(Named::new("content", content.clone())?)
+            }
+            None => None,
+        };
         Ok(Self {
             mode,
             content,
             matching,
-            before: args.text("before")?,
-            after: args.text("after")?,
+            before,
+            after,
             location: args.text("location")?,
             indent: args.flag("indent", true)?,
         })
@@ -92,25 +182,36 @@ impl LineSpec {
     /// The lines after the edit.
     fn edit(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         match self.mode.as_str() {
-            "delete" => Ok(lines
-                .iter()
-                .filter(|line| !line.contains(&self.matching))
-                .cloned()
-                .collect()),
-            "replace" => Ok(lines
-                .iter()
-                .map(|line| {
-                    if line.contains(&self.matching) {
-                        self.indented_like(line)
-                    } else {
-                        line.clone()
-                    }
-                })
-                .collect()),
-            "ensure" => self.ensure(lines),
-            "insert" => self.insert(lines),
+            "delete" => Ok(match self.matching(lines) {
+                // Lines that are equal to the first are deleted with it.
+                Some(first) => lines
+                    .iter()
+                    .filter(|line| **line != lines[first])
+                    .cloned()
+                    .collect(),
+                None => lines.to_vec(),
+            }),
+            "replace" => Ok(match self.matching(lines) {
+                Some(first) => self.instead_of(lines, first),
+                None => lines.to_vec(),
+            }),
+            "ensure" | "insert" => self.present(lines),
             other => Err(LineError::Mode(other.to_owned())),
         }
+    }
+
+    /// The line to replace or delete.
+    fn matching(&self, lines: &[String]) -> Option<usize> {
+        self.matching.as_ref()?.first(lines)
+    }
+
+    /// Refuses an edit that the next run would continue at another line.
+    fn finished(&self, new: Vec<String>) -> Result<Vec<String>, LineError> {
+        if self.edit(&new)? == new {
+            return Ok(new);
+        }
+        let next = self.matching(&new).unwrap_or_default();
+        Err(LineError::Unfinished(next + 1))
     }
 
     /// The content with the indentation of a neighbour.
@@ -136,57 +237,70 @@ impl LineSpec {
         })
     }
 
-    /// The lines that `after` and `before` name.
-    fn neighbours(&self, lines: &[String]) -> Result<(Option<usize>, Option<usize>), LineError> {
-        let find = |text: &Option<String>, from: usize| match text {
-            None => Ok(None),
-            Some(text) => match lines.iter().skip(from).position(|line| line.contains(text)) {
-                Some(at) => Ok(Some(from + at)),
-                None => Err(LineError::NoLine(text.clone())),
-            },
-        };
-        let after = find(&self.after, 0)?;
-        let before = find(&self.before, after.map_or(0, |at| at + 1))?;
-        Ok((after, before))
-    }
-
-    fn ensure(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
-        let (after, before) = self.neighbours(lines)?;
-        let (from, to) = (after.map_or(0, |at| at + 1), before.unwrap_or(lines.len()));
-        if (from..to).any(|at| self.is_content(lines.get(at))) {
-            return Ok(lines.to_vec());
+    /// `ensure` and `insert`.
+    fn present(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
+        let insert = self.mode == "insert";
+        match self.location.as_deref().filter(|_| insert) {
+            Some("start") if self.is_content(lines.first()) => return Ok(lines.to_vec()),
+            Some("end") if self.is_content(lines.last()) => return Ok(lines.to_vec()),
+            Some("start") => return Ok(self.with(lines, 0, None)),
+            Some("end") => return Ok(self.with(lines, lines.len(), None)),
+            Some(other) => return Err(LineError::Location(other.to_owned())),
+            None => {}
         }
-        match (after, before) {
-            (Some(after), _) => Ok(self.with(lines, after + 1, after)),
-            (None, Some(before)) => Ok(self.with(lines, before, before)),
+        let only =
+            |named: &Option<Named>| named.as_ref().map(|named| named.only(lines)).transpose();
+        match (only(&self.after)?, only(&self.before)?) {
+            (Some(after), Some(before)) => self.between(lines, after, before),
+            (Some(after), None) if self.is_content(lines.get(after + 1)) => Ok(lines.to_vec()),
+            (Some(after), None) => Ok(self.with(lines, after + 1, Some(after))),
+            (None, Some(before)) if before > 0 && self.is_content(lines.get(before - 1)) => {
+                Ok(lines.to_vec())
+            }
+            // Salt indents the new line like the one before which it inserts, but ensures it like
+            // the one above.
+            (None, Some(before)) if insert => Ok(self.with(lines, before, Some(before))),
+            (None, Some(before)) => Ok(self.with(lines, before, before.checked_sub(1))),
+            (None, None) if insert => Err(LineError::InsertWhere),
             (None, None) => Err(LineError::EnsureWhere),
         }
     }
 
-    fn insert(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
-        match self.location.as_deref() {
-            Some("start") if self.is_content(lines.first()) => return Ok(lines.to_vec()),
-            Some("end") if self.is_content(lines.last()) => return Ok(lines.to_vec()),
-            Some("start") => return Ok(self.with(lines, 0, usize::MAX)),
-            Some("end") => return Ok(self.with(lines, lines.len(), usize::MAX)),
-            Some(other) => return Err(LineError::Location(other.to_owned())),
-            None => {}
+    fn between(
+        &self,
+        lines: &[String],
+        after: usize,
+        before: usize,
+    ) -> Result<Vec<String>, LineError> {
+        if before <= after {
+            return Err(LineError::Reversed(before + 1, after + 1));
         }
-        match self.neighbours(lines)? {
-            (Some(after), _) if self.is_content(lines.get(after + 1)) => Ok(lines.to_vec()),
-            (Some(after), _) => Ok(self.with(lines, after + 1, after)),
-            (None, Some(before)) if before > 0 && self.is_content(lines.get(before - 1)) => {
-                Ok(lines.to_vec())
+        if (after + 1..before).any(|at| self.is_content(lines.get(at))) {
+            return Ok(lines.to_vec());
+        }
+        match before - after {
+            _ if self.mode == "insert" => Ok(self.with(lines, before, Some(before))),
+            1 => Ok(self.with(lines, before, Some(after))),
+            2 => {
+                let mut new = lines.to_vec();
+                new[after + 1] = self.indented_like(&lines[after]);
+                Ok(new)
             }
-            (None, Some(before)) => Ok(self.with(lines, before, before)),
-            (None, None) => Err(LineError::InsertWhere),
+            _ => Err(LineError::Between(after + 2, before)),
         }
     }
 
+    /// The lines with the content in the place of line `at`.
+    fn instead_of(&self, lines: &[String], at: usize) -> Vec<String> {
+        let mut new = lines.to_vec();
+        new[at] = self.indented_like(&lines[at]);
+        new
+    }
+
     /// The lines with the content at `at`, indented like line `neighbour`.
-    fn with(&self, lines: &[String], at: usize, neighbour: usize) -> Vec<String> {
-        let line = lines
-            .get(neighbour)
+    fn with(&self, lines: &[String], at: usize, neighbour: Option<usize>) -> Vec<String> {
+        let line = neighbour
+            .and_then(|neighbour| lines.get(neighbour))
             .map_or_else(|| self.content.clone(), |line| self.indented_like(line));
         let (head, tail) = (lines.iter().take(at), lines.iter().skip(at));
         head.cloned().chain([line]).chain(tail.cloned()).collect()

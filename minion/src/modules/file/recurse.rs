@@ -9,9 +9,8 @@ use super::content::{Difference, FileSpec, Source, difference, kind_name};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
-use crate::modules::paths::{
-    absolute, follow, join, known_owner, meta_difference, parents, surplus_below, walk,
-};
+use crate::modules::clean::{Keep, surplus_below};
+use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -93,9 +92,9 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
     if args.flag("clean", false)? {
         let found = walk(host, &root).await?;
         let mounts = host.mounts().await?;
-        let keep = |path: &str| files.contains_key(path) || directories.contains(path);
+        let own = |path: &str| files.contains_key(path) || directories.contains(path);
         let gone;
-        (gone, remark) = surplus_below(&mounts, &root, &found, keep, &args.list("exclude_pat")?);
+        (gone, remark) = surplus_below(&mounts, &root, &found, own, &Keep::read(&args, &name)?);
         if !gone.is_empty() {
             changes.insert("removed".into(), json!(gone));
             effects.extend(gone.into_iter().map(|path| Effect::Remove { path }));

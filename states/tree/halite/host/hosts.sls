@@ -5,12 +5,14 @@ api-endpoint:
   host.present:
     - name: {{ pillar.halite.apiServer.endpoint }}
     - ip: {{ pillar.halite.apiServer.address }}
+    - clean: True
 {%- for name, other in pillar.halite.nodes | dictsort %}
 
 node-name-{{ name }}:
   host.present:
     - name: {{ name }}
     - ip: {{ other.controlPlane }}
+    - clean: True
 {%- endfor %}
 {%- if pillar.halite.siteRegistry.address %}
 
@@ -18,6 +20,7 @@ site-registry-name:
   host.present:
     - name: {{ pillar.halite.siteRegistry.name }}
     - ip: {{ pillar.halite.siteRegistry.address }}
+    - clean: True
 {%- endif %}
 {%- if is_kubernetes_node %}
 

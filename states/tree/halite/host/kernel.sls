@@ -4,6 +4,7 @@
 kernel-modules:
   kmod.present:
     - mods: {{ pillar.halite.host.kernelModules | json }}
+    - persist: True
 {%- endif %}
 {%- for key, value in sysctls | dictsort if value is not none %}
 {{ key }}:

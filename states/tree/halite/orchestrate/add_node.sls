@@ -4,6 +4,7 @@
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set serves_bundles = 'registry' in node.roles %}
 {%- set is_kubernetes_node = node.runs.containers %}
+{%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
 
 enrolled:
   halite.wait_for_minion:
@@ -70,12 +71,14 @@ ready:
         - halite: node
 {%- endif %}
 
+# The operator's own states, and states that have no step above. No step requires it: the host is
+# complete without them.
 custom:
   halite.state:
     - tgt: {{ name }}
     - highstate: True
     - require:
-        - halite: {{ 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' }}
+        - halite: {{ complete }}
 {%- if serves_bundles %}
 
 # From now on the other hosts use it as a bundle server too.
@@ -86,5 +89,5 @@ clients:
     - sls: [halite.host.repository, halite.base.containerd.servers]
     - offline: skip
     - require:
-        - halite: custom
+        - halite: {{ complete }}
 {%- endif %}

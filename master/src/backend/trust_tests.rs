@@ -1,0 +1,186 @@
+//! Minions that lie, and documents that cannot be read at the wrong time.
+
+use std::net::IpAddr;
+
+use halite_proto::ids::JobId;
+use halite_proto::v1;
+use halite_proto::v1::minion_message::Body;
+use serde_json::json;
+
+use super::Backend as _;
+use super::fixture::{CANARY, Life, Site};
+use crate::store::Store as _;
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  'worker-*':\n    - secret\n"),
+    (
+        "secret.sls",
+        "key:\n  file.managed:\n    - name: /etc/key\n    - contents: '{{ pillar.halite.secrets.canary }}'\n",
+    ),
+];
+
+fn hello(address: &str) -> v1::MinionHello {
+    v1::MinionHello {
+        protocol: 1,
+        grains_json: json!({ "ip4_interfaces": { "eth0": [address] } }).to_string(),
+        ..Default::default()
+    }
+}
+
+async fn hand_in(life: &Life, jid: &JobId, text: &str) -> Result<(), crate::refusal::Refusal> {
+    let body = Some(Body::Returned(v1::JobReturn {
+        job: jid.to_string(),
+        retcode: 0,
+        return_json: json!({ "text": text }).to_string(),
+        error: text.to_owned(),
+    }));
+    let message = v1::MinionMessage { body };
+    life.backend.on_message("worker-1", message).await
+}
+
+async fn secret_job(life: &Life) -> JobId {
+    let request = v1::RunRequest {
+        target: "worker-1".into(),
+        function: "state.apply".into(),
+        args_json: json!({ "sls": ["secret"] }).to_string(),
+        ..Default::default()
+    };
+    let _watched = life.backend.run("root", request).await.unwrap();
+    life.store.jobs(1).await.unwrap()[0].jid.clone()
+}
+
+async fn stored(life: &Life, jid: &JobId) -> String {
+    let row = life.store.row(jid, "worker-1").await.unwrap().unwrap();
+    format!("{:?} {}", row.return_json, row.error)
+}
+
+#[test]
+fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_before() {
+    let documents = [
+        "{ this is no document",
+        "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: another-value-now, roles: [worker]}\n",
+    ];
+    for document in documents {
+        let site = Site::new(TREE);
+        let life = site.live();
+        life.accept("worker-1");
+        life.runtime.block_on(async {
+            let here = IpAddr::from([10, 10, 1, 12]);
+            let (_connection, mut messages) = life.app.connections.join("worker-1", here);
+            let jid = secret_job(&life).await;
+            life.backend
+                .on_connected("worker-1", &hello("10.10.1.12"))
+                .await
+                .unwrap();
+            let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body
+            else {
+                panic!("no job");
+            };
+            assert!(job.low_json.contains(CANARY));
+            std::fs::write(site.path().join("etc/cluster.yaml"), document).unwrap();
+            hand_in(&life, &jid, &format!("password: {CANARY}"))
+                .await
+                .unwrap();
+            let stored = stored(&life, &jid).await;
+            assert!(
+                stored.contains("(secret)") && !stored.contains(CANARY),
+                "{stored}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_return_is_held_back_while_its_secrets_are_not_known() {
+    let site = Site::new(TREE);
+    let first = site.live();
+    first.accept("worker-1");
+    let jid = first.runtime.block_on(secret_job(&first));
+    first.kill();
+    // The next master has never read the documents.
+    let path = site.path().join("etc/cluster.yaml");
+    let sound = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "{ this is no document").unwrap();
+    let life = site.live();
+    life.runtime.block_on(async {
+        let text = format!("password: {CANARY}");
+        let refused = hand_in(&life, &jid, &text).await.unwrap_err();
+        assert!(
+            refused
+                .message
+                .contains("cannot store a return of worker-1"),
+            "{refused}"
+        );
+        assert!(!stored(&life, &jid).await.contains("password"));
+        std::fs::write(&path, sound).unwrap();
+        hand_in(&life, &jid, &text).await.unwrap();
+        let stored = stored(&life, &jid).await;
+        assert!(
+            stored.contains("password") && !stored.contains(CANARY),
+            "{stored}"
+        );
+    });
+}
+
+#[test]
+fn an_address_that_is_not_the_hosts_own_is_refused_for_that_node_alone() {
+    let site = Site::new(TREE);
+    let document = site.path().join("etc/nodes/worker-2.yaml");
+    let text = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: worker-2}\nroles: [worker]\n";
+    std::fs::write(&document, text).unwrap();
+    let life = site.live();
+    life.accept("worker-2");
+    life.runtime.block_on(async {
+        let declarations = life.backend.jobs().declarations();
+        for (claimed, peer) in [
+            // That of the first host; a free one that is another machine's; that of worker-1.
+            ("10.10.0.11", [10, 10, 0, 11]),
+            ("10.10.1.77", [10, 10, 1, 13]),
+            ("10.10.1.12", [10, 10, 1, 12]),
+        ] {
+            let (_connection, _messages) =
+                life.app.connections.join("worker-2", IpAddr::from(peer));
+            life.backend
+                .on_connected("worker-2", &hello(claimed))
+                .await
+                .unwrap();
+            let snapshot = declarations.load().unwrap();
+            assert_eq!(snapshot.declaration().nodes.len(), 3, "{claimed}");
+            assert_eq!(std::fs::read_to_string(&document).unwrap(), text);
+        }
+        let (_connection, _messages) = life
+            .app
+            .connections
+            .join("worker-2", IpAddr::from([10, 10, 1, 13]));
+        life.backend
+            .on_connected("worker-2", &hello("10.10.1.13"))
+            .await
+            .unwrap();
+        let recorded = std::fs::read_to_string(&document).unwrap();
+        assert!(recorded.contains("controlPlane: 10.10.1.13"), "{recorded}");
+    });
+}
+
+#[test]
+fn job_ids_that_no_job_has_cost_nothing() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    life.runtime.block_on(async {
+        let here = IpAddr::from([10, 10, 1, 12]);
+        let (_connection, _messages) = life.app.connections.join("worker-1", here);
+        let jid = secret_job(&life).await;
+        let mut running: Vec<String> = (0..100_000).map(|n| format!("2027{n:016}")).collect();
+        running.push(jid.to_string());
+        let hello = v1::MinionHello {
+            running_jobs: running,
+            ..hello("10.10.1.12")
+        };
+        let began = tokio::time::Instant::now();
+        life.backend.on_connected("worker-1", &hello).await.unwrap();
+        // Each would have been a commit of some milliseconds.
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        let row = life.store.row(&jid, "worker-1").await.unwrap().unwrap();
+        assert_eq!(row.state, crate::store::RowState::Started);
+    });
+}

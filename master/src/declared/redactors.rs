@@ -1,0 +1,63 @@
+//! The redactors of minions' returns, which outlive the declaration that they were made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::Snapshot;
+use crate::redact::Redactor;
+use crate::refusal::{Refusal, RefusalKind};
+
+/// One minion's redactor.
+struct Known {
+    /// The newest snapshot whose secrets it has.
+    newest: Weak<Snapshot>,
+    secrets: BTreeSet<String>,
+    redactor: Arc<Redactor>,
+}
+
+/// For each minion a redactor for all secrets that it could have had since the master started.
+#[derive(Default)]
+pub(super) struct Redactors(Mutex<BTreeMap<String, Known>>);
+
+impl Redactors {
+    /// The redactor of a minion, with the secrets of the present snapshot.
+    ///
+    /// # Errors
+    /// The declaration cannot be read, and never could be.
+    pub(super) fn get(
+        &self,
+        minion: &str,
+        present: Result<Arc<Snapshot>, Refusal>,
+    ) -> Result<Arc<Redactor>, Refusal> {
+        // Nothing panics while holding the lock.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = match (present, known.get(minion)) {
+            (Ok(snapshot), _) => snapshot,
+            (Err(_), Some(known)) => return Ok(Arc::clone(&known.redactor)),
+            (Err(refusal), None) => {
+                return Err(Refusal::new(
+                    RefusalKind::Unavailable,
+                    format!(
+                        "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                        refusal.message
+                    ),
+                ));
+            }
+        };
+        let known = known.entry(minion.to_owned()).or_insert_with(|| Known {
+            newest: Weak::new(),
+            secrets: BTreeSet::new(),
+            redactor: Arc::default(),
+        });
+        let newest = Arc::downgrade(&snapshot);
+        if !known.newest.ptr_eq(&newest) {
+            let before = known.secrets.len();
+            known.secrets.extend(snapshot.secrets(minion));
+            if known.secrets.len() > before {
+                known.redactor = Arc::new(Redactor::new(&known.secrets));
+            }
+            known.newest = newest;
+        }
+        Ok(Arc::clone(&known.redactor))
+    }
+}

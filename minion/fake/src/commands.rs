@@ -1,0 +1,56 @@
+//! The commands that a fake host knows.
+
+use halite_minion::host::FileKind;
+use halite_minion::host::accounts::is_account_command;
+use halite_minion::host::effect::{Command, Output};
+
+use crate::host::FakeState;
+
+impl FakeState {
+    pub(crate) fn command(&mut self, command: &Command) -> Output {
+        if let Some(hook) = self.hook
+            && let Some(output) = hook(self, command)
+        {
+            return output;
+        }
+        if let Some(output) = self.answers.get(&command.argv) {
+            return output.clone();
+        }
+        if is_account_command(&command.argv) {
+            self.accounts.run(&command.argv, None, None);
+            return Output::default();
+        }
+        let line = match command.argv.as_slice() {
+            [_, flag, line] if flag == "-c" => line.clone(),
+            argv => argv.join(" "),
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let done = |code: i32| Output {
+            code,
+            ..Output::default()
+        };
+        match words.as_slice() {
+            ["true"] => done(0),
+            ["false"] => done(1),
+            ["exit", code] => done(code.parse().unwrap_or(2)),
+            ["echo", rest @ ..] => Output {
+                stdout: format!("{}\n", rest.join(" ")),
+                ..Output::default()
+            },
+            ["test", kind, path] => {
+                let stat = self.disk.stat(&self.disk.follow(path));
+                let holds = match *kind {
+                    "-f" => stat.is_some_and(|s| s.kind == FileKind::File),
+                    "-d" => stat.is_some_and(|s| s.kind == FileKind::Directory),
+                    _ => stat.is_some(),
+                };
+                done(i32::from(!holds))
+            }
+            _ => Output {
+                code: 127,
+                stderr: format!("{line}: not found"),
+                ..Output::default()
+            },
+        }
+    }
+}

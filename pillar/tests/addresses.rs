@@ -1,0 +1,106 @@
+//! The choice of a node's addresses among those that its host reports.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use halite_pillar::declaration::Declaration;
+use halite_pillar::host_facts::HostFacts;
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::Node;
+use halite_pillar::resolve;
+use halite_pillar::resolve::Evidence;
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
+use halite_pillar::validate::Context;
+use serde_json::{Value, json};
+
+const CLUSTER: &str = "apiVersion: halite/v1
+kind: Cluster
+metadata: {name: prod}
+networks:
+  controlPlane: {cidrs: [10.0.0.0/24]}
+  workloadPlane: {cidrs: [10.2.0.0/24]}
+kubernetes: {version: \"1.36\"}
+";
+
+fn declaration() -> Declaration {
+    let first = Node::new(
+        "bootstrap-1",
+        Some("10.0.0.11".parse().unwrap()),
+        &BOOTSTRAP_ROLES,
+    );
+    let worker = Node::new("worker-1", None, &[Role::Worker]);
+    let text = |file: String, text: String| Text { file, text };
+    let texts = Texts {
+        cluster: text("cluster.yaml".to_owned(), CLUSTER.to_owned()),
+        nodes: [&first, &worker]
+            .map(|node| text(format!("nodes/{}.yaml", node.metadata.name), node.to_text()))
+            .to_vec(),
+        custom: None,
+    };
+    load(&texts, &Context::default()).unwrap()
+}
+
+#[test]
+fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
+    let peer = |text: &str| Evidence::Connection(Some(text.parse().unwrap()));
+    let host = |addresses: Value| {
+        HostFacts::from_grains("worker-1", &json!({"ip4_interfaces": addresses}))
+    };
+    // Two planes: the connection comes from the control plane, the workload address is another.
+    let both = json!({"b": ["10.2.0.12"], "c": ["10.0.0.12", "10.0.0.13"]});
+    let resolved = resolve::node(
+        &mut declaration(),
+        "worker-1",
+        &host(both.clone()),
+        peer("10.0.0.13"),
+    )
+    .unwrap();
+    assert_eq!(resolved.addresses.control_plane.to_string(), "10.0.0.13");
+    assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.12");
+    // The bootstrap host has 10.0.0.11; a bridge of a container engine has the same address everywhere.
+    let cases = [
+        (
+            json!({"c": ["10.0.0.11"], "b": ["10.2.0.12"]}),
+            peer("10.0.0.11"),
+            "is that of the node `bootstrap-1`",
+        ),
+        (
+            both.clone(),
+            peer("192.168.0.7"),
+            "its connection to the master comes from 192.168.0.7",
+        ),
+        (both, Evidence::Connection(None), "is not open"),
+        (
+            json!({"docker0": ["10.0.0.12"], "b": ["10.2.0.12"]}),
+            peer("10.0.0.12"),
+            "no address in a control-plane network",
+        ),
+        (
+            json!({"c": ["10.0.0.12"], "virbr0": ["10.2.0.12"]}),
+            peer("10.0.0.12"),
+            "no address in a workload-plane network",
+        ),
+    ];
+    for (addresses, evidence, wanted) in cases {
+        let mut declaration = declaration();
+        let first = HostFacts::from_grains(
+            "bootstrap-1",
+            &json!({"ip4_interfaces": {"c": ["10.0.0.11"], "b": ["10.2.0.11"]}}),
+        );
+        resolve::node(&mut declaration, "bootstrap-1", &first, Evidence::OnTheHost).unwrap();
+        let refused = resolve::node(&mut declaration, "worker-1", &host(addresses), evidence);
+        let refused = refused.err().unwrap();
+        assert!(refused.message.contains(wanted), "{wanted}: {refused}");
+        assert_eq!(declaration.nodes["worker-1"].resolved, None);
+    }
+    // The host of the master itself connects to its own address.
+    let resolved = resolve::node(
+        &mut declaration(),
+        "worker-1",
+        &host(json!({"b": ["10.2.0.12"], "c": ["10.0.0.12"]})),
+        peer("127.0.0.1"),
+    );
+    assert_eq!(
+        resolved.unwrap().addresses.control_plane.to_string(),
+        "10.0.0.12"
+    );
+}

@@ -1,0 +1,80 @@
+//! The routes behind the table: each call is authorised and its size limited before a service
+//! receives it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body_util::{Either, Limited};
+use hyper::body::Incoming;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::ServiceExt as _;
+
+use super::limits;
+use super::peer::{Peer, PeerPolicy};
+use crate::authz::{Verdict, judge};
+use crate::identity::Kind;
+
+/// Authorises each call by the table before a service receives it, and adds the caller to the
+/// request.
+#[derive(Clone)]
+pub(super) struct AuthorisedRoutes {
+    pub(super) peer: Peer,
+    pub(super) policy: Arc<dyn PeerPolicy>,
+    pub(super) routes: Routes,
+}
+
+impl AuthorisedRoutes {
+    fn judge(&self, path: &str) -> Result<(), Status> {
+        let kind = self
+            .peer
+            .caller
+            .as_ref()
+            .map(|caller| caller.identity.kind());
+        match judge(path, kind) {
+            Verdict::Allowed => Ok(()),
+            Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
+                "this needs a minion's certificate: enrol first",
+            )),
+            Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(
+                "this needs the certificate of {kind}"
+            ))),
+            Verdict::Forbidden => Err(Status::permission_denied(format!(
+                "{} may not call {path}",
+                self.peer.name()
+            ))),
+            Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
+        }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Err(status) = self.judge(request.uri().path()) {
+            self.policy
+                .refused(&self.peer, request.uri().path(), status.message());
+            return Box::pin(std::future::ready(Ok(status.into_http())));
+        }
+        request.extensions_mut().insert(self.peer.clone());
+        let request = match limits::body(request.uri().path()) {
+            Some(most) => request.map(|body| Either::Left(Limited::new(body, most))),
+            None => request.map(Either::Right),
+        };
+        let routes = self.routes.clone();
+        Box::pin(async move {
+            let answer = routes.oneshot(request).await;
+            Ok(answer.map_or_else(
+                |error| Status::internal(error.to_string()).into_http(),
+                |a| a.map(Body::new),
+            ))
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! The limits of connections: how many, how long, and how much they may have in flight.
+//!
+//! A caller goes through three sets: unfinished handshakes, then callers without a certificate or
+//! connections of one identity.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::oldest_first::{OldestFirst, Place};
+use super::peer::Peer;
+use super::source::source;
+use crate::identity::Kind;
+
+/// Unfinished handshakes, in all and of one address: a fleet may reconnect at once.
+const HANDSHAKES: (usize, usize) = (2048, 256);
+/// Callers without a certificate, in all and of one address.
+const STRANGERS: (usize, usize) = (128, 16);
+/// Connections of one minion: the newest, and old ones whose end is not noticed yet.
+const OF_A_MINION: usize = 4;
+/// Connections of one operator.
+const OF_AN_OPERATOR: usize = 64;
+/// Time limit of a connection without identity.
+pub(super) const STRANGER_TIME: Duration = Duration::from_secs(20);
+/// Largest request of a caller without a certificate: a token, a certificate request, and grains.
+pub const STRANGER_MESSAGE: usize = 128 * 1024;
+/// Largest request of a minion outside its stream: a certificate request.
+const MINION_REQUEST: usize = 128 * 1024;
+/// The connections that a server holds when no limit was set.
+const CONNECTIONS: usize = 512;
+
+/// The sets of connections of one server.
+pub(super) struct Limits {
+    handshakes: Arc<OldestFirst>,
+    strangers: Arc<OldestFirst>,
+    minions: Arc<OldestFirst>,
+    operators: Arc<OldestFirst>,
+    /// The most connections at a time.
+    pub(super) connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshakes: OldestFirst::new(HANDSHAKES.0, HANDSHAKES.1),
+            strangers: OldestFirst::new(STRANGERS.0, STRANGERS.1),
+            minions: OldestFirst::new(usize::MAX, OF_A_MINION),
+            operators: OldestFirst::new(usize::MAX, OF_AN_OPERATOR),
+            connections: CONNECTIONS,
+        }
+    }
+}
+
+impl Limits {
+    /// Adds an accepted connection, whose handshake begins.
+    pub(super) fn enter(&self, address: SocketAddr) -> Place {
+        self.handshakes.enter(&source(address.ip()))
+    }
+
+    /// Adds a connection whose handshake has ended to the set of its caller.
+    pub(super) fn admit(&self, peer: &Peer) -> Place {
+        match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
+            None => self.strangers.enter(&source(peer.address.ip())),
+            Some(Kind::Minion) => self.minions.enter(&peer.name()),
+            Some(Kind::Operator | Kind::Master) => self.operators.enter(&peer.name()),
+        }
+    }
+
+    /// Closes one connection without an identity, the oldest; the newest one stays.
+    pub(super) fn make_room(&self) -> bool {
+        self.strangers.close_oldest() || self.handshakes.close_oldest()
+    }
+
+    /// The connections without an identity: unfinished handshakes and callers without certificate.
+    #[cfg(test)]
+    pub(super) fn without_identity(&self) -> (usize, usize) {
+        (self.handshakes.len(), self.strangers.len())
+    }
+}
+
+/// The most concurrent calls on a connection. A stream of a minion may hold a message of the size
+/// of a long return.
+pub(super) fn streams(peer: &Peer) -> u32 {
+    match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
+        None => 1,
+        Some(Kind::Minion) => 4,
+        Some(Kind::Operator | Kind::Master) => 32,
+    }
+}
+
+/// The largest body of a request in bytes; `None` for streams and for operators, whose services set
+/// limits for each message.
+pub(super) fn body(path: &str) -> Option<usize> {
+    match path {
+        "/halite.v1.Minion/Connect" => None,
+        path if path.starts_with("/halite.v1.Minion/") => Some(MINION_REQUEST),
+        path if path.starts_with("/halite.v1.Enrolment/") => Some(STRANGER_MESSAGE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_together_hold_a_bounded_amount_of_memory() {
+        // Messages that are not complete, twice: as received and as they grow.
+        assert!(STRANGERS.0 * STRANGER_MESSAGE * 2 <= 32 * 1024 * 1024);
+        for path in crate::METHODS {
+            let limited = path.starts_with("/halite.v1.Enrolment/")
+                || (path.starts_with("/halite.v1.Minion/") && !path.ends_with("/Connect"));
+            assert_eq!(body(path).is_some(), limited, "{path}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Checks of arguments that depend on each other.
+
+use halite_document::Problem;
+use halite_errors::chain;
+use serde_json::Value;
+
+use super::call::Call;
+use crate::pattern::LinePattern;
+
+/// Refuses combinations of arguments that a state function would refuse on the host, or read in
+/// another way than they look.
+pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
+    let chunk = &call.chunk;
+    if (chunk.state.as_str(), chunk.fun.as_str()) == ("file", "line") {
+        problems.extend(line(call));
+    }
+}
+
+/// `file.line`: which line the mode means.
+fn line(call: &Call) -> Option<Problem> {
+    let text = |name: &str| call.chunk.args.get(name).and_then(Value::as_str);
+    let problem = |message: String, hint: &str| {
+        Some(
+            Problem::at(
+                &call.chunk.source,
+                format!("{message} (in `{}`)", call.chunk.id),
+            )
+            .hint(hint),
+        )
+    };
+    let by_neighbour = ["before", "after"]
+        .into_iter()
+        .find(|name| text(name).is_some());
+    match text("mode")?.to_lowercase().as_str() {
+        mode @ ("replace" | "delete") => {
+            if let Some(name) = by_neighbour {
+                return problem(
+                    format!("`mode: {mode}` of file.line has no `{name}`"),
+                    "`match` names the line",
+                );
+            }
+            // Without `match` the content is the pattern.
+            let content = text("content").filter(|_| text("match").is_none())?;
+            let error = LinePattern::new(content).err()?;
+            problem(
+                format!(
+                    "`content` of file.line, which names the line here, is not understood: {}",
+                    chain(&error)
+                ),
+                "give `match`: a regular expression, or text in the line",
+            )
+        }
+        mode @ ("ensure" | "insert") => match text("location") {
+            Some("start" | "end") if mode == "insert" => None,
+            Some(_) if mode == "insert" => problem(
+                "`location` of file.line is not known".to_owned(),
+                "it is `start` or `end`",
+            ),
+            None if by_neighbour.is_none() => problem(
+                format!("`mode: {mode}` of file.line does not say where"),
+                if mode == "insert" {
+                    "give `location`, `after` or `before`"
+                } else {
+                    "give `after` or `before`"
+                },
+            ),
+            _ => None,
+        },
+        mode => problem(
+            format!("file.line has no mode `{mode}`"),
+            "it has ensure, replace, insert and delete",
+        ),
+    }
+}
