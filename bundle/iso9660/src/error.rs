@@ -3,8 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::walk::LONGEST_PATH;
-use super::{BLOCK, LONGEST_NAME};
+use super::{BLOCK, LONGEST_NAME, LONGEST_PATH};
 
 /// The file is not an image that can be read.
 #[derive(Debug, thiserror::Error)]

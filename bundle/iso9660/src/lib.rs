@@ -51,6 +51,9 @@ const FIRST_DESCRIPTOR: u64 = 16;
 /// only their beginning (fs/isofs/rock.c, `get_rock_ridge_filename`).
 const LONGEST_NAME: usize = 253;
 
+/// The longest path, in bytes (Linux' `PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+
 /// File type bits of `st_mode` for a directory and for a regular file (RRIP 4.1.1).
 const TYPE_DIRECTORY: u32 = 0o040_000;
 const TYPE_FILE: u32 = 0o100_000;

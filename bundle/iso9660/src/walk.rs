@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use super::error::Damage;
 use super::parse::{Continuation, Record, RockRidge};
 use super::{
-    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE,
-    TYPE_MASK, parse, sectors,
+    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, LONGEST_PATH, SECTOR, TYPE_DIRECTORY,
+    TYPE_FILE, TYPE_MASK, parse, sectors,
 };
 
 /// The limit for names that are read and stored, in bytes: enough for more than a million files.
@@ -16,9 +16,6 @@ const MOST_METADATA: u64 = 256 << 20;
 
 /// The approximate memory for a file or directory in addition to its path, in bytes.
 const ENTRY: u64 = 64;
-
-/// The longest path, in bytes (Linux' `PATH_MAX`).
-pub(super) const LONGEST_PATH: usize = 4096;
 
 /// A file in an image.
 #[derive(Debug, Clone, PartialEq, Eq)]

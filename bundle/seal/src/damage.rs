@@ -4,7 +4,7 @@ use std::io;
 use std::num::TryFromIntError;
 
 use super::signature::InvalidSignature;
-use super::trailer::{SECTOR, SIGNATURES};
+use super::{SECTOR, SIGNATURES};
 
 /// The part of a sealed file that is damaged, missing or not understood.
 #[derive(Debug, thiserror::Error)]

@@ -6,15 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use halite_durable::digest;
 
 use super::damage::{Damage, FooterDamage, NoFooter};
+use super::{SECTOR, SIGNATURES};
 
 /// The first line of the footer, which is the last sector of a sealed file.
 pub const MAGIC: &str = "HALITE-SEAL-1";
-
-/// The size of a sector. Every part begins on one.
-pub const SECTOR: u64 = 2048;
-
-/// The largest number of signatures in a footer, with room to spare.
-pub const SIGNATURES: usize = 8;
 
 /// The largest size of each part. The map of 20 GB takes about a megabyte; a larger one is an
 /// attempt to exhaust the memory.

@@ -14,7 +14,8 @@ use super::damage::Damage;
 use super::keys::{KeyId, PublicKey, SecretKey};
 use super::signature::{InvalidSignature, Signature, sign};
 use super::statement::{Facts, Statement};
-use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
+use super::trailer::{Footer, MAGIC, Part, filled};
+use super::{SECTOR, SIGNATURES};
 use super::{map, pass};
 use crate::error::Error;
 

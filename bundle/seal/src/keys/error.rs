@@ -5,7 +5,7 @@ use std::io;
 use ring::error::KeyRejected;
 use scrypt::errors::{InvalidOutputLen, InvalidParams};
 
-use super::public::NOT_AFTER;
+use super::NOT_AFTER;
 
 /// The reason why a text is not a key, or a key cannot be used. The errors of ring and scrypt are
 /// no sources: without its feature `std`, neither crate implements the trait.

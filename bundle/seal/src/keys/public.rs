@@ -9,11 +9,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::{InvalidKey, KeyId, kind};
+use super::{InvalidKey, KeyId, NOT_AFTER, kind};
 use crate::error::Error;
-
-/// The keyword in a public key's comment for the time until which the key is trusted.
-pub(super) const NOT_AFTER: &str = "not-after";
 
 /// A public key, with which signatures are checked. Its file is that of `minisign`, whose comment
 /// may contain `not-after=2027-12-31` (to the end of that day in UTC) or
