@@ -304,6 +304,15 @@ pub enum Job {
         /// The job id.
         job: JobId,
     },
+    /// End a job: parts that have not started are dropped, running commands get SIGTERM, and
+    /// SIGKILL ten seconds later.
+    Cancel {
+        /// The job id.
+        job: JobId,
+        /// End a package transaction, too. The next highstate of the host finishes it.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// `ctl key`.

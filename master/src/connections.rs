@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use halite_proto::v1;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{mpsc, watch};
 
-/// Messages that may wait for one minion's stream. A minion that does not read is slow, not lost:
-/// senders wait.
+/// Messages that may wait for one minion's stream.
 const QUEUE: usize = 64;
+
+/// Longest wait for room in that queue. A minion that reads nothing for so long is cut: it
+/// reconnects when it works again, and is sent what is due. Those who wait are other minions' jobs.
+const ROOM: Duration = Duration::from_secs(2);
 
 /// The minion has no open stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,32 +88,46 @@ impl Connections {
 
     /// Ends exactly the stream of this guard; a newer one of the same minion stays.
     pub fn leave(&self, guard: &ConnectionGuard) {
-        let mut open = self.open();
-        if open
-            .get(&guard.minion)
-            .is_some_and(|connection| connection.number == guard.number)
-        {
-            open.remove(&guard.minion);
+        self.end(&guard.minion, guard.number);
+    }
+
+    /// Queues a message on a minion's stream, waiting a little while its queue is full. Success
+    /// means queued, not received.
+    ///
+    /// # Errors
+    /// The minion has no open stream, or its stream ended while this waited, or was ended because
+    /// the minion does not read.
+    pub async fn send(&self, minion: &str, message: v1::MasterMessage) -> Result<(), NotConnected> {
+        let not_connected = || NotConnected(minion.to_owned());
+        let connection = self
+            .open()
+            .get(minion)
+            .map(|connection| (connection.number, connection.sender.clone()));
+        let (number, sender) = connection.ok_or_else(not_connected)?;
+        match sender.send_timeout(message, ROOM).await {
+            Ok(()) => Ok(()),
+            Err(SendTimeoutError::Closed(_)) => Err(not_connected()),
+            Err(SendTimeoutError::Timeout(_)) => {
+                tracing::warn!(
+                    minion,
+                    "cut: it has read nothing for {} s; `systemctl status halite-minion` on the host shows its state",
+                    ROOM.as_secs()
+                );
+                self.end(minion, number);
+                Err(not_connected())
+            }
         }
     }
 
-    /// Queues a message on a minion's stream, waiting while its queue is full. Success means
-    /// queued, not received.
-    ///
-    /// # Errors
-    /// The minion has no open stream, or its stream ended while this waited.
-    pub async fn send(&self, minion: &str, message: v1::MasterMessage) -> Result<(), NotConnected> {
-        let sender = self
-            .open()
+    /// Ends the stream of this number; a newer one of the same minion stays.
+    fn end(&self, minion: &str, number: u64) {
+        let mut open = self.open();
+        if open
             .get(minion)
-            .map(|connection| connection.sender.clone());
-        let Some(sender) = sender else {
-            return Err(NotConnected(minion.to_owned()));
-        };
-        sender
-            .send(message)
-            .await
-            .map_err(|_| NotConnected(minion.to_owned()))
+            .is_some_and(|connection| connection.number == number)
+        {
+            open.remove(minion);
+        }
     }
 
     /// Ids of the connected minions, sorted.

@@ -205,7 +205,7 @@ impl Session<'_> {
             }
             Some(master_message::Body::Cancel(cancel)) => {
                 if let Some(job) = named(&cancel.job) {
-                    self.jobs.cancel(&job);
+                    self.jobs.cancel(&job, &cancel.reason, cancel.force);
                 }
             }
             Some(master_message::Body::Hello(_)) | None => {}

@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
+use halite_minion::host::Stop;
 use halite_minion::journal::{Directory, RecordStore as _};
 use halite_minion::pending_triggers::PendingTriggers;
-use halite_minion::runner::{Runner, Stop};
+use halite_minion::runner::Runner;
 use halite_minion_fake::FakeHost;
 use halite_states::engine::RunOptions;
 use halite_states::low::{Chunk, FORMAT, LowState};

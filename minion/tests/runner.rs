@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use halite_minion::host::effect::{Command, Effect, Meta, Output};
-use halite_minion::host::{Host, HostFuture};
+use halite_minion::host::{Host, HostFuture, Stop};
 use halite_minion::modules::{Function, Plan};
-use halite_minion::runner::{REDACTED, Runner, Stop};
+use halite_minion::runner::{REDACTED, Runner};
 use halite_minion_fake::FakeHost;
 use halite_minion_fake::disk::Node;
 use halite_states::engine::{Failure, Modules as _};

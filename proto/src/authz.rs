@@ -29,6 +29,10 @@ pub const TABLE: &[(&str, Caller)] = &[
     ),
     ("/halite.v1.Operator/ListJobs", Caller::Only(Kind::Operator)),
     ("/halite.v1.Operator/ShowJob", Caller::Only(Kind::Operator)),
+    (
+        "/halite.v1.Operator/CancelJob",
+        Caller::Only(Kind::Operator),
+    ),
     ("/halite.v1.Operator/ListKeys", Caller::Only(Kind::Operator)),
     (
         "/halite.v1.Operator/ChangeKey",

@@ -226,8 +226,39 @@ pub async fn job(global: &Global, command: Job, screen: &mut Screen) -> anyhow::
             let job = document(operator.show_job(request).await)?;
             screen.answer(&job, |paint| one(&job, paint))?;
         }
+        Job::Cancel { job, force } => {
+            let request = v1::CancelJobRequest {
+                job: job.into(),
+                force,
+            };
+            let cancelled = document(operator.cancel_job(request).await)?;
+            screen.answer(&cancelled, |_| cancelled_text(&cancelled))?;
+        }
     }
     Ok(0)
+}
+
+/// Says which minions were asked to end a job, and whose part ended at once.
+fn cancelled_text(answer: &Value) -> String {
+    let jid = table::cell(&answer["jid"]);
+    let mut lines = Vec::new();
+    for (key, text) in [
+        ("ended", "ended at once on"),
+        ("asked", "asked to end it"),
+        ("runs", "cannot be cut off, and ends by itself on"),
+    ] {
+        let minions = answer[key].as_array().cloned().unwrap_or_default();
+        let minions: Vec<String> = minions.iter().map(table::cell).collect();
+        if !minions.is_empty() {
+            lines.push(format!("{text}: {}", minions.join(", ")));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(format!("no minion of job {jid} is connected"));
+    } else {
+        lines.push(format!("`ctl job show {jid}` shows the returns"));
+    }
+    lines.join("\n") + "\n"
 }
 
 fn list(jobs: &Value) -> String {

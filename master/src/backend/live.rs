@@ -123,6 +123,15 @@ impl Backend for LiveBackend {
         Box::pin(history::jobs(&self.app, limit))
     }
 
+    fn cancel_job<'a>(
+        &'a self,
+        jid: &'a JobId,
+        operator: &'a str,
+        force: bool,
+    ) -> BackendFuture<'a, Value> {
+        Box::pin(self.jobs.cancel(jid, operator, force))
+    }
+
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
         Box::pin(history::job(&self.app, jid))
     }

@@ -9,6 +9,8 @@ mod bundle_tests;
 pub(crate) mod fixture;
 mod live;
 #[cfg(test)]
+mod stop_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod trust_tests;
@@ -50,6 +52,13 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, EventStream>;
     /// `Operator.ListJobs`.
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
+    /// `Operator.CancelJob`.
+    fn cancel_job<'a>(
+        &'a self,
+        jid: &'a JobId,
+        operator: &'a str,
+        force: bool,
+    ) -> BackendFuture<'a, Value>;
     /// `Operator.ShowJob`.
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
     /// `Operator.AddNode`: validates and writes the node document (idempotent). The caller makes

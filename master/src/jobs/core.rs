@@ -22,6 +22,10 @@ use crate::store::{Millis, RowState};
 /// name must arrive; later the job counts as interrupted.
 pub const RETURN_GRACE: Millis = 30_000;
 
+/// The time after the deadline of a job within which the minion must end it: ten seconds between
+/// SIGTERM and SIGKILL, and some for the return. Later the part is given up.
+pub const STOP_GRACE: Millis = 15_000;
+
 /// One stream of one minion, as dispatch sees it.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
@@ -33,6 +37,8 @@ pub struct Session {
     pub running: BTreeSet<JobId>,
     /// The jobs that were sent since the stream was opened.
     pub sent: BTreeSet<JobId>,
+    /// The jobs that the minion was asked to end since the stream was opened.
+    pub cancelled: BTreeSet<JobId>,
 }
 
 impl Session {
@@ -42,7 +48,7 @@ impl Session {
             connected: true,
             since: now,
             running: running.into_iter().collect(),
-            sent: BTreeSet::new(),
+            ..Self::default()
         };
     }
 
@@ -69,6 +75,8 @@ pub struct OpenRow {
     pub state: RowState,
     /// True while a part of another minion must end first.
     pub blocked: bool,
+    /// True if the minion can be asked to end the job; a query just ends.
+    pub stoppable: bool,
 }
 
 /// The ids of the jobs to send to a minion now. `rows` are its open rows, oldest first.
@@ -103,7 +111,9 @@ pub enum Expiry {
     NotConnected,
     /// The stream broke after the job was sent, and the minion did not reconnect.
     Disconnected,
-    /// The deadline of the job has passed.
+    /// The deadline of the job has passed: the minion is to be asked to end it.
+    OverTime,
+    /// The deadline of the job has passed, and the minion has not ended it.
     TimedOut,
     /// The job had started, and the minion no longer knows it.
     Interrupted,
@@ -129,12 +139,14 @@ pub fn expired(
     limits: Limits,
     now: Millis,
 ) -> Option<Expiry> {
-    if deadline.is_some_and(|deadline| now >= deadline) {
-        return Some(if session.connected {
-            Expiry::TimedOut
-        } else {
-            Expiry::NotConnected
-        });
+    if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
+        if !session.connected {
+            return Some(Expiry::NotConnected);
+        }
+        if row.stoppable && row.state != RowState::Queued && now < deadline + STOP_GRACE {
+            return (!session.cancelled.contains(&row.jid)).then_some(Expiry::OverTime);
+        }
+        return Some(Expiry::TimedOut);
     }
     if session.connected {
         let forgotten = row.state == RowState::Started
@@ -163,6 +175,7 @@ mod tests {
             exclusive,
             state,
             blocked: false,
+            stoppable: exclusive,
         }
     }
 
@@ -240,8 +253,15 @@ mod tests {
             expired(&started, &session(&[1]), 0, Some(5000), limits, 4999),
             None
         );
+        // The minion is asked once, and has a while to end the job.
+        let mut over = session(&[1]);
+        let at = |session: &Session, now| expired(&started, session, 0, Some(5000), limits, now);
+        assert_eq!(at(&over, 5000), Some(Expiry::OverTime));
+        over.cancelled.insert(started.jid.clone());
+        assert_eq!(at(&over, 5000), None);
+        assert_eq!(at(&over, 5000 + STOP_GRACE), Some(Expiry::TimedOut));
         assert_eq!(
-            expired(&started, &session(&[1]), 0, Some(5000), limits, 5000),
+            expired(&queued, &over, 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
         assert_eq!(

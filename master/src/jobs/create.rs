@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
 use super::open_job::OpenJob;
-use super::{Jobs, target};
+use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::Snapshot;
@@ -130,12 +131,19 @@ impl Jobs {
         let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
             "order": job.order, "test": job.test, "operator": job.operator});
         self.publish(function, &jid, "new", &event, None).await?;
-        for minion in ready {
-            match function.place {
-                Place::Here => self.answer_here(&jid, &minion).await?,
-                Place::States | Place::Minion => self.dispatch(&minion).await?,
-            }
-        }
+        // Side by side: one minion that does not read must not keep the job from the others.
+        let (jobs, id) = (self, &jid);
+        let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
+            .map(|minion| async move {
+                match function.place {
+                    Place::Here => jobs.answer_here(id, &minion).await,
+                    Place::States | Place::Minion => jobs.dispatch(&minion).await,
+                }
+            })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        sent.into_iter().collect::<Result<(), Refusal>>()?;
         Ok(jid)
     }
 

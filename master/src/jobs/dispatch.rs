@@ -152,6 +152,7 @@ impl Jobs {
                 jid: row.jid.clone(),
                 exclusive: job.function.place == Place::States,
                 state: row.state,
+                stoppable: row.minion != MASTER && !job.function.is_query(),
                 blocked: job.is_blocked(&row.minion),
             })
         };

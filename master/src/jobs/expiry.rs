@@ -3,12 +3,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Jobs;
+use futures_util::{StreamExt as _, stream};
+
 use super::core::{Expiry, expired};
+use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::rfc3339;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, Millis};
+
+/// The reason that the return of a job has when its time was over.
+const TIME_LIMIT: &str = "the job's time limit has passed";
 
 /// The interval at which open jobs are checked. The store is not read while there are none.
 const EVERY: Duration = Duration::from_millis(500);
@@ -41,23 +46,44 @@ impl Jobs {
             .values()
             .flat_map(|job| job.ready_since.keys().cloned())
             .collect();
-        for minion in minions {
-            for (row, why) in self.expired_rows(&minion, now).await? {
-                let text = self.reason(&row, why).await?;
-                if why == Expiry::Interrupted {
-                    let answer = Answer {
-                        retcode: 2,
-                        return_json: "null".into(),
-                        error: text,
-                        when: now,
-                    };
-                    self.returned(&row.jid, &minion, answer).await?;
-                } else {
-                    self.lost(&row.jid, &minion, &text).await?;
-                }
+        // Side by side: one minion that does not read must not hold up the others.
+        let checked: Vec<Result<(), Refusal>> = stream::iter(minions)
+            .map(|minion| async move { self.expire_parts_of(&minion, now).await })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        checked.into_iter().collect()
+    }
+
+    async fn expire_parts_of(self: &Arc<Self>, minion: &str, now: Millis) -> Result<(), Refusal> {
+        for (row, why) in self.expired_rows(minion, now).await? {
+            if why == Expiry::OverTime {
+                self.end_over_time(&row).await;
+                continue;
+            }
+            let text = self.reason(&row, why).await?;
+            if why == Expiry::Interrupted {
+                let answer = Answer {
+                    retcode: 2,
+                    return_json: "null".into(),
+                    error: text,
+                    when: now,
+                };
+                self.returned(&row.jid, minion, answer).await?;
+            } else {
+                self.lost(&row.jid, minion, &text).await?;
             }
         }
         Ok(())
+    }
+
+    /// Asks the minion to end a part whose time is over.
+    async fn end_over_time(&self, row: &JobRow) {
+        let lane = self.lane(&row.minion);
+        lane.lock().await.cancelled.insert(row.jid.clone());
+        tracing::info!(job = %row.jid, minion = row.minion, "its time is over: asking the minion to end it");
+        self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
+            .await;
     }
 
     async fn expired_rows(
@@ -118,9 +144,10 @@ impl Jobs {
             Expiry::Disconnected => format!(
                 "{minion} disconnected during the job{seen} and did not reconnect; its journal has what it did until then"
             ),
+            Expiry::OverTime => TIME_LIMIT.to_owned(),
             Expiry::TimedOut => format!(
-                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {}` shows a late return",
-                row.jid
+                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {jid}` shows a late return. A package transaction is not cut off: `ctl job cancel {jid} --force` ends it",
+                jid = row.jid
             ),
             Expiry::Interrupted => format!(
                 "{minion} had started the job and no longer knows it: its journal was lost; run the job again"

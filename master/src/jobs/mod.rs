@@ -5,6 +5,7 @@
 //! out over the store and the connections. Low states are stored with references to secrets, which
 //! are replaced only in the message that is sent.
 
+mod cancel;
 pub mod core;
 mod create;
 mod dispatch;
@@ -36,6 +37,9 @@ use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow, RowState};
 
 pub use create::NewJob;
+
+/// The number of minions to which the master sends, or whose parts it checks, at the same time.
+const SIDE_BY_SIDE: usize = 64;
 
 /// The jobs of this master.
 pub struct Jobs {
@@ -105,6 +109,7 @@ impl Jobs {
         }
         let jids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
         for jid in jids {
+            self.end_not_started(&jid).await?;
             self.finish_if_done(&jid).await?;
         }
         self.watch_expiry();

@@ -15,6 +15,10 @@ pub(super) struct OpenJob {
     pub(super) pending: BTreeSet<String>,
     /// Groups of minions; each waits for the one before. Empty: all at once.
     order: Vec<Vec<String>>,
+    /// True for a prediction: it changes nothing, so that a failure is no reason to stop.
+    test: bool,
+    /// The first minion whose part failed.
+    failed: Option<String>,
     /// The time from which a minion's part may be sent.
     pub(super) ready_since: BTreeMap<String, Millis>,
 }
@@ -37,6 +41,11 @@ impl OpenJob {
             limits: function.limits(),
             pending,
             order: job.order.clone(),
+            test: job.test,
+            failed: rows
+                .iter()
+                .find(|row| failed(row))
+                .map(|row| row.minion.clone()),
             ready_since: BTreeMap::new(),
         };
         open.make_ready(now);
@@ -48,10 +57,39 @@ impl OpenJob {
         !self.ready_since.contains_key(minion)
     }
 
+    /// Notes the end of a minion's part.
+    pub(super) fn end(&mut self, minion: &str, end: PartEnd) {
+        self.pending.remove(minion);
+        if end == PartEnd::Failed && self.failed.is_none() {
+            self.failed = Some(minion.to_owned());
+        }
+    }
+
+    /// The minion whose failure keeps the groups after its own from starting. An ordered job exists
+    /// because its hosts must not be down together: what broke the first would break the next.
+    fn stopped_by(&self) -> Option<&str> {
+        let stops = !self.order.is_empty() && !self.test;
+        self.failed.as_deref().filter(|_| stops)
+    }
+
+    /// The minions whose part will not start because another's failed, with that one's name.
+    pub(super) fn not_started(&self) -> Vec<(String, String)> {
+        let Some(failed) = self.stopped_by() else {
+            return Vec::new();
+        };
+        let waiting = self.pending.iter().filter(|minion| self.is_blocked(minion));
+        waiting
+            .map(|minion| (minion.clone(), failed.to_owned()))
+            .collect()
+    }
+
     /// Releases the first group that has not ended; answers with the minions whose part may be sent
     /// now for the first time.
     pub(super) fn make_ready(&mut self, now: Millis) -> Vec<String> {
         let mut ready: Vec<String> = Vec::new();
+        if self.stopped_by().is_some() {
+            return ready;
+        }
         if self.order.is_empty() {
             ready.extend(self.pending.iter().cloned());
         }
@@ -71,6 +109,21 @@ impl OpenJob {
         }
         ready
     }
+}
+
+/// The way in which a minion's part of a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartEnd {
+    /// With return code 0.
+    Succeeded,
+    /// With another return code, or without a return.
+    Failed,
+    /// It was never sent.
+    NotStarted,
+}
+
+fn failed(row: &JobRow) -> bool {
+    row.state == RowState::Lost || (row.state == RowState::Returned && row.retcode != Some(0))
 }
 
 /// True for the states of a part that has ended.

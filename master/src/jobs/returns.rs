@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Jobs;
 use super::function::{Function, Place};
+use super::open_job::{OpenJob, PartEnd};
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, JobStatus, RowState};
 
@@ -134,6 +135,10 @@ impl Jobs {
         }
         self.app.metrics.returns.inc();
         tracing::info!(job = %jid, minion, retcode = answer.retcode, error = %answer.error, "returned");
+        let end = match answer.retcode {
+            0 => PartEnd::Succeeded,
+            _ => PartEnd::Failed,
+        };
         let row = JobRow {
             state: RowState::Returned,
             return_json: Some(answer.return_json),
@@ -145,10 +150,10 @@ impl Jobs {
         self.app
             .events
             .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
-        self.end_part(jid, minion).await
+        self.end_part(jid, minion, end).await
     }
 
-    /// Ends a part without a return.
+    /// Ends a part whose return did not come.
     ///
     /// # Errors
     /// The store failed.
@@ -157,6 +162,21 @@ impl Jobs {
         jid: &JobId,
         minion: &str,
         why: &str,
+    ) -> Result<(), Refusal> {
+        self.end_without_return(jid, minion, why, PartEnd::Failed)
+            .await
+    }
+
+    /// Ends a part without a return.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_without_return(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &str,
+        why: &str,
+        end: PartEnd,
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         if !self.app.store.mark_lost(jid, minion, why, now).await? {
@@ -172,7 +192,23 @@ impl Jobs {
         self.app
             .events
             .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
-        self.end_part(jid, minion).await
+        self.end_part(jid, minion, end).await
+    }
+
+    /// Ends the parts of a job that will not start because one of an earlier group failed.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_not_started(self: &Arc<Self>, jid: &JobId) -> Result<(), Refusal> {
+        let minions = self.open_jobs().get(jid).map(OpenJob::not_started);
+        for (minion, failed) in minions.unwrap_or_default() {
+            let why = format!(
+                "not started, because {failed} failed before it: repair that host, then run the command again"
+            );
+            self.end_without_return(jid, &minion, &why, PartEnd::NotStarted)
+                .await?;
+        }
+        Ok(())
     }
 
     /// Continues after the end of a part: sends what waits behind it on this minion, and the parts
@@ -181,6 +217,7 @@ impl Jobs {
         self: &'a Arc<Self>,
         jid: &'a JobId,
         minion: &'a str,
+        end: PartEnd,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         // Boxed, because sending may store a return at once, which calls this again.
         Box::pin(async move {
@@ -188,13 +225,17 @@ impl Jobs {
                 let mut open = self.open_jobs();
                 match open.get_mut(jid) {
                     Some(job) => {
-                        job.pending.remove(minion);
+                        job.end(minion, end);
                         job.make_ready(self.app.clock.now())
                     }
                     None => Vec::new(),
                 }
             };
-            let finished = self.finish_if_done(jid).await;
+            let mut finished = Ok(());
+            if end == PartEnd::Failed {
+                finished = self.end_not_started(jid).await;
+            }
+            let finished = finished.and(self.finish_if_done(jid).await);
             {
                 // Last, because a stop of the master waits for this and must not cut off the steps
                 // above.

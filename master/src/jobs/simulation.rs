@@ -95,6 +95,7 @@ impl Simulation {
                 exclusive: *exclusive,
                 state: *state,
                 blocked: false,
+                stoppable: false,
             })
             .collect();
         for jid in due(&rows, &self.session) {

@@ -13,9 +13,9 @@ use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, ChangeKeyRequest, CreateTokenReply, CreateTokenRequest, Document,
-    Event, ListJobsRequest, ListKeysRequest, ListTokensRequest, OrchestrateRequest,
-    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
+    AddNodeReply, AddNodeRequest, CancelJobRequest, ChangeKeyRequest, CreateTokenReply,
+    CreateTokenRequest, Document, Event, ListJobsRequest, ListKeysRequest, ListTokensRequest,
+    OrchestrateRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -141,6 +141,28 @@ impl Operator for Services {
         let call = Call::new(peer, "Operator/ShowJob", job.clone());
         self.counted(call, async {
             Ok(document(&self.backend.show_job(&job.parse()?).await?))
+        })
+        .await
+    }
+
+    async fn cancel_job(
+        &self,
+        request: Request<CancelJobRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let operator = caller_id(&peer)?.to_owned();
+        let request = request.into_inner();
+        let force = if request.force { " (force)" } else { "" };
+        let call = Call::new(
+            &peer,
+            "Operator/CancelJob",
+            format!("{}{force}", request.job),
+        );
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            let jid = request.job.parse()?;
+            let answer = backend.cancel_job(&jid, &operator, request.force).await?;
+            Ok(document(&answer))
         })
         .await
     }

@@ -85,6 +85,10 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             .list_jobs(v1::ListJobsRequest::default())
             .await
             .map(drop),
+        "Operator/CancelJob" => operator
+            .cancel_job(v1::CancelJobRequest { job, force: false })
+            .await
+            .map(drop),
         "Operator/ShowJob" => operator
             .show_job(v1::ShowJobRequest { job })
             .await

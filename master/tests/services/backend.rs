@@ -114,6 +114,18 @@ impl Backend for OneJob {
         self.answer(format!("list_jobs {limit}"), json!({}))
     }
 
+    fn cancel_job<'a>(
+        &'a self,
+        jid: &'a JobId,
+        operator: &'a str,
+        force: bool,
+    ) -> BackendFuture<'a, Value> {
+        self.answer(
+            format!("cancel_job {jid} by {operator}, force {force}"),
+            json!({}),
+        )
+    }
+
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
         self.answer(format!("show_job {jid}"), json!({}))
     }

@@ -164,6 +164,7 @@ async fn the_newer_stream_of_a_minion_wins() {
     let cancel = MasterMessage {
         body: Some(master_message::Body::Cancel(v1::Cancel {
             job: "1".to_owned(),
+            ..v1::Cancel::default()
         })),
     };
     site.app

@@ -48,6 +48,14 @@ pub enum HostError {
         /// Its standard error until then.
         stderr: String,
     },
+    /// A command was ended because its run was.
+    #[error("`{program}` was ended: {reason}")]
+    Stopped {
+        /// First word of the command.
+        program: String,
+        /// The reason of the request.
+        reason: String,
+    },
     /// Another part (the master, the system bus, a library) failed.
     #[error("{action}")]
     Failed {

@@ -17,12 +17,14 @@ pub mod linux;
 pub mod overlay;
 mod overlay_effects;
 mod overlay_files;
+mod stop;
 
 use std::collections::BTreeMap;
 
 use self::effect::{Command, Effect, FirewallSettings, Output, Trust};
 
 pub use self::error::{HostError, HostResult};
+pub use self::stop::Stop;
 
 /// A boxed, sendable future: the host is used as `dyn Host`, so that tests, overlay and real host
 /// are one type.

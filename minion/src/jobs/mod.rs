@@ -31,19 +31,18 @@ use tokio::time::Instant;
 use crate::blobs::Store;
 use crate::config::Config;
 use crate::exclusive::LockError;
-use crate::host::HostError;
 use crate::host::linux::LinuxHost;
+use crate::host::{HostError, Stop};
 use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
 use crate::remote::Remote;
-use crate::runner::{Runner, Stop};
+use crate::runner::Runner;
 use crate::{exclusive, grains, low_state};
 
 /// Reason of a job that ends early because the minion stops.
 const STOPPING: &str = "the minion is being stopped";
-/// Reason of a job that ends early because the master cancels it.
-const CANCELLED: &str = "cancelled";
+
 /// A job cannot start.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -173,11 +172,15 @@ impl Jobs {
         }
     }
 
-    /// Ends a job that the master cancels.
-    pub fn cancel(&self, job: &JobId) {
+    /// Ends a job that the master cancels for this reason; by force, a package transaction, too.
+    pub fn cancel(&self, job: &JobId, reason: &str, force: bool) {
         if let Some(stop) = self.active().get(job) {
-            tracing::info!(%job, "cancelled by the master");
-            stop.request(CANCELLED);
+            tracing::info!(%job, reason, force, "cancelled by the master");
+            if force {
+                stop.force(reason);
+            } else {
+                stop.request(reason);
+            }
         }
     }
 
@@ -260,7 +263,7 @@ impl Jobs {
             }
             "cmd.run" => {
                 if self.start(&id) {
-                    let answer = shell::run(&job.args_json).await;
+                    let answer = shell::run(&job.args_json, stop).await;
                     self.finish(&id, answer);
                 }
             }
@@ -298,17 +301,21 @@ impl Jobs {
     }
 
     async fn apply(&self, id: JobId, job: Job, stop: &Arc<Stop>) {
-        let _turn = self.states.lock().await;
-        let lock = exclusive::take(|holder| {
-            tracing::info!(job = %id, holder, "waiting for another run on this host");
-        })
-        .await;
-        if stop.reason().is_some() {
-            return self.send(returned(
-                &id,
-                failed(INTERRUPTED, "stopped before it started"),
-            ));
-        }
+        let turn = async {
+            let turn = self.states.lock().await;
+            let lock = exclusive::take(|holder| {
+                tracing::info!(job = %id, holder, "waiting for another run on this host");
+            });
+            (turn, lock.await)
+        };
+        let (_turn, lock) = tokio::select! {
+            biased;
+            reason = stop.requested() => {
+                let text = format!("stopped before it started: {reason}");
+                return self.send(returned(&id, failed(INTERRUPTED, &text)));
+            }
+            turn = turn => turn,
+        };
         let prepared = lock.map_err(StartError::Lock).and_then(|lock| {
             let low = low_state::parse(&job.low_json, &self.id)?;
             let pending = PendingTriggers::open(Directory(self.config.pending_triggers()))
@@ -333,7 +340,7 @@ impl Jobs {
             &id,
             Store::new(self.config.blobs()),
         ));
-        let host = LinuxHost::new(Arc::clone(&remote) as _, remote);
+        let host = LinuxHost::new(Arc::clone(&remote) as _, remote).stoppable(Arc::clone(stop));
         let runner = Runner::new(&host)
             .stoppable(Arc::clone(stop))
             .with_pending(Some(pending));
@@ -353,8 +360,8 @@ impl Jobs {
             })
             .await;
         let (retcode, error) = match stop.reason() {
-            Some(STOPPING) => (INTERRUPTED, format!("interrupted: {STOPPING}")),
-            Some(reason) => (1, reason.to_owned()),
+            Some(reason) if reason == STOPPING => (INTERRUPTED, format!("interrupted: {reason}")),
+            Some(reason) => (1, reason),
             None => (i32::from(!result.succeeded()), String::new()),
         };
         tracing::info!(

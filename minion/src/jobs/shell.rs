@@ -6,6 +6,7 @@ use halite_errors::chain;
 use serde_json::{Value, json};
 
 use super::failed;
+use crate::host::Stop;
 use crate::host::effect::Command;
 use crate::host::linux::command;
 use crate::journal::Answer;
@@ -14,8 +15,8 @@ use crate::journal::Answer;
 const COMMAND: Duration = Duration::from_secs(300);
 
 /// Runs the command of `{"cmd": "…", "cwd", "runas", "timeout"}`, of Salt's `{"arg": ["…"]}`, or
-/// the line itself.
-pub(super) async fn run(args_json: &str) -> Answer {
+/// the line itself; `stop` ends it.
+pub(super) async fn run(args_json: &str, stop: &Stop) -> Answer {
     let args: Value = serde_json::from_str(args_json).unwrap_or(Value::Null);
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
     let first = |list: Option<&Value>| {
@@ -41,7 +42,7 @@ pub(super) async fn run(args_json: &str) -> Answer {
         timeout: args.get("timeout").and_then(Value::as_u64),
         ..Command::default()
     };
-    match command::run(&command, Some(COMMAND)).await {
+    match command::run_until(&command, Some(COMMAND), stop).await {
         Ok(output) => Answer {
             retcode: i32::from(output.code != 0),
             return_json:

@@ -7,7 +7,7 @@
 mod conditions;
 mod redact;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use halite_errors::chain;
 use halite_states::engine::{Applied, Checked, Failure, Modules};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use self::redact::{redact, redacted};
 use crate::host::effect::{Command, Effect, Output, UnitAction};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
-use crate::host::{Host, HostError};
+use crate::host::{Host, HostError, Stop};
 use crate::modules;
 use crate::modules::{Function, Plan, fail, failure};
 use crate::pending_triggers::PendingTriggers;
@@ -31,29 +31,6 @@ pub struct MissingEffects {
     pub effects: Vec<Effect>,
     /// The comment once they are carried out; empty: the check's.
     pub done: String,
-}
-
-/// A request to end a run: the effect in progress is finished, then the state and those after it
-/// fail with the reason.
-#[derive(Debug, Default)]
-pub struct Stop(OnceLock<String>);
-
-impl Stop {
-    /// Requests the end. Only the first reason counts.
-    pub fn request(&self, reason: &str) {
-        // An earlier request has set its reason already.
-        let _ = self.0.set(reason.to_owned());
-    }
-
-    /// The reason, once the end was requested.
-    #[must_use]
-    pub fn reason(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        self.reason().map_or(Ok(()), fail)
-    }
 }
 
 /// State modules over a host; implements the engine's [`Modules`].
@@ -96,6 +73,10 @@ impl<'h> Runner<'h> {
         Self { pending, ..self }
     }
 
+    fn check_stop(&self) -> Result<(), Failure> {
+        self.stop.reason().map_or(Ok(()), fail)
+    }
+
     fn function(&self, chunk: &Chunk) -> Result<&'static Function, Failure> {
         let found = self
             .functions
@@ -114,7 +95,7 @@ impl Modules for Runner<'_> {
     type Diff = MissingEffects;
 
     async fn check(&self, chunk: &Chunk) -> Result<Checked<Self::Diff>, Failure> {
-        self.stop.check()?;
+        self.check_stop()?;
         let function = self.function(chunk)?;
         self.predicted.take_assumed();
         let mut checked = checked(chunk, (function.check)(&self.predicted, chunk).await)?;
@@ -130,7 +111,7 @@ impl Modules for Runner<'_> {
             ..Applied::default()
         };
         for effect in &diff.effects {
-            self.stop.check()?;
+            self.check_stop()?;
             let output = self
                 .host
                 .perform(effect)

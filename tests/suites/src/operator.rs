@@ -267,20 +267,35 @@ fn own_states(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// The answer of a highstate in which a state fails.
+fn failing_highstate(cluster: &Cluster, args: &[&str]) -> Result<Value> {
+    let all = [&[CTL, "highstate", "-o", "json"], args].concat();
+    let output = cluster.bootstrap.output(&all)?;
+    ensure!(
+        output.status.code() == Some(1),
+        "a failing state of the operator went unnoticed"
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     let own_file = "without a newline at the end, then with two\n\n";
     fs::create_dir_all(custom.join("files"))?;
     fs::write(custom.join("files/own.txt"), own_file)?;
     fs::write(custom.join("init.sls"), OWN)?;
-    let output = cluster
-        .bootstrap
-        .output(&[CTL, "highstate", "-o", "json"])?;
-    ensure!(
-        output.status.code() == Some(1),
-        "a failing state of the operator went unnoticed"
+    // Everybody's highstate stops at the first host that fails, and says what was not started.
+    let answer = failing_highstate(cluster, &[])?;
+    let error = answer["minions"][&cluster.worker.spec.name]["error"].as_str();
+    let expected = format!(
+        "not started, because {} failed",
+        cluster.bootstrap.spec.name
     );
-    let answer: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(
+        error.is_some_and(|error| error.contains(&expected)),
+        "the worker's part: {error:?}"
+    );
     for host in cluster.hosts() {
+        let answer = failing_highstate(cluster, &[&host.spec.name])?;
         let states = answer["minions"][&host.spec.name]["states"]
             .as_array()
             .context("no states")?;

@@ -147,7 +147,7 @@ async fn an_id_that_no_master_wrote_is_named() {
         .execute(&store.writer)
         .await
         .unwrap();
-    let error = store.jobs(1).await.unwrap_err().to_string();
+    let error = halite_errors::chain(&store.jobs(1).await.unwrap_err());
     assert!(
         error.contains("x/../y") && error.contains("20 decimal digits"),
         "{error}"

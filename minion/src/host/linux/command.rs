@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::host::effect::{Command, Output, PATH};
-use crate::host::{HostError, HostResult};
+use crate::host::{HostError, HostResult, Stop};
 
 /// Most bytes kept of each output stream; what comes after is read and dropped.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -19,11 +19,53 @@ const CUT: &str = "\n[cut here: only the first 4 MiB of an output are kept]\n";
 /// the pipe open).
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
+/// Time between SIGTERM and SIGKILL for a program that is to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The process group of a program. It is killed when this is dropped before the program has ended:
+/// the program's own end would leave its children.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // It may have ended by itself.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// The end of a program.
+enum Ended {
+    Itself(std::io::Result<std::process::ExitStatus>),
+    Stopped(String),
+    Late,
+}
+
 /// Runs a program. `deadline` is used where the command names no `timeout` of its own.
 ///
 /// # Errors
 /// It cannot be started, or its time is up. An exit code is not an error here.
 pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Output> {
+    run_until(command, deadline, &Stop::default()).await
+}
+
+/// As [`run`]; a request of `stop` ends the program: SIGTERM, and SIGKILL if it goes on for ten
+/// seconds.
+///
+/// # Errors
+/// As [`run`], and the end by `stop`.
+pub async fn run_until(
+    command: &Command,
+    deadline: Option<Duration>,
+    stop: &Stop,
+) -> HostResult<Output> {
     let argv = arguments(command)?;
     let name = argv.first().cloned().unwrap_or_default();
     let Some((program, arguments)) = argv.split_first() else {
@@ -52,10 +94,8 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
             program: name.clone(),
             source,
         })?;
-    let group = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(Pid::from_raw);
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let mut group = Group(group.and_then(Pid::from_raw));
     let input = child.stdin.take();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let feed = async {
@@ -65,40 +105,60 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
         }
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let work = async {
-        let streams =
-            async { tokio::join!(feed, capture(stdout, &mut out), capture(stderr, &mut err)) };
-        tokio::pin!(streams);
-        let status = tokio::select! {
-            status = child.wait() => {
-                let _ = tokio::time::timeout(STRAGGLERS, &mut streams).await;
-                status
-            }
-            _ = &mut streams => child.wait().await,
-        };
-        status.map_err(|source| HostError::Start {
-            program: name.clone(),
-            source,
-        })
-    };
     let limit = command.timeout.map(Duration::from_secs).or(deadline);
-    let status = match limit {
-        None => work.await?,
-        Some(limit) => match tokio::time::timeout(limit, work).await {
-            Ok(status) => status?,
-            Err(_) => {
-                if let Some(group) = group {
-                    let _ = kill_process_group(group, Signal::KILL);
+    let ended = {
+        let work = async {
+            let streams =
+                async { tokio::join!(feed, capture(stdout, &mut out), capture(stderr, &mut err)) };
+            tokio::pin!(streams);
+            tokio::select! {
+                status = child.wait() => {
+                    let _ = tokio::time::timeout(STRAGGLERS, &mut streams).await;
+                    status
                 }
-                let stderr = String::from_utf8_lossy(&err);
-                return Err(HostError::Timeout {
-                    program: name,
-                    seconds: limit.as_secs(),
-                    stderr: stderr.trim().to_owned(),
-                });
+                _ = &mut streams => child.wait().await,
             }
-        },
+        };
+        tokio::pin!(work);
+        let time_is_up = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // In this order: a program that has ended has ended by itself.
+            biased;
+            status = &mut work => Ended::Itself(status),
+            reason = stop.requested() => {
+                group.signal(Signal::TERM);
+                let _ = tokio::time::timeout(GRACE, &mut work).await;
+                Ended::Stopped(reason)
+            }
+            () = time_is_up => Ended::Late,
+        }
     };
+    let status = match ended {
+        Ended::Itself(status) => status.map_err(|source| HostError::Start {
+            program: name,
+            source,
+        })?,
+        Ended::Stopped(reason) => {
+            return Err(HostError::Stopped {
+                program: name,
+                reason,
+            });
+        }
+        Ended::Late => {
+            return Err(HostError::Timeout {
+                program: name,
+                seconds: limit.unwrap_or_default().as_secs(),
+                stderr: String::from_utf8_lossy(&err).trim().to_owned(),
+            });
+        }
+    };
+    // What a program that ended by itself left behind is wanted, like a daemon that it started.
+    group.0 = None;
     let code = status
         .code()
         .or_else(|| status.signal().map(|s| 128 + s))
@@ -257,6 +317,45 @@ mod tests {
         };
         let error = run(&command, None).await.unwrap_err();
         assert!(error.to_string().contains("not done after 0 s"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_the_whole_process_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let command = Command {
+            cwd: Some(dir.path().display().to_string()),
+            ..shell("trap 'echo told > told; exit' TERM; sleep 60 & echo $! > child; wait")
+        };
+        let stop = Stop::default();
+        let running = run_until(&command, None, &stop);
+        let child = dir.path().join("child");
+        let request = async {
+            while std::fs::read_to_string(&child)
+                .unwrap_or_default()
+                .is_empty()
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            stop.request("the time limit of the job has passed");
+        };
+        let (ended, ()) = tokio::join!(running, request);
+        assert_eq!(
+            ended.unwrap_err().to_string(),
+            "`/bin/sh` was ended: the time limit of the job has passed"
+        );
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("told")).unwrap(),
+            "told\n"
+        );
+        let pid = std::fs::read_to_string(&child).unwrap();
+        let gone = || !std::path::Path::new(&format!("/proc/{}/exe", pid.trim())).exists();
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while !gone() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .expect("the child of the program still runs");
     }
 
     #[tokio::test]

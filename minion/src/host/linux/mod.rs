@@ -25,9 +25,12 @@ use super::certificate::Signer;
 use super::effect::{Command, Effect, Meta, Output, Trust};
 use super::{
     FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
-    Stat, UnitState, User,
+    Stat, Stop, UnitState, User,
 };
 use crate::clock;
+
+/// Longest run of a command that names no limit.
+const COMMAND: Duration = Duration::from_secs(3600);
 
 /// Longest run of a question (`unless`, `onlyif`) that names no limit.
 const QUESTION: Duration = Duration::from_secs(300);
@@ -47,6 +50,7 @@ pub struct LinuxHost {
     installed: packages::Installed,
     images: images::Images,
     release: String,
+    stop: Arc<Stop>,
 }
 
 impl LinuxHost {
@@ -65,7 +69,14 @@ impl LinuxHost {
                 .release()
                 .to_string_lossy()
                 .into_owned(),
+            stop: Arc::default(),
         }
+    }
+
+    /// Lets `stop` end programs.
+    #[must_use]
+    pub fn stoppable(self, stop: Arc<Stop>) -> Self {
+        Self { stop, ..self }
     }
 
     async fn owner(&self, meta: &Meta) -> HostResult<files::Owner> {
@@ -186,7 +197,7 @@ impl Host for LinuxHost {
     }
 
     fn query<'a>(&'a self, command: &'a Command) -> HostFuture<'a, HostResult<Output>> {
-        Box::pin(command::run(command, Some(QUESTION)))
+        Box::pin(command::run_until(command, Some(QUESTION), &self.stop))
     }
 
     fn now(&self) -> i64 {

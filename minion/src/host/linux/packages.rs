@@ -7,10 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use super::command::{failure, run, run_checked};
 use crate::host::effect::{Command, PackageOptions};
-use crate::host::{HostError, HostResult, PackageManager};
+use crate::host::{HostError, HostResult, PackageManager, Stop};
 
 const QUESTION: Duration = Duration::from_secs(60);
-const TRANSACTION: Duration = Duration::from_secs(1800);
+const REFRESH: Duration = Duration::from_secs(1800);
+/// A transaction ends by itself. The job that waits for it has a limit, after which its return says
+/// so, and the operator can force its end.
+const ANY: Duration = Duration::MAX;
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
 /// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
@@ -227,14 +230,31 @@ pub async fn refresh() -> HostResult<()> {
         ],
         PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
     };
-    run_checked(argv, QUIET, TRANSACTION).await.map(drop)
+    run_checked(argv, QUIET, REFRESH).await.map(drop)
 }
 
-/// Installs and removes in one transaction.
+/// Installs and removes in one transaction, which is not cut off: half of it would be worse than a
+/// late one. Only a forced `stop` ends it; the next transaction finishes it first.
 ///
 /// # Errors
-/// The package manager fails, for example because no repository offers a version.
+/// The package manager fails, for example because no repository offers a version, or is ended.
 pub async fn change(
+    install: &BTreeMap<String, Option<String>>,
+    remove: &[String],
+    options: PackageOptions,
+    stop: &Stop,
+) -> HostResult<()> {
+    tokio::select! {
+        biased;
+        done = transaction(install, remove, options) => done,
+        reason = stop.forced() => Err(HostError::Stopped {
+            program: "the package transaction".into(),
+            reason,
+        }),
+    }
+}
+
+async fn transaction(
     install: &BTreeMap<String, Option<String>>,
     remove: &[String],
     options: PackageOptions,
@@ -251,7 +271,7 @@ pub async fn change(
                     .into_iter()
                     .chain(texts(remove))
                     .collect();
-                run_checked(&argv, &[], TRANSACTION).await?;
+                run_checked(&argv, &[], ANY).await?;
             }
             if install.is_empty() {
                 return Ok(());
@@ -262,7 +282,7 @@ pub async fn change(
                 .chain(["install", "--"])
                 .chain(texts(&install))
                 .collect();
-            run_checked(&argv, &[], TRANSACTION).await.map(drop)
+            run_checked(&argv, &[], ANY).await.map(drop)
         }
     }
 }
@@ -348,7 +368,7 @@ async fn apt(
             .collect(),
         ..Command::default()
     };
-    let output = run(&command, Some(TRANSACTION)).await?;
+    let output = run(&command, Some(ANY)).await?;
     if output.code == 0 {
         return Ok(());
     }
@@ -365,14 +385,12 @@ async fn apt(
             "--force-confold",
         ],
         &environment,
-        TRANSACTION,
+        ANY,
     )
     .await?;
     let repair: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
-    run_checked(&repair, &environment, TRANSACTION).await?;
-    run_checked(&argv, &environment, TRANSACTION)
-        .await
-        .map(drop)
+    run_checked(&repair, &environment, ANY).await?;
+    run_checked(&argv, &environment, ANY).await.map(drop)
 }
 
 fn interrupted(stderr: &str) -> bool {

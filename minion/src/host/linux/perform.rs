@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{run, run_checked};
+use super::command::{run_checked, run_until};
 use super::extract::extract;
-use super::{LinuxHost, files, firewalld, kernel, packages, systemd};
+use super::{COMMAND, LinuxHost, files, firewalld, kernel, packages, systemd};
 use crate::host::effect::{Effect, Output, Trust};
 use crate::host::{HostError, HostResult};
 
@@ -36,7 +36,7 @@ impl LinuxHost {
                 options,
             } => {
                 self.forget();
-                packages::change(install, remove, *options).await?;
+                packages::change(install, remove, *options, &self.stop).await?;
                 self.forget();
                 // Packages bring units and rules for the bus (and users that these rules name);
                 // their scripts were kept from telling systemd and the bus.
@@ -51,7 +51,7 @@ impl LinuxHost {
             Effect::DaemonReload => systemd::reload(&self.bus).await?,
             Effect::Run(command) => {
                 self.forget();
-                let output = run(command, None).await;
+                let output = run_until(command, Some(COMMAND), &self.stop).await;
                 self.forget();
                 return output;
             }

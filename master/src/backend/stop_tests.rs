@@ -1,0 +1,297 @@
+//! Jobs that are ended early, or that one of their minions holds up.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body as ToMinion;
+use halite_proto::v1::minion_message::Body as ToMaster;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+
+use super::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::Backend as _;
+use crate::connections::ConnectionGuard;
+use crate::event_stream::EventStream;
+use crate::store::Store as _;
+
+const TREE: &[(&str, &str)] = &[
+    (
+        "top.sls",
+        "base:\n  'bootstrap-*':\n    - host\n  'worker-*':\n    - host\n  master:\n    - objects\n",
+    ),
+    (
+        "objects.sls",
+        "settings:\n  kubernetes.object:\n    - manifest:\n        apiVersion: v1\n        kind: ConfigMap\n        metadata: {name: settings, namespace: kube-system}\n        data: {a: '1'}\n",
+    ),
+    (
+        "host.sls",
+        "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n",
+    ),
+];
+
+/// Longest wait for something that comes.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A minion whose messages the test itself reads and writes.
+struct Wire<'l> {
+    life: &'l Life,
+    id: &'static str,
+    messages: Receiver<v1::MasterMessage>,
+    _connection: ConnectionGuard,
+}
+
+impl<'l> Wire<'l> {
+    fn connect(life: &'l Life, id: &'static str) -> Self {
+        life.accept(id);
+        let (connection, messages) = life.app.connections.join(id, IpAddr::from([10, 10, 1, 12]));
+        let hello = v1::MinionHello {
+            protocol: 1,
+            version: "0.1.0".into(),
+            grains_json: json!({"id": id, "ip4_interfaces": {"host0": ["10.10.1.12"]}}).to_string(),
+            running_jobs: Vec::new(),
+        };
+        life.runtime
+            .block_on(life.backend.on_connected(id, &hello))
+            .unwrap();
+        Self {
+            life,
+            id,
+            messages,
+            _connection: connection,
+        }
+    }
+
+    /// The next message of a kind.
+    fn next<T>(&mut self, kind: impl Fn(ToMinion) -> Option<T>) -> T {
+        let messages = &mut self.messages;
+        let found = async {
+            loop {
+                let message = messages.recv().await.expect("the stream ended");
+                if let Some(found) = message.body.and_then(&kind) {
+                    return found;
+                }
+            }
+        };
+        let limited = async { tokio::time::timeout(SOON, found).await };
+        self.life
+            .runtime
+            .block_on(limited)
+            .expect("no such message")
+    }
+
+    fn job(&mut self) -> String {
+        let job = self.next(|body| match body {
+            ToMinion::Job(job) => Some(job.job),
+            _ => None,
+        });
+        self.say(ToMaster::Started(v1::JobStarted { job: job.clone() }));
+        job
+    }
+
+    fn cancel(&mut self) -> v1::Cancel {
+        self.next(|body| match body {
+            ToMinion::Cancel(cancel) => Some(cancel),
+            _ => None,
+        })
+    }
+
+    fn returns(&self, job: &str, error: &str) {
+        self.say(ToMaster::Returned(v1::JobReturn {
+            job: job.to_owned(),
+            retcode: 1,
+            return_json: "null".into(),
+            error: error.to_owned(),
+        }));
+    }
+
+    fn say(&self, body: ToMaster) {
+        let message = v1::MinionMessage { body: Some(body) };
+        let said = self.life.backend.on_message(self.id, message);
+        self.life.runtime.block_on(said).unwrap();
+    }
+}
+
+fn start(life: &Life, function: &str, target: &str, args: Value, seconds: u32) -> EventStream {
+    let request = v1::RunRequest {
+        target: target.into(),
+        function: function.into(),
+        args_json: args.to_string(),
+        timeout_seconds: seconds,
+        ..v1::RunRequest::default()
+    };
+    life.runtime
+        .block_on(life.backend.run("root", request))
+        .unwrap()
+}
+
+fn summary(events: &[v1::Event]) -> Value {
+    serde_json::from_str(&events.last().unwrap().data_json).unwrap()
+}
+
+/// The `error` of a minion's `ret` event.
+fn error_of(events: &[v1::Event], minion: &str) -> String {
+    let end = format!("/ret/{minion}");
+    let event = events
+        .iter()
+        .find(|event| event.tag.ends_with(&end))
+        .unwrap();
+    let data: Value = serde_json::from_str(&event.data_json).unwrap();
+    data["error"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_ordered_run_stops_at_the_first_host_that_fails() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let (first, worker) = (
+        ScriptedMinion::new("bootstrap-1"),
+        ScriptedMinion::new("worker-1"),
+    );
+    life.connect(&first);
+    life.connect(&worker);
+    first.journal.lock().unwrap().failing.insert("motd".into());
+    let events = life.run("state.highstate", "", json!({}), false);
+    let done = summary(&events);
+    assert_eq!(
+        (&done["failed"], &done["lost"]),
+        (&json!(["bootstrap-1"]), &json!(["master", "worker-1"]))
+    );
+    assert!(
+        error_of(&events, "worker-1").contains("not started, because bootstrap-1 failed before it"),
+        "{}",
+        error_of(&events, "worker-1")
+    );
+    assert!(worker.journal.lock().unwrap().received.is_empty());
+
+    // A prediction changes nothing: it says all there is to say.
+    let done = summary(&life.run("state.highstate", "", json!({}), true));
+    assert_eq!(done["lost"], json!([]), "{done}");
+    assert_eq!(worker.journal.lock().unwrap().received.len(), 1);
+}
+
+#[test]
+fn a_run_that_stopped_at_a_failure_stays_stopped_after_a_restart() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let wire = Wire::connect(&life, "bootstrap-1");
+    life.accept("worker-1");
+    let stream = start(&life, "state.highstate", "", json!({}), 600);
+    drop((stream, wire));
+    let jid = life.runtime.block_on(async {
+        let job = life.store.jobs(1).await.unwrap().remove(0);
+        let lost = life.store.mark_lost(&job.jid, "bootstrap-1", "gone", 1);
+        assert!(lost.await.unwrap());
+        job.jid
+    });
+    life.kill();
+    let life = site.live();
+    let rows = life.runtime.block_on(life.store.rows(&jid)).unwrap();
+    let errors: Vec<&str> = rows.iter().map(|row| row.error.as_str()).collect();
+    assert!(
+        errors[1..]
+            .iter()
+            .all(|error| error.starts_with("not started, because bootstrap-1")),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let deaf = Wire::connect(&life, "bootstrap-1");
+    let good = ScriptedMinion::new("worker-1");
+    life.connect(&good);
+    let fill = async {
+        while !deaf.messages.is_closed() && deaf.messages.len() < deaf.messages.max_capacity() {
+            let message = v1::MasterMessage::default();
+            life.app
+                .connections
+                .send("bootstrap-1", message)
+                .await
+                .unwrap();
+        }
+    };
+    life.runtime.block_on(fill);
+    let events = life.collect(start(&life, "test.ping", "*", json!({}), 4));
+    assert_eq!(summary(&events)["succeeded"], json!(["worker-1"]));
+    assert!(!life.app.connections.is_connected("bootstrap-1"));
+    // It comes back, and is served.
+    let back = ScriptedMinion::new("bootstrap-1");
+    life.connect(&back);
+    let events = life.run("test.ping", "*", json!({}), false);
+    assert_eq!(
+        summary(&events)["succeeded"],
+        json!(["bootstrap-1", "worker-1"])
+    );
+}
+
+#[test]
+fn a_job_whose_time_is_over_is_ended_on_its_minion() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    let hung = start(
+        &life,
+        "cmd.run",
+        "worker-1",
+        json!({"cmd": "sleep infinity"}),
+        1,
+    );
+    let job = wire.job();
+    let cancel = wire.cancel();
+    assert_eq!(
+        (cancel.job.as_str(), cancel.reason.as_str(), cancel.force),
+        (job.as_str(), "the job's time limit has passed", false)
+    );
+    wire.returns(&job, "ended: the job's time limit has passed");
+    let events = life.collect(hung);
+    assert_eq!(summary(&events)["failed"], json!(["worker-1"]));
+    assert!(error_of(&events, "worker-1").contains("time limit"));
+}
+
+#[test]
+fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    let args = json!({"sls": ["host"]});
+    let first = start(&life, "state.apply", "worker-1", args.clone(), 600);
+    let second = start(&life, "state.apply", "worker-1", args.clone(), 600);
+    let third = start(&life, "state.apply", "worker-1", args, 600);
+    let job = wire.job();
+    let jids: Vec<_> = life.runtime.block_on(async {
+        let jobs = life.store.jobs(3).await.unwrap();
+        jobs.into_iter().rev().map(|job| job.jid).collect()
+    });
+    let cancel = |number: usize, force: bool| {
+        let cancelled = life.backend.cancel_job(&jids[number], "root", force);
+        life.runtime.block_on(cancelled)
+    };
+    // The second was not sent: it ends at once, and is not run later.
+    assert_eq!(cancel(1, false).unwrap()["ended"], json!(["worker-1"]));
+    let events = life.collect(second);
+    assert_eq!(
+        error_of(&events, "worker-1"),
+        "cancelled by root before it was sent"
+    );
+    // The first runs: its minion ends it.
+    assert_eq!(cancel(0, false).unwrap()["asked"], json!(["worker-1"]));
+    let asked = wire.cancel();
+    assert_eq!(
+        (asked.job, asked.reason),
+        (job.clone(), "cancelled by root".to_owned())
+    );
+    wire.returns(&job, "cancelled by root");
+    assert_eq!(summary(&life.collect(first))["failed"], json!(["worker-1"]));
+    let last = wire.job();
+    assert_eq!(last, jids[2].as_str());
+    wire.returns(&last, "");
+    life.collect(third);
+    // An ended job is an error, unless its minions are to be asked all the same.
+    let refused = cancel(2, false).unwrap_err();
+    assert!(refused.message.contains("has ended"), "{refused}");
+    assert_eq!(cancel(2, true).unwrap()["asked"], json!(["worker-1"]));
+    assert!(wire.cancel().force);
+}
