@@ -118,26 +118,13 @@ impl Source<'_> {
 }
 
 /// The facts about a bundle at `path`, for declarations and templates.
-pub fn facts(manifest: &Manifest, path: &str) -> BundleFacts {
-    let program = |path: &str| path.strip_prefix("bin/").map(str::to_owned);
-    let programs = manifest.files.iter();
-    BundleFacts {
-        path: path.to_owned(),
-        // Only further hosts that serve the bundle need it, and the master compiles for those.
-        manifest: String::new(),
-        version: manifest.version.clone(),
-        kubernetes: manifest.kubernetes.clone(),
-        components: manifest.components.clone(),
-        images: manifest.images.clone(),
-        packages: manifest.packages.clone(),
-        rpms: manifest.rpms.clone(),
-        charts: manifest.charts.clone(),
-        options: manifest.options.clone(),
-        programs: programs
-            .filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone())))
-            .collect(),
-        site: Vec::new(),
-    }
+///
+/// # Errors
+/// The manifest has a value that the facts refuse.
+pub fn facts(manifest: &Manifest, path: &str) -> anyhow::Result<BundleFacts> {
+    serde_json::to_value(manifest)
+        .and_then(|manifest| BundleFacts::from_value(&manifest, path))
+        .context("cannot read the facts of the bundle from its manifest")
 }
 
 /// Formats problems, one on each line, below their number.

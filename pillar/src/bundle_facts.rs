@@ -80,10 +80,20 @@ impl BundleFacts {
     /// # Errors
     /// The text is not a manifest.
     pub fn from_manifest(text: &str, path: &str) -> Result<Self, serde_json::Error> {
-        let manifest: serde_json::Value = serde_json::from_str(text)?;
-        let mut facts = Self::deserialize(&manifest)?;
-        facts.path = path.to_owned();
+        let mut facts = Self::from_value(&serde_json::from_str(text)?, path)?;
         facts.manifest = sha256(text.as_bytes());
+        Ok(facts)
+    }
+
+    /// Reads the facts from the content of the manifest of a bundle in the directory `path`. The
+    /// digest of its text is left empty: only further hosts that serve the bundle request the
+    /// manifest, and the master compiles for those from the text.
+    ///
+    /// # Errors
+    /// The value is not a manifest.
+    pub fn from_value(manifest: &serde_json::Value, path: &str) -> Result<Self, serde_json::Error> {
+        let mut facts = Self::deserialize(manifest)?;
+        facts.path = path.to_owned();
         if let Some(files) = manifest.get("files").and_then(serde_json::Value::as_object) {
             let program = |(path, entry): (&String, &serde_json::Value)| {
                 Some((

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use halite_bundle::nginx;
 use halite_durable::{FileLock, digest, files};
+use halite_errors::chain;
 use halite_fetch::{oci_layout, yum};
 use halite_iso9660::portable;
 use halite_manifest::{Entry, Manifest, manifest};
@@ -101,7 +102,10 @@ pub fn build_with(
         )?;
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
         if let Err(error) = build_cache::prune(&cache) {
-            progress(&format!("what no build needs any more stays: {error}"));
+            progress(&format!(
+                "what no build needs any more stays: {}",
+                chain(&error)
+            ));
         }
         drop(held);
         progress("checking that the bundle is complete");

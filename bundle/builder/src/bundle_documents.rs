@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use halite_durable::{digest, files};
 use halite_fetch::{ImageRef, oci_layout, parallel};
 use halite_manifest::{Entry, Manifest};
+use serde::{Deserialize, Serialize};
 
 use crate::build_cache::BuildCache;
 use crate::error::Error;
@@ -143,7 +144,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
     for (name, entry) in oci_layout::names(&layout)? {
         let Some(name) = name else { continue };
         let reference =
-            ImageRef::parse(&name).map_err(|why| Error::content(layout.join("index.json"), why))?;
+            ImageRef::parse(&name).map_err(|why| Error::invalid(layout.join("index.json"), why))?;
         found.push((reference, oci_layout::read(&layout, entry)?));
     }
     // Images share layers; each layer is read only once.
@@ -162,7 +163,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
             match Contents::read(&mut file) {
                 // An error of the disk says nothing about the layer, so it is not stored with it.
                 Err(error) if file.failed => Err(Error::file("read", &path)(error)),
-                read => Ok(read.map_err(|error| error.to_string())),
+                read => Ok(read.map_err(|error| UnreadArchive(error.to_string()))),
             }
         };
         look(parts, hex, read)
@@ -177,9 +178,10 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
         for layer in image.layers() {
             match layer.hex().and_then(|hex| looked.get(hex)) {
                 Some(Ok(found)) => contents.cover(found.clone()),
-                Some(Err(why)) => {
-                    unread.push(format!("The layer {} is no archive: {why}.", layer.digest))
-                }
+                Some(Err(why)) => unread.push(format!(
+                    "The layer {} is no archive: {}.",
+                    layer.digest, why.0
+                )),
                 None => {}
             }
         }
@@ -203,9 +205,8 @@ fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>,
         .collect();
     let read = |(path, entry): &(&String, &Entry)| {
         let archive = dir.join(path);
-        let contents = look(parts, &entry.sha256, || unpack(&archive))?.map_err(|why| {
-            Error::content(&archive, format!("its content cannot be read: {why}"))
-        })?;
+        let contents = look(parts, &entry.sha256, || unpack(&archive))?
+            .map_err(|why| Error::invalid(&archive, why))?;
         let control = apt::package::read(&archive)?;
         Ok(Deb {
             path: (*path).clone(),
@@ -217,7 +218,12 @@ fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>,
     parallel::run(&files, READERS, read).into_iter().collect()
 }
 
-fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
+/// The reason why an archive cannot be read. It is text, because it is stored in the build cache.
+#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
+#[error("its content cannot be read: {0}")]
+struct UnreadArchive(String);
+
+fn unpack(archive: &Path) -> Result<Result<Contents, UnreadArchive>, Error> {
     let what = format!("reading {}", archive.display());
     let failed = |message: String| Error::Program {
         what: what.clone(),
@@ -244,7 +250,7 @@ fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
     }
     Ok(found
         .unwrap_or_else(|| Ok(Contents::default()))
-        .map_err(|error| error.to_string()))
+        .map_err(|error| UnreadArchive(error.to_string())))
 }
 
 /// Returns the contents of the archive with that digest, or why it cannot be read. The result is
@@ -252,8 +258,8 @@ fn unpack(archive: &Path) -> Result<Result<Contents, String>, Error> {
 fn look(
     parts: &BuildCache,
     sha256: &str,
-    read: impl FnOnce() -> Result<Result<Contents, String>, Error>,
-) -> Result<Result<Contents, String>, Error> {
+    read: impl FnOnce() -> Result<Result<Contents, UnreadArchive>, Error>,
+) -> Result<Result<Contents, UnreadArchive>, Error> {
     let part = parts.get("contents", &format!("{REVISION} {sha256}"), |_| {
         let found = read()?;
         let text = serde_json::to_string(&found)

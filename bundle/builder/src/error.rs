@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use halite_document::Problem;
+use halite_errors::chain;
 
 use crate::completeness::Unmet;
 
@@ -46,7 +47,7 @@ pub enum Error {
     #[error(transparent)]
     Fetch(#[from] halite_fetch::Error),
     /// Several errors.
-    #[error("{}", Lines(.0))]
+    #[error("{}", .0.iter().map(|error| chain(error)).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
     /// A program that the build needs failed or does not exist.
     #[error("{what}: {message}")]
@@ -121,5 +122,13 @@ impl Error {
     /// The error for a problem with the content at a path; the message includes the remedy.
     pub fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         halite_durable::Error::content(path, message).into()
+    }
+
+    /// The error for the content at a path that its reader refuses.
+    pub(crate) fn invalid(
+        path: impl Into<PathBuf>,
+        source: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        halite_durable::Error::invalid(path, source).into()
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use halite_durable::Digest;
+use halite_errors::chain;
 
 /// A failed fetch. URLs in the error contain neither logins nor query strings.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,14 @@ pub enum Error {
         /// The error.
         message: String,
     },
+    /// A content that its reader refuses.
+    #[error("{what}")]
+    Invalid {
+        /// The source of the content.
+        what: String,
+        /// The reader's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no network, and these are not in the cache; all of them.
     #[error(
         "offline, and {} not in the cache:\n  {}\nfetch once without `--offline` to have {}",
@@ -92,7 +101,7 @@ pub enum Error {
     )]
     Missing(Vec<String>),
     /// Several of the above errors.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", .0.iter().map(|error| chain(error)).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Error>),
 }
 
@@ -112,6 +121,17 @@ impl Error {
         Self::Content {
             what: what.into(),
             message: message.to_string(),
+        }
+    }
+
+    /// Makes the error of a content from the error of its reader.
+    pub fn invalid(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Invalid {
+            what: what.into(),
+            source: source.into(),
         }
     }
 
@@ -157,7 +177,7 @@ impl Error {
             error.flatten(&mut flat, &mut missing);
         }
         let mut said = std::collections::BTreeSet::new();
-        flat.retain(|error| said.insert(error.to_string()));
+        flat.retain(|error| said.insert(chain(error)));
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();

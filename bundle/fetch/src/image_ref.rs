@@ -15,31 +15,51 @@ pub struct ImageRef {
     pub tag: String,
 }
 
+/// The form of a full name, for errors.
+const FORM: &str = "a full name is REGISTRY/NAME:TAG";
+
+/// A text that is not a full image reference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidImageRef {
+    /// It does not begin with a registry.
+    #[error("{0:?} names no registry; {FORM}")]
+    Registry(String),
+    /// It has no tag.
+    #[error("{0:?} has no tag; {FORM}")]
+    NoTag(String),
+    /// Its name is not one of the distribution specification.
+    #[error("{0:?} has a name that no registry would take; {FORM}")]
+    Name(String),
+    /// Its tag is not one of the distribution specification.
+    #[error("{0:?} has a tag that no registry would take; {FORM}")]
+    Tag(String),
+}
+
 impl ImageRef {
     /// Parses a reference.
     ///
     /// # Errors
     /// The violation of the distribution specification's grammar.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("{text:?} {why}; a full name is REGISTRY/NAME:TAG"));
+    pub fn parse(text: &str) -> Result<Self, InvalidImageRef> {
+        let wrong = |kind: fn(String) -> InvalidImageRef| Err(kind(text.to_owned()));
         let Some((registry, rest)) = text.split_once('/') else {
-            return wrong("names no registry");
+            return wrong(InvalidImageRef::Registry);
         };
         let host = |c: char| c.is_ascii_alphanumeric() || ".-:".contains(c);
         if !(registry.contains(['.', ':']) || registry == "localhost")
             || !registry.chars().all(host)
         {
-            return wrong("names no registry");
+            return wrong(InvalidImageRef::Registry);
         }
         let Some((repository, tag)) = rest.split_once(':') else {
-            return wrong("has no tag");
+            return wrong(InvalidImageRef::NoTag);
         };
         let part = |part: &str| {
             let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
             part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
         };
         if !repository.split('/').all(part) {
-            return wrong("has a name that no registry would take");
+            return wrong(InvalidImageRef::Name);
         }
         let tag_character = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if tag.is_empty()
@@ -47,7 +67,7 @@ impl ImageRef {
             || !tag.chars().all(tag_character)
             || tag.starts_with(['.', '-'])
         {
-            return wrong("has a tag that no registry would take");
+            return wrong(InvalidImageRef::Tag);
         }
         Ok(Self {
             registry: registry.to_owned(),
@@ -94,7 +114,7 @@ mod tests {
             ("registry.k8s.io/pause:", "tag"),
             ("registry.k8s.io/pause:\"; }", "tag"),
         ] {
-            let answer = ImageRef::parse(text).unwrap_err();
+            let answer = ImageRef::parse(text).unwrap_err().to_string();
             assert!(answer.contains(why), "{text}: {answer}");
         }
     }

@@ -27,5 +27,5 @@ pub use error::Error;
 pub use fetcher::{Artifact, Fetcher};
 pub use halite_durable::Digest;
 pub use http::{Client, Settings};
-pub use image_ref::ImageRef;
+pub use image_ref::{ImageRef, InvalidImageRef};
 pub use openpgp::Keyring;

@@ -21,11 +21,22 @@ pub fn fits(text: &str, further: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(right)
 }
 
-/// Checks the same, with a message.
-pub fn check(what: &str, text: &str, further: &str) -> Result<(), String> {
+/// A text that cannot be a part of a package's name.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} cannot be the {what} of a package")]
+pub struct InvalidName {
+    what: &'static str,
+    text: String,
+}
+
+/// Checks the same, with an error.
+pub fn check(what: &'static str, text: &str, further: &str) -> Result<(), InvalidName> {
     if fits(text, further) {
         Ok(())
     } else {
-        Err(format!("{text:?} cannot be the {what} of a package"))
+        Err(InvalidName {
+            what,
+            text: text.to_owned(),
+        })
     }
 }

@@ -15,6 +15,7 @@
 //! images; relocated directories would be displayed in the wrong place.
 
 mod directory;
+mod error;
 mod extract;
 mod hierarchy;
 mod input;
@@ -49,6 +50,9 @@ const FIRST_DESCRIPTOR: u64 = 16;
 /// The longest name that is written, in bytes. Rock Ridge allows longer ones, but Linux displays
 /// only their beginning (fs/isofs/rock.c, `get_rock_ridge_filename`).
 const LONGEST_NAME: usize = 253;
+
+/// The longest path, in bytes (Linux' `PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
 
 /// File type bits of `st_mode` for a directory and for a regular file (RRIP 4.1.1).
 const TYPE_DIRECTORY: u32 = 0o040_000;

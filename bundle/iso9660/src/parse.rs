@@ -1,7 +1,8 @@
 //! Parsing of directory records and Rock Ridge entries. Nothing is trusted: every length is
 //! checked, and ambiguous input is refused.
 
-use super::LONGEST_NAME;
+use super::error::{Damage, RecordDamage};
+use super::{LONGEST_NAME, tree};
 
 /// The largest number of a record's continuations, more than any name needs.
 const MOST_CONTINUATIONS: usize = 8;
@@ -44,18 +45,18 @@ pub struct RockRidge {
 impl<'a> Record<'a> {
     /// Splits the first record from the bytes; the first byte of a record is its length. Returns
     /// the record and the rest.
-    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), String> {
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), RecordDamage> {
         let length = bytes.first().copied().map_or(0, usize::from);
         let (record, rest) = bytes
             .split_at_checked(length)
             .filter(|_| length >= 34)
-            .ok_or("a directory record has an impossible length")?;
+            .ok_or(RecordDamage::Length)?;
         let identifier = record
             .get(33..33 + usize::from(record[32]))
             .filter(|identifier| !identifier.is_empty())
-            .ok_or("a directory record is shorter than its name")?;
+            .ok_or(RecordDamage::NameLength)?;
         if record[1] != 0 || record[26] != 0 || record[27] != 0 {
-            return Err("a directory record has extended attributes or is interleaved".to_owned());
+            return Err(RecordDamage::Attributes);
         }
         // A name of even length is followed by a byte of padding.
         let system_use = record
@@ -85,28 +86,24 @@ pub fn has_susp(system_use: &[u8]) -> bool {
 /// Reads the entries of a record and their continuations, which `fetch` returns.
 pub fn rock_ridge(
     system_use: &[u8],
-    mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, String>,
-) -> Result<RockRidge, String> {
+    mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, Damage>,
+) -> Result<RockRidge, Damage> {
     let mut found = Found::default();
     let mut next = found.entries(system_use)?;
     let mut left = MOST_CONTINUATIONS;
     while let Some(continuation) = next {
-        left = left
-            .checked_sub(1)
-            .ok_or("a directory record is continued without end")?;
+        left = left.checked_sub(1).ok_or(RecordDamage::Endless)?;
         next = found.entries(&fetch(continuation)?)?;
     }
     if found.unfinished {
-        return Err("a name in Rock Ridge has no end".to_owned());
+        return Err(RecordDamage::UnfinishedName.into());
     }
-    let name = String::from_utf8(found.name).map_err(|_| "a name in Rock Ridge is not UTF-8")?;
-    if let Some(wrong) = super::tree::wrong_name(&name) {
-        return Err(wrong);
+    let name = String::from_utf8(found.name).map_err(|_| RecordDamage::NotUtf8)?;
+    tree::check_name(&name).map_err(RecordDamage::from)?;
+    match found.mode {
+        Some(mode) => Ok(RockRidge { name, mode }),
+        None => Err(RecordDamage::NoMode(name).into()),
     }
-    let mode = found
-        .mode
-        .ok_or_else(|| format!("{name:?} has no mode in Rock Ridge"))?;
-    Ok(RockRidge { name, mode })
 }
 
 #[derive(Default)]
@@ -117,7 +114,7 @@ struct Found {
 }
 
 impl Found {
-    fn entries(&mut self, mut bytes: &[u8]) -> Result<Option<Continuation>, String> {
+    fn entries(&mut self, mut bytes: &[u8]) -> Result<Option<Continuation>, RecordDamage> {
         let mut next = None;
         // Fewer than four bytes, or a zero, are padding (SUSP 4).
         while let [first, second, length, _, ..] = *bytes {
@@ -126,17 +123,17 @@ impl Found {
             }
             let length = usize::from(length);
             let Some((entry, rest)) = bytes.split_at_checked(length).filter(|_| length >= 4) else {
-                return Err("an entry of Rock Ridge has an impossible length".to_owned());
+                return Err(RecordDamage::EntryLength);
             };
             bytes = rest;
             match &[first, second] {
                 b"NM" => self.name(&entry[4..])?,
                 b"PX" if self.mode.is_some() => {
-                    return Err("a directory record has two modes".to_owned());
+                    return Err(RecordDamage::TwoModes);
                 }
                 b"PX" => self.mode = Some(both32(entry, 4)?),
                 b"CE" if next.is_some() => {
-                    return Err("a directory record is continued in two places".to_owned());
+                    return Err(RecordDamage::TwoContinuations);
                 }
                 b"CE" => {
                     let (sector, offset, size) =
@@ -151,10 +148,7 @@ impl Found {
                 // With each of these, the file is something else than the bytes that its record
                 // points to.
                 b"SL" | b"PN" | b"CL" | b"PL" | b"RE" | b"SF" | b"ZF" => {
-                    return Err(
-                        "there is something that is neither a plain file nor a directory"
-                            .to_owned(),
-                    );
+                    return Err(RecordDamage::OtherType);
                 }
                 _ => {}
             }
@@ -162,41 +156,39 @@ impl Found {
         Ok(next)
     }
 
-    fn name(&mut self, entry: &[u8]) -> Result<(), String> {
+    fn name(&mut self, entry: &[u8]) -> Result<(), RecordDamage> {
         let Some((flags, part)) = entry.split_first() else {
-            return Err("a name in Rock Ridge is cut off".to_owned());
+            return Err(RecordDamage::CutName);
         };
         if *flags > 1 {
-            return Err("a name in Rock Ridge refers to another".to_owned());
+            return Err(RecordDamage::NameElsewhere);
         }
         if !self.unfinished && !self.name.is_empty() {
-            return Err("a directory record has two names in Rock Ridge".to_owned());
+            return Err(RecordDamage::TwoNames);
         }
         self.unfinished = *flags == 1;
         self.name.extend_from_slice(part);
         if self.name.len() > LONGEST_NAME {
-            return Err(format!(
-                "a name in Rock Ridge is longer than {LONGEST_NAME} bytes"
-            ));
+            return Err(RecordDamage::LongName);
         }
         Ok(())
     }
 }
 
 /// Parses a number in both byte orders, which must agree.
-pub fn both32(bytes: &[u8], at: usize) -> Result<u32, String> {
-    match *bytes.get(at..at + 8).ok_or("a number is cut off")? {
+pub fn both32(bytes: &[u8], at: usize) -> Result<u32, RecordDamage> {
+    match *bytes.get(at..at + 8).ok_or(RecordDamage::CutNumber)? {
         [a, b, c, d, e, f, g, h] if [d, c, b, a] == [e, f, g, h] => {
             Ok(u32::from_le_bytes([a, b, c, d]))
         }
-        _ => Err("a number differs between its two byte orders".to_owned()),
+        _ => Err(RecordDamage::ByteOrders),
     }
 }
 
 /// Parses a two-byte number in both byte orders.
-pub fn both16(bytes: &[u8], at: usize) -> Result<u16, String> {
-    match *bytes.get(at..at + 4).ok_or("a number is cut off")? {
+pub fn both16(bytes: &[u8], at: usize) -> Result<u16, RecordDamage> {
+    match *bytes.get(at..at + 4).ok_or(RecordDamage::CutNumber)? {
         [a, b, c, d] if [b, a] == [c, d] => Ok(u16::from_le_bytes([a, b])),
-        _ => Err("a number differs between its two byte orders".to_owned()),
+        _ => Err(RecordDamage::ByteOrders),
     }
 }

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::{Error, files};
 
+use super::error::{Damage, Unreadable};
 use super::parse::Record;
 use super::volume::{
     BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
 };
-pub use super::walk::Entry;
 use super::walk::Walk;
 use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
+
+pub use super::walk::Entry;
 
 /// An image with its directories in memory.
 #[derive(Debug)]
@@ -37,14 +39,7 @@ impl Image {
     /// checked.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (file, length) = files::open_sized(path)?;
-        let failed = |wrong: String| {
-            Error::content(
-                path,
-                format!(
-                    "this is no image that can be read: {wrong}; copy it again from its source"
-                ),
-            )
-        };
+        let failed = |damage: Damage| Error::invalid(path, Unreadable::from(damage));
         let descriptor = descriptor(&file).map_err(failed)?;
         let volume = Descriptor::parse(&descriptor, length).map_err(failed)?;
         let entries = Walk::new(&file, volume.space)
@@ -192,13 +187,13 @@ impl Seek for Reader<'_> {
 const MOST_DESCRIPTORS: u64 = 16;
 
 /// The primary volume descriptor.
-fn descriptor(file: &File) -> Result<[u8; BLOCK], String> {
+fn descriptor(file: &File) -> Result<[u8; BLOCK], Damage> {
     let mut bytes = [0; BLOCK];
     for sector in (FIRST_DESCRIPTOR..).take(usize::try_from(MOST_DESCRIPTORS).unwrap_or(1)) {
         file.read_exact_at(&mut bytes, sector * SECTOR)
-            .map_err(|_| "it ends before its first directory")?;
+            .map_err(Damage::TooShort)?;
         if bytes[1..6] != *STANDARD {
-            return Err("it is not ISO 9660".to_owned());
+            return Err(Damage::OtherFormat);
         }
         match bytes[0] {
             PRIMARY => return Ok(bytes),
@@ -206,7 +201,7 @@ fn descriptor(file: &File) -> Result<[u8; BLOCK], String> {
             _ => {}
         }
     }
-    Err("it has no primary volume descriptor".to_owned())
+    Err(Damage::NoDescriptor)
 }
 
 struct Descriptor<'a> {
@@ -217,20 +212,18 @@ struct Descriptor<'a> {
 
 impl<'a> Descriptor<'a> {
     /// Parses the descriptor of an image in a file of this length.
-    fn parse(bytes: &'a [u8; BLOCK], length: u64) -> Result<Self, String> {
+    fn parse(bytes: &'a [u8; BLOCK], length: u64) -> Result<Self, Damage> {
         if usize::from(parse::both16(bytes, BLOCK_SIZE)?) != BLOCK {
-            return Err(format!("its blocks are not of {BLOCK} bytes"));
+            return Err(Damage::BlockSize);
         }
         let space = parse::both32(bytes, SPACE_SIZE)?;
         let size = u64::from(space) * SECTOR;
         if size > length {
-            return Err(format!(
-                "it should have {size} bytes and has {length}: it is cut off"
-            ));
+            return Err(Damage::CutOff { size, length });
         }
         let (root, _) = Record::split(&bytes[ROOT..ROOT + 34])?;
         if root.flags & FLAG_DIRECTORY == 0 {
-            return Err("its root is no directory".to_owned());
+            return Err(Damage::RootIsFile);
         }
         let id = &bytes[VOLUME_ID..VOLUME_ID + VOLUME_ID_LENGTH];
         let id = String::from_utf8_lossy(id).trim_end().to_owned();

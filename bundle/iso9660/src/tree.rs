@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use halite_durable::Error;
+use halite_errors::chain;
 use jiff::Timestamp;
 
+use super::error::{Unwritable, WrongName};
 use super::input::{Content, Source};
 use super::{LONGEST_NAME, SECTION};
 
@@ -78,7 +80,7 @@ impl Tree {
         let mut problems = Vec::new();
         for (path, source) in sources {
             if let Err(problem) = tree.add(path, source) {
-                problems.push(problem);
+                problems.push(chain(&problem));
             }
         }
         if problems.is_empty() {
@@ -88,23 +90,25 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, path: &str, source: &Source) -> Result<(), String> {
-        if let Some(wrong) = path.split('/').find_map(wrong_name) {
-            return Err(format!(
-                "{path:?} cannot be the path of a file in an image: {wrong}"
-            ));
-        }
+    fn add(&mut self, path: &str, source: &Source) -> Result<(), Unwritable> {
+        path.split('/')
+            .try_for_each(check_name)
+            .map_err(|source| Unwritable::Path {
+                path: path.to_owned(),
+                source,
+            })?;
         if source.mode > 0o777 {
-            return Err(format!(
-                "{path}: only permission bits can be kept, not the mode {:o}",
-                source.mode
-            ));
+            return Err(Unwritable::Mode {
+                path: path.to_owned(),
+                mode: source.mode,
+            });
         }
         let size = size(path, source)?;
         if size > MOST_SECTIONS * SECTION {
-            return Err(format!(
-                "{path}: {size} bytes are more than Linux reads of one file in an image"
-            ));
+            return Err(Unwritable::TooLarge {
+                path: path.to_owned(),
+                size,
+            });
         }
         let (above, name) = path
             .rsplit_once('/')
@@ -113,10 +117,13 @@ impl Tree {
         for component in above.into_iter().flat_map(|above| above.split('/')) {
             at = self
                 .enter(at, component)
-                .ok_or_else(|| format!("{path}: {component} is a file"))?;
+                .ok_or_else(|| Unwritable::BelowFile {
+                    path: path.to_owned(),
+                    component: component.to_owned(),
+                })?;
         }
         if self.directories[at].children.contains_key(name) {
-            return Err(format!("{path} is a directory and a file"));
+            return Err(Unwritable::DirectoryAndFile(path.to_owned()));
         }
         self.directories[at]
             .children
@@ -150,29 +157,31 @@ impl Tree {
     }
 }
 
-/// The reason why a name is not valid on any file system; `None` if it is valid.
-pub fn wrong_name(name: &str) -> Option<String> {
+/// Checks that a name is valid on a file system.
+pub fn check_name(name: &str) -> Result<(), WrongName> {
     match name {
-        "" => Some("a name is empty".to_owned()),
-        "." | ".." => Some(format!("{name} is not a name")),
-        _ if name.contains(['/', '\0']) => {
-            Some(format!("the name {name:?} has a / or a zero byte"))
-        }
-        _ if name.len() > LONGEST_NAME => Some(format!(
-            "a name of {} bytes is longer than {LONGEST_NAME}",
-            name.len()
-        )),
-        _ => None,
+        "" => Err(WrongName::Empty),
+        "." | ".." => Err(WrongName::Dots(name.to_owned())),
+        _ if name.contains(['/', '\0']) => Err(WrongName::Character(name.to_owned())),
+        _ if name.len() > LONGEST_NAME => Err(WrongName::TooLong(name.len())),
+        _ => Ok(()),
     }
 }
 
-fn size(path: &str, source: &Source) -> Result<u64, String> {
+fn size(path: &str, source: &Source) -> Result<u64, Unwritable> {
     match &source.from {
         Content::Bytes(bytes) => Ok(bytes.len() as u64),
         Content::File(from) => match from.metadata() {
             Ok(facts) if facts.is_file() => Ok(facts.len()),
-            Ok(_) => Err(format!("{path}: {} is no plain file", from.display())),
-            Err(error) => Err(format!("{path}: cannot read {}: {error}", from.display())),
+            Ok(_) => Err(Unwritable::NotPlain {
+                path: path.to_owned(),
+                from: from.clone(),
+            }),
+            Err(source) => Err(Unwritable::Read {
+                path: path.to_owned(),
+                from: from.clone(),
+                source,
+            }),
         },
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use super::error::Damage;
 use super::parse::{Continuation, Record, RockRidge};
 use super::{
-    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, SECTOR, TYPE_DIRECTORY, TYPE_FILE,
-    TYPE_MASK, parse, sectors,
+    BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, LONGEST_PATH, SECTOR, TYPE_DIRECTORY,
+    TYPE_FILE, TYPE_MASK, parse, sectors,
 };
 
 /// The limit for names that are read and stored, in bytes: enough for more than a million files.
@@ -15,9 +16,6 @@ const MOST_METADATA: u64 = 256 << 20;
 
 /// The approximate memory for a file or directory in addition to its path, in bytes.
 const ENTRY: u64 = 64;
-
-/// The longest path, in bytes (Linux' `PATH_MAX`).
-const LONGEST_PATH: usize = 4096;
 
 /// A file in an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +30,7 @@ pub struct Entry {
     pub size: u64,
 }
 
-/// The list of files while it is made. Errors say what is wrong; the caller adds which image.
+/// The list of files while it is made. Errors name the damage; the caller adds the image.
 pub struct Walk<'a> {
     file: &'a File,
     /// Number of sectors of the image.
@@ -74,33 +72,34 @@ impl<'a> Walk<'a> {
     }
 
     /// Every file below a root, ordered by path.
-    pub fn run(mut self, root: &Record<'_>) -> Result<Vec<Entry>, String> {
+    pub fn run(mut self, root: &Record<'_>) -> Result<Vec<Entry>, Damage> {
         self.enter(String::new(), root)?;
         while let Some(directory) = self.waiting.pop() {
             self.directory(&directory)
-                .map_err(|wrong| format!("in the directory /{}: {wrong}", directory.path))?;
+                .map_err(|damage| Damage::Directory {
+                    path: directory.path.clone(),
+                    source: Box::new(damage),
+                })?;
         }
         self.entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         self.apart()?;
         Ok(self.entries)
     }
 
-    fn enter(&mut self, path: String, record: &Record<'_>) -> Result<(), String> {
+    fn enter(&mut self, path: String, record: &Record<'_>) -> Result<(), Damage> {
         let Record { sector, size, .. } = *record;
         self.inside(sector, size)?;
         if size == 0 || !u64::from(size).is_multiple_of(SECTOR) {
-            return Err(format!(
-                "/{path} has {size} bytes of records, which no directory has"
-            ));
+            return Err(Damage::DirectorySize { path, size });
         }
         if !self.begun.insert(sector) {
-            return Err(format!("/{path} is a directory that is somewhere else too"));
+            return Err(Damage::DirectoryTwice(path));
         }
         self.waiting.push(Directory { path, sector, size });
         Ok(())
     }
 
-    fn directory(&mut self, directory: &Directory) -> Result<(), String> {
+    fn directory(&mut self, directory: &Directory) -> Result<(), Damage> {
         let mut met = Met::default();
         let mut number = 0;
         for sector in
@@ -116,7 +115,7 @@ impl<'a> Walk<'a> {
                     (0, true) => self.dot(directory, &record)?,
                     (1, true) => {}
                     (0 | 1, false) | (_, true) => {
-                        return Err("the records of . and .. are not where they belong".to_owned());
+                        return Err(Damage::Dots);
                     }
                     (_, false) => self.record(directory, &record, &mut met)?,
                 }
@@ -124,22 +123,22 @@ impl<'a> Walk<'a> {
             }
         }
         match met.unfinished {
-            _ if number < 2 => Err("it has no records".to_owned()),
-            Some((_, entry)) => Err(format!("the last section of {} is missing", entry.path)),
+            _ if number < 2 => Err(Damage::Empty),
+            Some((_, entry)) => Err(Damage::LastSection(entry.path)),
             None => Ok(()),
         }
     }
 
     /// Checks the record of a directory for itself.
-    fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), String> {
+    fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), Damage> {
         if record.identifier != [0]
             || record.sector != directory.sector
             || record.size != directory.size
         {
-            return Err("its record of itself names another place".to_owned());
+            return Err(Damage::OtherPlace);
         }
         if directory.path.is_empty() && !parse::has_susp(record.system_use) {
-            return Err("the image has no Rock Ridge: it is not one that Halite made".to_owned());
+            return Err(Damage::NoRockRidge);
         }
         Ok(())
     }
@@ -149,7 +148,7 @@ impl<'a> Walk<'a> {
         directory: &Directory,
         record: &Record<'_>,
         met: &mut Met,
-    ) -> Result<(), String> {
+    ) -> Result<(), Damage> {
         self.inside(record.sector, record.size)?;
         let RockRidge { name, mode } = parse::rock_ridge(record.system_use, |continuation| {
             self.continuation(continuation)
@@ -157,9 +156,7 @@ impl<'a> Walk<'a> {
         let slash = if directory.path.is_empty() { "" } else { "/" };
         let path = format!("{}{slash}{name}", directory.path);
         if path.len() > LONGEST_PATH {
-            return Err(format!(
-                "the path of {name} is longer than {LONGEST_PATH} bytes"
-            ));
+            return Err(Damage::LongPath { name });
         }
         self.spend(path.len() as u64 + ENTRY)?;
         let is_directory = record.flags & FLAG_DIRECTORY != 0;
@@ -169,15 +166,13 @@ impl<'a> Walk<'a> {
             TYPE_FILE
         };
         if mode & TYPE_MASK != expected || record.flags & FLAG_ASSOCIATED != 0 {
-            return Err(format!("{name} is neither a plain file nor a directory"));
+            return Err(Damage::OtherType(name));
         }
         let continues = record.flags & FLAG_CONTINUES != 0;
         if continues
             && (is_directory || record.size == 0 || !u64::from(record.size).is_multiple_of(SECTOR))
         {
-            return Err(format!(
-                "{name} has a section that cannot be followed by another"
-            ));
+            return Err(Damage::Section(name));
         }
         let offset = if record.size == 0 {
             0
@@ -196,14 +191,14 @@ impl<'a> Walk<'a> {
                 && begun.path == entry.path
                 && begun.mode == entry.mode;
             if is_directory || !same || (record.size != 0 && entry.offset != next) {
-                return Err(format!("{} is not in one piece", begun.path));
+                return Err(Damage::Pieces(begun.path));
             }
             entry = Entry {
                 size: begun.size + entry.size,
                 ..begun
             };
         } else if !met.names.insert(name) {
-            return Err(format!("{} is there twice", entry.path));
+            return Err(Damage::FileTwice(entry.path));
         }
         if is_directory {
             return self.enter(entry.path, record);
@@ -218,7 +213,7 @@ impl<'a> Walk<'a> {
 
     /// Checks that no byte belongs to two files, so that all files together are never larger than
     /// the image.
-    fn apart(&self) -> Result<(), String> {
+    fn apart(&self) -> Result<(), Damage> {
         let mut places: Vec<&Entry> = self.entries.iter().filter(|entry| entry.size > 0).collect();
         places.sort_unstable_by_key(|entry| entry.offset);
         match places
@@ -227,11 +222,14 @@ impl<'a> Walk<'a> {
             .find(|(a, b)| a.offset + a.size > b.offset)
         {
             None => Ok(()),
-            Some((a, b)) => Err(format!("/{} and /{} lie in the same place", a.path, b.path)),
+            Some((a, b)) => Err(Damage::SamePlace {
+                first: a.path.clone(),
+                second: b.path.clone(),
+            }),
         }
     }
 
-    fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, String> {
+    fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, Damage> {
         let Continuation {
             sector,
             offset,
@@ -239,7 +237,7 @@ impl<'a> Walk<'a> {
         } = at;
         self.inside(sector, size)?;
         if u64::from(offset) + u64::from(size) > SECTOR {
-            return Err("the continuation of a directory record is not in one sector".to_owned());
+            return Err(Damage::Continuation);
         }
         self.spend(ENTRY)?;
         self.read(
@@ -248,29 +246,24 @@ impl<'a> Walk<'a> {
         )
     }
 
-    fn inside(&self, sector: u32, size: u32) -> Result<(), String> {
+    fn inside(&self, sector: u32, size: u32) -> Result<(), Damage> {
         if u64::from(sector) + sectors(size.into()) <= u64::from(self.space) {
             return Ok(());
         }
-        Err(format!(
-            "{size} bytes at sector {sector} reach beyond the end of the image"
-        ))
+        Err(Damage::Outside { sector, size })
     }
 
-    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, String> {
+    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Damage> {
         self.spend(size as u64)?;
         let mut bytes = vec![0; size];
         self.file
             .read_exact_at(&mut bytes, offset)
-            .map_err(|error| format!("byte {offset} cannot be read: {error}"))?;
+            .map_err(|source| Damage::Read { offset, source })?;
         Ok(bytes)
     }
 
-    fn spend(&mut self, cost: u64) -> Result<(), String> {
-        self.budget = self
-            .budget
-            .checked_sub(cost)
-            .ok_or("there are more directories than any bundle has")?;
+    fn spend(&mut self, cost: u64) -> Result<(), Damage> {
+        self.budget = self.budget.checked_sub(cost).ok_or(Damage::TooMany)?;
         Ok(())
     }
 }

@@ -8,8 +8,10 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use halite_durable::{Error, digest};
+use halite_errors::chain;
 
 use crate::manifest;
 use crate::manifest::Manifest;
@@ -45,8 +47,49 @@ pub struct InstalledBundle {
     /// The SHA-256 of its manifest when it was added, if it is a link and the digest was recorded.
     pub recorded: Option<String>,
     /// Its manifest, or the reason why the bundle cannot be used now.
-    pub manifest: Result<Manifest, String>,
+    pub manifest: Result<Manifest, Unusable>,
 }
+
+/// The reason why a bundle of a site cannot be used now.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Unusable {
+    /// Its path is a link whose target is not there: the disk or ISO is not mounted.
+    #[error("it is a link to {}, and no bundle is there now", target.display())]
+    Away {
+        /// The link's target.
+        target: PathBuf,
+    },
+    /// Its manifest cannot be read.
+    #[error(transparent)]
+    Manifest(Arc<Error>),
+    /// Another version is in its place.
+    #[error("the bundle {found} is at {} now, not {expected}", at.display())]
+    OtherVersion {
+        /// The version that is there.
+        found: String,
+        /// The path, or the target of the link at that path.
+        at: PathBuf,
+        /// The version that was added.
+        expected: String,
+    },
+    /// Its manifest is not the one that was recorded when it was added.
+    #[error("it is not the bundle that was added")]
+    Exchanged(#[source] Arc<Error>),
+}
+
+impl From<Error> for Unusable {
+    fn from(error: Error) -> Self {
+        Self::Manifest(Arc::new(error))
+    }
+}
+
+/// A text that cannot be the version of a bundle on a site.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
+     digit, at most {LONGEST_VERSION}"
+)]
+pub struct InvalidVersion(String);
 
 impl Default for Bundles {
     fn default() -> Self {
@@ -71,7 +114,7 @@ impl Bundles {
     /// # Errors
     /// When the text is not a valid version: it becomes the name of a directory and a part of URLs.
     pub fn path(&self, version: &str) -> Result<PathBuf, Error> {
-        check_version(version).map_err(|why| Error::content(&self.root, why))?;
+        check_version(version).map_err(|invalid| Error::invalid(&self.root, invalid))?;
         Ok(self.root.join(version))
     }
 
@@ -155,21 +198,20 @@ impl Bundles {
         let link_target = fs::read_link(&path).ok();
         let manifest = match &link_target {
             // Without a manifest there, the disk or ISO is not mounted.
-            Some(real) if !real.join(manifest::FILE).exists() => Err(format!(
-                "it is a link to {}, and no bundle is there now",
-                real.display()
-            )),
-            _ => manifest::load(&path).map_err(|error| error.to_string()),
+            Some(real) if !real.join(manifest::FILE).exists() => Err(Unusable::Away {
+                target: real.clone(),
+            }),
+            _ => manifest::load(&path).map_err(Unusable::from),
         };
         let manifest = manifest.and_then(|manifest| {
             if manifest.version == version {
                 return Ok(manifest);
             }
-            let at = link_target.as_ref().unwrap_or(&path).display();
-            Err(format!(
-                "the bundle {} is at {at} now, not {version}",
-                manifest.version
-            ))
+            Err(Unusable::OtherVersion {
+                found: manifest.version,
+                at: link_target.as_ref().unwrap_or(&path).clone(),
+                expected: version.to_owned(),
+            })
         });
         // The target of a link is not under the site's control: its manifest must still be the one
         // whose signature was verified when it was added.
@@ -177,7 +219,7 @@ impl Bundles {
         let manifest = match &recorded {
             Some(sha256) => manifest.and_then(|_| {
                 manifest::load_same(&path, sha256)
-                    .map_err(|error| format!("it is not the bundle that was added: {error}"))
+                    .map_err(|error| Unusable::Exchanged(Arc::new(error)))
             }),
             None => manifest,
         };
@@ -229,7 +271,10 @@ impl InstalledBundle {
     /// The reason why it cannot be used now, with the remedy; `None` if it can be used.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.manifest.as_ref().err().map(|why| self.unusable(why))
+        self.manifest
+            .as_ref()
+            .err()
+            .map(|why| self.unusable(&chain(why)))
     }
 
     /// A message that it cannot be used for this reason, with the remedy.
@@ -254,15 +299,12 @@ impl InstalledBundle {
 /// site and a part of URLs.
 ///
 /// # Errors
-/// A description of the characters that a version may have.
-pub fn check_version(text: &str) -> Result<(), String> {
+/// The error names the characters that a version may have.
+pub fn check_version(text: &str) -> Result<(), InvalidVersion> {
     if is_version(text) {
         return Ok(());
     }
-    Err(format!(
-        "{text:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
-         digit, at most {LONGEST_VERSION}"
-    ))
+    Err(InvalidVersion(text.to_owned()))
 }
 
 fn is_version(text: &str) -> bool {

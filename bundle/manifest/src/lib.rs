@@ -9,7 +9,7 @@ pub mod bundles;
 pub mod diff;
 pub mod manifest;
 
-pub use bundles::{Bundles, InstalledBundle};
+pub use bundles::{Bundles, InstalledBundle, Unusable};
 pub use diff::{Change, Diff};
 pub use halite_durable::Error;
 pub use manifest::{Entry, Manifest};

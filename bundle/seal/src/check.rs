@@ -6,6 +6,7 @@ use std::path::Path;
 
 use halite_durable::{digest, files};
 
+use super::damage::Damage;
 use super::keys::Trust;
 use super::report::Report;
 use super::signature::Signature;
@@ -25,23 +26,21 @@ pub struct Sealed {
 impl Sealed {
     pub fn open(iso: &Path) -> Result<Self, Error> {
         let (file, size) = files::open_sized(iso)?;
-        let footer = Footer::read(&file, size).map_err(|why| Error::content(iso, why))?;
+        let footer = Footer::read(&file, size).map_err(|damage| Error::invalid(iso, damage))?;
         Ok(Self { file, size, footer })
     }
 
     /// The statement's bytes, compared only with the digest in the footer.
-    pub fn statement(&self) -> Result<Vec<u8>, String> {
+    pub fn statement(&self) -> Result<Vec<u8>, Damage> {
         self.footer.statement.read(&self.file, "statement")
     }
 
     /// The signatures, compared only with the digests in the footer.
-    pub fn signatures(&self) -> Result<Vec<Signature>, String> {
+    pub fn signatures(&self) -> Result<Vec<Signature>, Damage> {
         let read = |part: &super::trailer::Part| {
             let bytes = part.read(&self.file, "signature")?;
-            let text =
-                std::str::from_utf8(&bytes).map_err(|_| "its signature is no text".to_owned())?;
-            Signature::parse(text)
-                .map_err(|why| format!("its signature is none that this version reads: {why}"))
+            let text = std::str::from_utf8(&bytes).map_err(Damage::SignatureText)?;
+            Signature::parse(text).map_err(Damage::Signature)
         };
         self.footer.signatures.iter().map(read).collect()
     }
@@ -56,7 +55,7 @@ impl Sealed {
 pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
     Sealed::open(iso)?
         .statement()
-        .map_err(|why| Error::content(iso, why))
+        .map_err(|damage| Error::invalid(iso, damage))
 }
 
 /// Checks a sealed image: first that a trusted key signed its statement, then every byte against
@@ -67,28 +66,28 @@ pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
 /// When the file cannot be read, its trailer is damaged, or no trusted key signed it. Bytes that
 /// differ from the sealed ones are in the report.
 pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    let refused = |why: String| Error::content(iso, why);
+    let refused = |damage: Damage| Error::invalid(iso, damage);
     let sealed = Sealed::open(iso)?;
     let bytes = sealed.statement().map_err(refused)?;
     let signatures = sealed.signatures().map_err(refused)?;
-    let verdict = trust.judge(&bytes, &signatures).map_err(refused)?;
+    let verdict = trust
+        .judge(&bytes, &signatures)
+        .map_err(|untrusted| Error::invalid(iso, untrusted))?;
     let statement = Statement::parse(&bytes).map_err(refused)?;
     let Footer { image, map, .. } = &sealed.footer;
     if statement.size != *image {
-        let why = format!(
-            "its statement is for an image of {} bytes and this one has {image}: the seal is that of another image",
-            statement.size
-        );
-        return Err(refused(why));
+        return Err(refused(Damage::OtherSize {
+            stated: statement.size,
+            found: *image,
+        }));
     }
     let map = map.read(&sealed.file, "map").map_err(refused)?;
     let sha256 = digest::sha256(&map);
     if sha256 != statement.map_sha256 {
-        let why = format!(
-            "its map has the sha256 {sha256}, and its statement has {}: one of the two is of another image",
-            statement.map_sha256
-        );
-        return Err(refused(why));
+        return Err(refused(Damage::OtherMap {
+            stated: statement.map_sha256,
+            found: sha256,
+        }));
     }
     let segments = map::parse(&map, statement.size).map_err(refused)?;
     drop(map);

@@ -2,10 +2,10 @@
 
 use halite_durable::digest;
 
-use super::keys::{SecretKey, Trust};
+use super::keys::{SecretKey, Trust, Untrusted};
 use super::report::Signer;
 use super::signature;
-use super::signature::Signature;
+use super::signature::{InvalidSignature, Signature};
 
 /// The result of verifying a message's signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,17 @@ pub struct VerifiedManifest {
     pub signers: Vec<Signer>,
     /// Signatures that did not count, each with the reason.
     pub ignored: Vec<String>,
+}
+
+/// The reason why the signatures of a message were refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// A signature file is malformed.
+    #[error("a signature is none that this version reads")]
+    Signature(#[source] InvalidSignature),
+    /// No trusted key signed the message.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
 }
 
 /// Signs a message and returns the text of a signature file, as `minisign -S` writes it.
@@ -33,14 +44,10 @@ pub fn judge(
     message: &[u8],
     signatures: &[String],
     trust: &Trust,
-) -> Result<VerifiedManifest, String> {
-    let parse = |text: &String| {
-        Signature::parse(text)
-            .map_err(|why| format!("a signature is none that this version reads: {why}"))
-    };
+) -> Result<VerifiedManifest, Refused> {
     let signatures = signatures
         .iter()
-        .map(parse)
+        .map(|text| Signature::parse(text).map_err(Refused::Signature))
         .collect::<Result<Vec<_>, _>>()?;
     let verdict = trust.judge(message, &signatures)?;
     let sha256 = digest::sha256(message);

@@ -19,6 +19,7 @@
 //! and their trusted comment contains no time except the statement's.
 
 mod check;
+mod damage;
 pub mod detached;
 mod error;
 pub mod keys;
@@ -36,3 +37,9 @@ pub use map::Segment;
 pub use report::{Found, Problem, Report, Signer};
 pub use statement::{Facts, Statement};
 pub use write::{add, seal};
+
+/// The size of a sector. Every part begins on one.
+pub const SECTOR: u64 = 2048;
+
+/// The largest number of signatures in a footer, with room to spare.
+pub const SIGNATURES: usize = 8;

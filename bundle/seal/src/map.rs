@@ -3,6 +3,8 @@
 use halite_durable::digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::damage::Damage;
+
 /// The largest segment. Small enough to locate damage within a file, large enough for the map of 20
 /// GB to stay small.
 pub(super) const LARGEST: u64 = 16 << 20;
@@ -86,10 +88,10 @@ pub(super) fn cut(size: u64, files: &[(u64, u64, &str)]) -> Vec<Segment> {
 }
 
 /// Writes a map as it is stored in the trailer, one segment per line.
-pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
+pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = format!("{{\"format\":{FORMAT},\"segments\":[\n").into_bytes();
     for (index, segment) in segments.iter().enumerate() {
-        serde_json::to_writer(&mut bytes, segment).map_err(|error| error.to_string())?;
+        serde_json::to_writer(&mut bytes, segment)?;
         bytes.extend_from_slice(if index + 1 < segments.len() {
             b",\n"
         } else {
@@ -101,14 +103,14 @@ pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, String> {
 }
 
 /// Parses a map, which must cover an image of this size exactly once and in order.
-pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, String> {
-    let map: Map = serde_json::from_slice(bytes)
-        .map_err(|error| format!("its map is none that this version reads: {error}"))?;
+pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
+    let map: Map = serde_json::from_slice(bytes).map_err(Damage::Map)?;
     if map.format != FORMAT {
-        return Err(format!(
-            "its map has format {}, and only {FORMAT} is known here: use the ctl of that bundle",
-            map.format
-        ));
+        return Err(Damage::Format {
+            what: "map",
+            found: map.format,
+            known: FORMAT,
+        });
     }
     let mut at = 0;
     for segment in &map.segments {
@@ -119,36 +121,35 @@ pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, String> {
             ..
         } = segment;
         if *offset != at {
-            return Err(format!(
-                "its map goes on at byte {offset} where it should at {at}"
-            ));
+            return Err(Damage::MapGap {
+                found: *offset,
+                expected: at,
+            });
         }
         if *length == 0 || *length > LARGEST {
-            return Err(format!(
-                "its map has a segment of {length} bytes at {offset}"
-            ));
+            return Err(Damage::SegmentSize {
+                size: *length,
+                offset: *offset,
+            });
         }
         if path
             .as_ref()
             .is_some_and(|path| path.is_empty() || path.chars().any(char::is_control))
         {
-            return Err(format!(
-                "its map has no proper name for the file at byte {offset}"
-            ));
+            return Err(Damage::SegmentName(*offset));
         }
         at = at
             .checked_add(*length)
             .filter(|end| *end <= size)
-            .ok_or_else(|| {
-                format!(
-                    "its map has a segment at {offset} that ends after the image of {size} bytes"
-                )
+            .ok_or(Damage::SegmentEnd {
+                offset: *offset,
+                size,
             })?;
     }
     if at == size {
         Ok(map.segments)
     } else {
-        Err(format!("its map ends at byte {at} of an image of {size}"))
+        Err(Damage::MapEnd { end: at, size })
     }
 }
 

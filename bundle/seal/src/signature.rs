@@ -25,6 +25,47 @@ pub struct Signature {
     global: [u8; 64],
 }
 
+/// The reason why a text is not a signature file.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidSignature {
+    /// A line is missing.
+    #[error("it has no line with the {0}")]
+    NoLine(&'static str),
+    /// A line is not base64.
+    #[error("its {what} is no base64")]
+    Base64 {
+        /// The line's content.
+        what: &'static str,
+        /// The decoder's reason.
+        source: base64::DecodeError,
+    },
+    /// A line has another length.
+    #[error("its {what} has {found} bytes instead of {expected}")]
+    Size {
+        /// The line's content.
+        what: &'static str,
+        /// Its length in bytes.
+        found: usize,
+        /// The expected length in bytes.
+        expected: usize,
+    },
+    /// The first line is not a comment.
+    #[error("its first line does not begin with `{UNTRUSTED}`")]
+    FirstLine,
+    /// The third line is not a trusted comment.
+    #[error("its third line does not begin with `{TRUSTED}`")]
+    ThirdLine,
+    /// There are more than four lines.
+    #[error("it goes on after its four lines")]
+    TooLong,
+    /// The signature is over the message itself, not over its hash.
+    #[error("it was made in minisign's old form: sign again without `-l`")]
+    OldForm,
+    /// The algorithm is unknown.
+    #[error("its algorithm is not minisign's `ED`")]
+    Algorithm,
+}
+
 impl Signature {
     /// The id of the key that it names.
     pub fn key(&self) -> KeyId {
@@ -32,13 +73,9 @@ impl Signature {
     }
 
     /// Reads a signature file.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, InvalidSignature> {
         let mut lines = text.lines();
-        let mut next = |what: &str| {
-            lines
-                .next()
-                .ok_or_else(|| format!("it has no line with the {what}"))
-        };
+        let mut next = |what| lines.next().ok_or(InvalidSignature::NoLine(what));
         let untrusted = next("untrusted comment")?;
         let signature = decode::<74>(next("signature")?, "signature")?;
         let trusted = next("trusted comment")?;
@@ -47,23 +84,19 @@ impl Signature {
             "signature of the comment",
         )?;
         if !untrusted.starts_with(UNTRUSTED) {
-            return Err(format!("its first line does not begin with `{UNTRUSTED}`"));
+            return Err(InvalidSignature::FirstLine);
         }
         let Some(comment) = trusted.strip_prefix(TRUSTED) else {
-            return Err(format!("its third line does not begin with `{TRUSTED}`"));
+            return Err(InvalidSignature::ThirdLine);
         };
         if lines.next().is_some() {
-            return Err("it goes on after its four lines".to_owned());
+            return Err(InvalidSignature::TooLong);
         }
         let [a, b, rest @ ..] = signature;
         match &[a, b] {
             b"ED" => {}
-            b"Ed" => {
-                return Err(
-                    "it was made in minisign's old form: sign again without `-l`".to_owned(),
-                );
-            }
-            _ => return Err("its algorithm is not minisign's `ED`".to_owned()),
+            b"Ed" => return Err(InvalidSignature::OldForm),
+            _ => return Err(InvalidSignature::Algorithm),
         }
         let mut key = [0; 8];
         key.copy_from_slice(&rest[..8]);
@@ -102,12 +135,14 @@ fn with_comment(signature: &[u8], comment: &str) -> Vec<u8> {
     [signature, comment.as_bytes()].concat()
 }
 
-fn decode<const N: usize>(line: &str, what: &str) -> Result<[u8; N], String> {
+fn decode<const N: usize>(line: &str, what: &'static str) -> Result<[u8; N], InvalidSignature> {
     let bytes = BASE64
         .decode(line.trim())
-        .map_err(|error| format!("its {what} is no base64: {error}"))?;
-    let size = bytes.len();
-    bytes
-        .try_into()
-        .map_err(|_| format!("its {what} has {size} bytes instead of {N}"))
+        .map_err(|source| InvalidSignature::Base64 { what, source })?;
+    let found = bytes.len();
+    bytes.try_into().map_err(|_| InvalidSignature::Size {
+        what,
+        found,
+        expected: N,
+    })
 }

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::damage::Damage;
+
 /// The only format of the statement so far.
 const FORMAT: u32 = 1;
 
@@ -74,24 +76,23 @@ impl Statement {
     }
 
     /// The bytes that are signed.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, String> {
-        let mut bytes = serde_json::to_vec_pretty(self).map_err(|error| error.to_string())?;
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');
         Ok(bytes)
     }
 
     /// Reads a statement.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let unreadable = |error: serde_json::Error| {
-            format!("its statement is none that this version reads: {error}")
-        };
-        let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Damage> {
+        let Format { format } = serde_json::from_slice(bytes).map_err(Damage::Statement)?;
         if format != FORMAT {
-            return Err(format!(
-                "its statement has format {format}, and only {FORMAT} is known here: use the ctl of that bundle"
-            ));
+            return Err(Damage::Format {
+                what: "statement",
+                found: format,
+                known: FORMAT,
+            });
         }
-        serde_json::from_slice(bytes).map_err(unreadable)
+        serde_json::from_slice(bytes).map_err(Damage::Statement)
     }
 
     /// The comment that is signed with the statement and that `minisign` shows.

@@ -5,14 +5,11 @@ use std::os::unix::fs::FileExt as _;
 
 use halite_durable::digest;
 
+use super::damage::{Damage, FooterDamage, NoFooter};
+use super::{SECTOR, SIGNATURES};
+
 /// The first line of the footer, which is the last sector of a sealed file.
 pub const MAGIC: &str = "HALITE-SEAL-1";
-
-/// The size of a sector. Every part begins on one.
-pub const SECTOR: u64 = 2048;
-
-/// The largest number of signatures in a footer, with room to spare.
-pub const SIGNATURES: usize = 8;
 
 /// The largest size of each part. The map of 20 GB takes about a megabyte; a larger one is an
 /// attempt to exhaust the memory.
@@ -62,29 +59,33 @@ impl Part {
     }
 
     /// Reads the part and checks its digest and its padding.
-    pub fn read(&self, file: &File, what: &str) -> Result<Vec<u8>, String> {
-        let mut bytes =
-            vec![0; usize::try_from(self.end() - self.offset).map_err(|error| error.to_string())?];
+    pub fn read(&self, file: &File, what: &'static str) -> Result<Vec<u8>, Damage> {
+        let length =
+            |size: u64| usize::try_from(size).map_err(|source| Damage::Memory { what, source });
+        let mut bytes = vec![0; length(self.end() - self.offset)?];
         file.read_exact_at(&mut bytes, self.offset)
-            .map_err(|error| {
-                format!("its {what} at byte {} cannot be read: {error}", self.offset)
+            .map_err(|source| Damage::Unreadable {
+                what,
+                offset: self.offset,
+                source,
             })?;
-        let fill = bytes.split_off(usize::try_from(self.size).map_err(|error| error.to_string())?);
+        let fill = bytes.split_off(length(self.size)?);
         let sha256 = digest::sha256(&bytes);
         if sha256 != self.sha256 {
-            return Err(format!(
-                "its {what} (bytes {} to {}) is damaged: sha256 {sha256} instead of {}; copy the image again",
-                self.offset,
-                self.offset + self.size - 1,
-                self.sha256
-            ));
+            return Err(Damage::Digest {
+                what,
+                first: self.offset,
+                last: self.offset + self.size - 1,
+                found: sha256,
+                expected: self.sha256.clone(),
+            });
         }
         match fill.iter().position(|byte| *byte != FILL) {
             None => Ok(bytes),
-            Some(at) => Err(format!(
-                "the padding after its {what} is damaged at byte {}; copy the image again",
-                self.offset + self.size + at as u64
-            )),
+            Some(at) => Err(Damage::Padding {
+                what,
+                at: self.offset + self.size + at as u64,
+            }),
         }
     }
 }
@@ -124,38 +125,35 @@ impl Footer {
     }
 
     /// Reads the footer of a file of this size.
-    pub fn read(file: &File, size: u64) -> Result<Self, String> {
+    pub fn read(file: &File, size: u64) -> Result<Self, Damage> {
         let mut sector = [0; SECTOR as usize];
         let at = size
             .checked_sub(SECTOR)
             .ok_or_else(|| missing(file, size))?;
-        file.read_exact_at(&mut sector, at)
-            .map_err(|error| format!("its end cannot be read: {error}"))?;
+        file.read_exact_at(&mut sector, at).map_err(Damage::End)?;
         if !sector.starts_with(MAGIC.as_bytes()) {
-            return Err(missing(file, size));
+            return Err(missing(file, size).into());
         }
-        let damaged = |why: &str| {
-            format!("its footer, the last {SECTOR} bytes, is damaged: {why}; copy the image again")
-        };
-        let text = std::str::from_utf8(&sector).map_err(|_| damaged("it is no text"))?;
-        let footer = Self::parse(text).map_err(|why| damaged(&why))?;
-        footer.place(at).map_err(|why| damaged(&why))?;
-        // This leaves no byte of the sector unchecked.
-        if footer.render() != sector {
-            return Err(damaged(
-                "its lines do not fit its last line, which is about them",
-            ));
-        }
-        Ok(footer)
+        Self::parse(&sector)
+            .and_then(|footer| footer.place(at).map(|()| footer))
+            .and_then(|footer| {
+                // This leaves no byte of the sector unchecked.
+                match footer.render() == sector {
+                    true => Ok(footer),
+                    false => Err(FooterDamage::LastLine),
+                }
+            })
+            .map_err(Damage::Footer)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(sector: &[u8]) -> Result<Self, FooterDamage> {
+        let text = std::str::from_utf8(sector).map_err(FooterDamage::Text)?;
         let mut lines = text.lines().skip(1);
-        let mut line = |what: &str| {
+        let mut line = |what: &'static str| {
             let line = lines
                 .next()
                 .filter(|line| !line.is_empty())
-                .ok_or_else(|| format!("it has no {what}"))?;
+                .ok_or(FooterDamage::NoLine(what))?;
             let words: Vec<_> = line.split(' ').collect();
             let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
             match (words.first(), number(1), number(2)) {
@@ -164,10 +162,10 @@ impl Footer {
                     size,
                     sha256: words.get(3).copied().unwrap_or_default().to_owned(),
                 }),
-                _ => Err(format!(
-                    "`{}` is no line for the {what}",
-                    line.escape_debug()
-                )),
+                _ => Err(FooterDamage::Line {
+                    what,
+                    line: line.to_owned(),
+                }),
             }
         };
         let image = line("image")?.size;
@@ -177,7 +175,7 @@ impl Footer {
             .filter(|line| line.starts_with("signature "))
             .count();
         if count > SIGNATURES {
-            return Err(format!("it has {count} signatures, more than {SIGNATURES}"));
+            return Err(FooterDamage::Signatures(count));
         }
         let signatures = (0..count)
             .map(|_| line("signature"))
@@ -191,12 +189,9 @@ impl Footer {
     }
 
     /// Checks that the parts follow one another without a gap, up to the footer.
-    fn place(&self, footer: u64) -> Result<(), String> {
+    fn place(&self, footer: u64) -> Result<(), FooterDamage> {
         if self.image == 0 || !self.image.is_multiple_of(SECTOR) {
-            return Err(format!(
-                "an image of {} bytes is not of whole sectors",
-                self.image
-            ));
+            return Err(FooterDamage::Sectors(self.image));
         }
         let mut at = self.image;
         for (what, part) in self.parts() {
@@ -205,54 +200,43 @@ impl Footer {
                 .find(|(name, _)| *name == what)
                 .map_or(0, |(_, size)| *size);
             if part.size == 0 || part.size > largest {
-                return Err(format!(
-                    "its {what} has {} bytes, not 1 to {largest}",
-                    part.size
-                ));
+                return Err(FooterDamage::Size {
+                    what,
+                    size: part.size,
+                    largest,
+                });
             }
             if part.offset != at || at > footer {
-                return Err(format!(
-                    "its {what} is at byte {}, not where the part before it ends",
-                    part.offset
-                ));
+                return Err(FooterDamage::Gap {
+                    what,
+                    offset: part.offset,
+                });
             }
             at = part.end();
         }
         if at == footer {
             Ok(())
         } else {
-            Err(format!("its parts end at byte {at} and it is at {footer}"))
+            Err(FooterDamage::End { end: at, footer })
         }
     }
 }
 
-/// The probable reason why a file has no footer. It helps the reader; nothing here is verified.
-fn missing(file: &File, size: u64) -> String {
+/// The probable reason why a file has no footer.
+fn missing(file: &File, size: u64) -> NoFooter {
     if let Some(end) = find(file, size) {
         return match size.checked_sub(end) {
-            Some(more) if more > 0 => format!(
-                "{more} bytes follow its seal: something was appended; copy it again, or cut it with \
-                 `truncate -s {end}` and check it"
-            ),
-            _ => format!(
-                "it is cut off in its seal, {} bytes are missing: copy it again",
-                end - size
-            ),
+            Some(more) if more > 0 => NoFooter::Appended { more, end },
+            _ => NoFooter::CutInSeal {
+                missing: end - size,
+            },
         };
     }
     match volume(file) {
-        Some(volume) if size < volume => {
-            format!("it is cut off: {size} bytes of an image of {volume}; copy it again")
-        }
-        Some(volume) if size == volume => {
-            "it has no seal: it was never sealed, or it is cut off exactly at the end of the image"
-                .to_owned()
-        }
-        Some(_) => "its seal is damaged or cut off: copy it again".to_owned(),
-        None => {
-            "it has no seal at its end: it is cut off, damaged, or no image of ours; copy it again"
-                .to_owned()
-        }
+        Some(volume) if size < volume => NoFooter::CutInImage { size, volume },
+        Some(volume) if size == volume => NoFooter::Unsealed,
+        Some(_) => NoFooter::Damaged,
+        None => NoFooter::NoImage,
     }
 }
 

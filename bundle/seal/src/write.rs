@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::TryFromIntError;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -9,12 +10,56 @@ use halite_durable::digest;
 use halite_iso9660::write::Placed;
 
 use super::check::Sealed;
-use super::keys::{PublicKey, SecretKey};
-use super::signature::{Signature, sign};
+use super::damage::Damage;
+use super::keys::{KeyId, PublicKey, SecretKey};
+use super::signature::{InvalidSignature, Signature, sign};
 use super::statement::{Facts, Statement};
-use super::trailer::{Footer, MAGIC, Part, SECTOR, SIGNATURES, filled};
+use super::trailer::{Footer, MAGIC, Part, filled};
+use super::{SECTOR, SIGNATURES};
 use super::{map, pass};
 use crate::error::Error;
+
+/// The reason why an image cannot be sealed, or its seal cannot be changed.
+#[derive(Debug, thiserror::Error)]
+enum Unsealable {
+    #[error("{0} keys are to sign, and there is room for {SIGNATURES}")]
+    Keys(usize),
+    #[error("its name, version or volume id holds a control character")]
+    ControlCharacter,
+    #[error("no {0} is in it")]
+    NoManifest(String),
+    #[error("its manifest does not fit into memory")]
+    Memory(#[source] TryFromIntError),
+    #[error("{0} bytes are no image: it has whole sectors of {SECTOR}")]
+    Sectors(u64),
+    #[error("its end cannot be read")]
+    End(#[source] io::Error),
+    #[error("it is sealed already: to sign it with another key, add a signature")]
+    Sealed,
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  "))]
+    Misplaced(Vec<Misplaced>),
+    #[error("its map or statement cannot be written")]
+    Json(#[from] serde_json::Error),
+    #[error("the signature cannot be added")]
+    Signature(#[source] InvalidSignature),
+    #[error("the signature cannot be added: key {0} did not make it over this image's statement")]
+    OtherKey(KeyId),
+    #[error("it has a signature by key {0} already")]
+    Twice(KeyId),
+    #[error("there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most")]
+    NoRoom,
+}
+
+/// A file that is not where a file of an image can be.
+#[derive(Debug, thiserror::Error)]
+enum Misplaced {
+    #[error("`{}` is no name for a file of an image", .0.escape_debug())]
+    Name(String),
+    #[error("{path} lies on {other}")]
+    Overlaps { path: String, other: String },
+    #[error("{0} ends after the image")]
+    Outside(String),
+}
 
 /// Seals an image in place: appends map, statement, a signature by each key, and footer. Without a
 /// key the image is unsigned and can be checked for damage only. After an error the image is
@@ -30,7 +75,7 @@ pub fn seal(
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let refused = |why: String| Error::content(iso, why);
+    let refused = |why: Unsealable| Error::invalid(iso, why);
     let file = File::options()
         .read(true)
         .write(true)
@@ -39,30 +84,26 @@ pub fn seal(
     let size = file.metadata().map_err(Error::file("read", iso))?.len();
     unsealed(&file, size).map_err(refused)?;
     if keys.len() > SIGNATURES {
-        return Err(refused(format!(
-            "{} keys are to sign, and there is room for {SIGNATURES}",
-            keys.len()
-        )));
+        return Err(refused(Unsealable::Keys(keys.len())));
     }
     let text = [&facts.name, &facts.version, &facts.volume];
     if text.iter().any(|text| text.chars().any(char::is_control)) {
-        return Err(refused(
-            "its name, version or volume id holds a control character".to_owned(),
-        ));
+        return Err(refused(Unsealable::ControlCharacter));
     }
     let files = arrange(placed, size).map_err(refused)?;
     let manifest = placed
         .iter()
         .find(|placed| placed.path == facts.stated)
-        .ok_or_else(|| refused(format!("no {} is in it", facts.stated)))?;
-    let mut content =
-        vec![0; usize::try_from(manifest.size).map_err(|error| refused(error.to_string()))?];
+        .ok_or_else(|| refused(Unsealable::NoManifest(facts.stated.clone())))?;
+    let size_in_memory =
+        usize::try_from(manifest.size).map_err(|error| refused(Unsealable::Memory(error)))?;
+    let mut content = vec![0; size_in_memory];
     file.read_exact_at(&mut content, manifest.offset)
         .map_err(Error::file("read", iso))?;
 
     let mut segments = map::cut(size, &files);
     let sha256 = pass::measure(iso, &mut segments, size, progress)?;
-    let map = map::render(&segments).map_err(refused)?;
+    let map = map::render(&segments).map_err(|error| refused(error.into()))?;
     let statement = Statement::new(
         facts,
         size,
@@ -70,7 +111,9 @@ pub fn seal(
         digest::sha256(&map),
         digest::sha256(&content),
     );
-    let bytes = statement.to_bytes().map_err(refused)?;
+    let bytes = statement
+        .to_bytes()
+        .map_err(|error| refused(error.into()))?;
     let signatures = keys
         .iter()
         .map(|key| sign(key, &bytes, &statement.comment()).into_bytes())
@@ -112,25 +155,21 @@ fn append(
     file.sync_all()
 }
 
-fn unsealed(file: &File, size: u64) -> Result<(), String> {
+fn unsealed(file: &File, size: u64) -> Result<(), Unsealable> {
     if size == 0 || !size.is_multiple_of(SECTOR) {
-        return Err(format!(
-            "{size} bytes are no image: it has whole sectors of {SECTOR}"
-        ));
+        return Err(Unsealable::Sectors(size));
     }
     let mut start = vec![0; MAGIC.len()];
     file.read_exact_at(&mut start, size - SECTOR)
-        .map_err(|error| error.to_string())?;
+        .map_err(Unsealable::End)?;
     if start == MAGIC.as_bytes() {
-        return Err(
-            "it is sealed already: to sign it with another key, add a signature".to_owned(),
-        );
+        return Err(Unsealable::Sealed);
     }
     Ok(())
 }
 
 /// The files in the order of their offsets. The error names all that are out of place.
-fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String> {
+fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, Unsealable> {
     let mut files: Vec<_> = placed
         .iter()
         .filter(|placed| placed.size > 0)
@@ -140,23 +179,23 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String
     let (mut wrong, mut at, mut before) = (Vec::new(), 0, "");
     for &(offset, length, path) in &files {
         if path.is_empty() || path.chars().any(char::is_control) {
-            wrong.push(format!(
-                "`{}` is no name for a file of an image",
-                path.escape_debug()
-            ));
+            wrong.push(Misplaced::Name(path.to_owned()));
         }
         if offset < at {
-            wrong.push(format!("{path} lies on {before}"));
+            wrong.push(Misplaced::Overlaps {
+                path: path.to_owned(),
+                other: before.to_owned(),
+            });
         }
         match offset.checked_add(length).filter(|end| *end <= size) {
             Some(end) => (at, before) = (end.max(at), path),
-            None => wrong.push(format!("{path} ends after the image")),
+            None => wrong.push(Misplaced::Outside(path.to_owned())),
         }
     }
     if wrong.is_empty() {
         Ok(files)
     } else {
-        Err(wrong.join("\n  "))
+        Err(Unsealable::Misplaced(wrong))
     }
 }
 
@@ -170,7 +209,8 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, String
 /// When the seal is incomplete, the signature is not by the key or not for this image's statement,
 /// or the file cannot be read or written.
 pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
-    let refused = |why: String| Error::content(iso, why);
+    let refused = |why: Unsealable| Error::invalid(iso, why);
+    let damaged = |damage: Damage| Error::invalid(iso, damage);
     let writable = File::options()
         .read(true)
         .write(true)
@@ -178,27 +218,18 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
         .map_err(Error::file("write", iso))?;
     recover(&writable).map_err(Error::file("write", iso))?;
     let sealed = Sealed::open(iso)?;
-    let statement = sealed.statement().map_err(refused)?;
-    let made = Signature::parse(signature)
-        .map_err(|why| refused(format!("the signature cannot be added: {why}")))?;
+    let statement = sealed.statement().map_err(damaged)?;
+    let made =
+        Signature::parse(signature).map_err(|error| refused(Unsealable::Signature(error)))?;
     if !made.is_by(key, &statement) {
-        let why = format!(
-            "the signature cannot be added: key {} did not make it over this image's statement",
-            key.id()
-        );
-        return Err(refused(why));
+        return Err(refused(Unsealable::OtherKey(key.id())));
     }
-    let there = sealed.signatures().map_err(refused)?;
+    let there = sealed.signatures().map_err(damaged)?;
     if there.iter().any(|there| there.key() == made.key()) {
-        return Err(refused(format!(
-            "it has a signature by key {} already",
-            key.id()
-        )));
+        return Err(refused(Unsealable::Twice(key.id())));
     }
     if there.len() >= SIGNATURES || signature.len() as u64 > SECTOR {
-        return Err(refused(format!(
-            "there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most"
-        )));
+        return Err(refused(Unsealable::NoRoom));
     }
     // The signature takes the place of the footer. The new footer is synced before the old one is
     // overwritten.

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::files;
+use halite_errors::chain;
 use halite_manifest::{InstalledBundle, Manifest, manifest};
 
 use crate::delta::Delta;
@@ -90,9 +91,12 @@ impl BundleStore {
     fn old(&self, iso: &Path, delta: &Delta) -> Result<InstalledBundle, Error> {
         self.get(&delta.old.version).map_err(|error| {
             let why = format!(
-                "this is a delta from {} to {} and needs the bundle {0} (built {}) on this site: {error}; add that one \
+                "this is a delta from {} to {} and needs the bundle {0} (built {3}) on this site: {2}; add that one \
                  first, or bring the whole bundle {1}",
-                delta.old.version, delta.new.version, delta.old.built
+                delta.old.version,
+                delta.new.version,
+                chain(&error),
+                delta.old.built
             );
             Error::content(iso, why)
         })

@@ -50,7 +50,7 @@ impl BundleStore {
         let found = held.digest().unwrap_or_default();
         let manifest = held
             .manifest
-            .map_err(|why| Error::content(&held.path, why))?;
+            .map_err(|why| Error::invalid(&held.path, why))?;
         if found != fingerprint {
             return Err(Error::content(
                 held.path,

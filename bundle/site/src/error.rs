@@ -59,4 +59,12 @@ impl Error {
     pub(crate) fn content(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         halite_durable::Error::content(path, message).into()
     }
+
+    /// Makes the error of a file's content from the error of its reader.
+    pub(crate) fn invalid(
+        path: impl Into<PathBuf>,
+        source: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        halite_durable::Error::invalid(path, source).into()
+    }
 }

@@ -39,5 +39,5 @@ pub fn verified(dir: &Path, trust: &Trust) -> Result<VerifiedManifest, Error> {
         .filter(|name| is_signature(name))
         .map(read)
         .collect::<Result<Vec<_>, _>>()?;
-    detached::judge(&bytes, &signatures, trust).map_err(|why| Error::content(path, why))
+    detached::judge(&bytes, &signatures, trust).map_err(|refused| Error::invalid(path, refused))
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use halite_durable::{ByteProgress, files};
+use halite_errors::chain;
 use halite_fetch::{apt_index, oci_layout};
 use halite_manifest::{Manifest, manifest};
 use serde::Serialize;
@@ -67,7 +68,7 @@ fn by(
         Ok(manifest) => manifest,
         Err(error) => {
             let problem = Damage::Manifest {
-                message: error.to_string(),
+                message: chain(&error),
             };
             return Ok(Report {
                 files: 0,
@@ -82,7 +83,7 @@ fn by(
     if problems.is_empty() {
         problems.extend(images(dir, &manifest));
         problems.extend(packages(dir, &manifest));
-        problems.extend(paper(dir, &manifest));
+        problems.extend(components(dir, &manifest));
     }
     problems.sort_unstable();
     let size = manifest.files.values().map(|entry| entry.size).sum();
@@ -182,7 +183,7 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
         Err(error) => return missing(error.to_string()),
     }
     match files::digest(&file) {
-        Err(error) => missing(error.to_string()),
+        Err(error) => missing(chain(&error)),
         Ok((sha256, size)) if size != entry.size => {
             let message = format!("{size} bytes instead of {}, sha256 {sha256}", entry.size);
             Some(Damage::Changed {
@@ -202,8 +203,8 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
 }
 
 /// Checks that the SPDX document names everything that the bundle is made of.
-fn paper(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
-    let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![error.to_string()]);
+fn components(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+    let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![chain(&error)]);
     found
         .into_iter()
         .map(|message| Damage::Incomplete { message })
@@ -220,7 +221,7 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
             .collect(),
         Err(error) => {
             return vec![Damage::Incomplete {
-                message: error.to_string(),
+                message: chain(&error),
             }];
         }
     };
@@ -237,7 +238,7 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         let image = match oci_layout::read(&layout, entry) {
             Ok(image) => image,
             Err(error) => {
-                found.push(format!("{name}: {error}"));
+                found.push(format!("{name}: {}", chain(&error)));
                 continue;
             }
         };
@@ -266,7 +267,7 @@ fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         Ok(listed) => listed,
         Err(error) => {
             return vec![Damage::Incomplete {
-                message: error.to_string(),
+                message: chain(&error),
             }];
         }
     };

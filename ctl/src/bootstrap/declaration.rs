@@ -125,7 +125,14 @@ impl InitialDocuments {
         let mut bundle = crate::compile::facts(
             &preparation.manifest,
             &preparation.site.display().to_string(),
-        );
+        )
+        .map_err(|error| {
+            let manifest = preparation.site.join("manifest.json");
+            vec![Problem::in_file(
+                manifest.display().to_string(),
+                format!("{error:#}"),
+            )]
+        })?;
         bundle.site.clone_from(&preparation.others);
         let host = HostFacts::from_grains(&preparation.name, &preparation.grains);
         let context = Context {

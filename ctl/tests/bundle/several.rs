@@ -20,8 +20,8 @@ const PRELUDE: &str = r##"
     mkdir -p /etc/halite
     cp -r etc/. /etc/halite/
     bundles=/var/lib/halite/bundles
-    # Everything that is there, also hidden names.
-    there() { ls -A "$bundles" | tr '\n' ' '; }
+    # Everything that is there, also hidden names; the file of the lock stays.
+    there() { ls -A "$bundles" | grep -vx '\.lock' | tr '\n' ' '; }
     bundle() { "$CTL" bundle "$@" > said 2>&1 || { cat said; return 1; }; cat said; }
     refused() {
         wanted=$1; shift

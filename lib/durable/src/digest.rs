@@ -80,25 +80,28 @@ impl Digest {
     }
 }
 
+/// A text that is not a SHA-256 digest.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken")]
+pub struct InvalidDigest(String);
+
 impl FromStr for Digest {
-    type Err = String;
+    type Err = InvalidDigest;
 
     /// Parses the digits, with or without `sha256:` before them.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
         if is_sha256(hex) {
             return Ok(Self(hex.to_owned()));
         }
-        Err(format!(
-            "{text:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken"
-        ))
+        Err(InvalidDigest(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for Digest {
-    type Error = String;
+    type Error = InvalidDigest;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, InvalidDigest> {
         text.parse()
     }
 }
@@ -141,6 +144,7 @@ mod tests {
                 wrong
                     .parse::<Digest>()
                     .unwrap_err()
+                    .to_string()
                     .contains("no SHA-256 digest"),
                 "{wrong}"
             );

@@ -24,6 +24,14 @@ pub enum Error {
         /// The problem and its remedy.
         message: String,
     },
+    /// A file has a content that its reader refuses.
+    #[error("{}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The reader's reason, with the remedy.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl Error {
@@ -43,5 +51,30 @@ impl Error {
             path: path.into(),
             message: message.into(),
         }
+    }
+
+    /// Makes the error of a file's content from the error of its reader.
+    pub fn invalid(
+        path: impl Into<PathBuf>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Invalid {
+            path: path.into(),
+            source: source.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_content_has_its_reader_s_error_as_source() {
+        let invalid = Error::invalid("/b", "it ends early");
+        assert_eq!(invalid.to_string(), "/b");
+        assert_eq!(invalid.source().unwrap().to_string(), "it ends early");
     }
 }

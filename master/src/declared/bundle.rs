@@ -83,7 +83,7 @@ pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), 
         })
     };
     if let Some(why) = held.and_then(|held| held.manifest.as_ref().err()) {
-        return Err(unusable(why));
+        return Err(unusable(&chain(why)));
     }
     let recorded = held.and_then(|held| held.recorded.as_deref());
     // The text itself, because other hosts know the bundle by its digest.

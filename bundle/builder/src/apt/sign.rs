@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use halite_durable::{ScratchDir, files};
+use halite_errors::chain;
 use jiff::Timestamp;
 
 use super::program;
@@ -235,7 +236,7 @@ impl Drop for Signer {
         stop.env("GNUPGHOME", self.home.path())
             .args(["--kill", "all"]);
         if let Err(error) = program::run(&mut stop, "stopping the agent of gpg") {
-            tracing::warn!("{error}");
+            tracing::warn!("{}", chain(&error));
         }
     }
 }

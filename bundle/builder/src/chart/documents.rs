@@ -138,8 +138,22 @@ fn is_for_an_installation(object: &Value) -> bool {
     hooks.is_none_or(|hooks| hooks.split(',').any(|hook| INSTALL.contains(&hook.trim())))
 }
 
+/// The reason why an object cannot get its namespace.
+#[derive(Debug, thiserror::Error)]
+enum NoNamespace {
+    #[error("the items of a List need a namespace of their own: set it in the chart")]
+    Items,
+    #[error("its namespace {0} cannot be put in: set metadata.namespace in the chart")]
+    Layout(String),
+}
+
 /// Returns the text of an object, with its namespace added if it lacks one.
-fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Result<String, String> {
+fn placed(
+    text: &str,
+    object: &Value,
+    namespace: &str,
+    scopes: &Scopes,
+) -> Result<String, NoNamespace> {
     let lacks =
         |object: &Value| scopes.is_namespaced(object) && object["metadata"]["namespace"].is_null();
     if let Some(items) = object["items"]
@@ -147,9 +161,7 @@ fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Resul
         .filter(|_| object["kind"] == "List")
     {
         if items.iter().any(lacks) {
-            return Err(
-                "the items of a List need a namespace of their own: set it in the chart".into(),
-            );
+            return Err(NoNamespace::Items);
         }
         return Ok(text.to_owned());
     }
@@ -166,9 +178,7 @@ fn placed(text: &str, object: &Value, namespace: &str, scopes: &Scopes) -> Resul
     if text.trim_start().starts_with('{') {
         return Ok(format!("{wanted}\n"));
     }
-    Err(format!(
-        "its namespace {namespace} cannot be put in: set metadata.namespace in the chart"
-    ))
+    Err(NoNamespace::Layout(namespace.to_owned()))
 }
 
 fn insert(text: &str, namespace: &str) -> Option<String> {

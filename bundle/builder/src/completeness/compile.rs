@@ -44,7 +44,7 @@ pub fn requirements(directory: &Path, manifest: &Manifest) -> Result<Requirement
 /// When a set of options is refused, which is a mistake in this program. A tree that does not
 /// compile is no error; it is recorded in the requirements.
 pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requirements> {
-    let facts = facts(manifest);
+    let facts = facts(manifest)?;
     let sets = sets(manifest)?;
     let tree = Kept::new(&DirTree::new().bundle(directory));
     let needs = gather(&tree, &facts, &sets)?;
@@ -61,26 +61,8 @@ pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requiremen
 }
 
 /// The facts about a bundle that templates see.
-fn facts(manifest: &Manifest) -> BundleFacts {
-    let program = |path: &str| path.strip_prefix("bin/").map(str::to_owned);
-    let programs = manifest.files.iter();
-    BundleFacts {
-        path: BUNDLE.to_owned(),
-        // Only further hosts that serve the bundle request it, and for those the master compiles.
-        manifest: String::new(),
-        version: manifest.version.clone(),
-        kubernetes: manifest.kubernetes.clone(),
-        components: manifest.components.clone(),
-        images: manifest.images.clone(),
-        packages: manifest.packages.clone(),
-        rpms: manifest.rpms.clone(),
-        charts: manifest.charts.clone(),
-        options: manifest.options.clone(),
-        programs: programs
-            .filter_map(|(path, entry)| Some((program(path)?, entry.sha256.clone())))
-            .collect(),
-        site: Vec::new(),
-    }
+fn facts(manifest: &Manifest) -> Result<BundleFacts, serde_json::Error> {
+    BundleFacts::from_value(&serde_json::to_value(manifest)?, BUNDLE)
 }
 
 /// Returns the facts with a stand-in for each image and program that they lack and that the tree
@@ -181,7 +163,7 @@ pub fn without_each(
     needs: &Requirements,
     stock: &Inventory,
 ) -> anyhow::Result<Vec<(Artifact, Vec<String>)>> {
-    let facts = facts(manifest);
+    let facts = facts(manifest)?;
     let sets = sets(manifest)?;
     let set = sets.first().context("there is no set of options")?;
     let mut tree = Kept::new(&DirTree::new().bundle(directory));

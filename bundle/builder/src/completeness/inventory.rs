@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use halite_errors::chain;
 use halite_fetch::{apt_index, oci_layout};
 use halite_manifest::{Entry, Manifest};
 
@@ -38,7 +39,7 @@ impl Inventory {
             let Some(name) = name else { continue };
             match oci_layout::read(&layout, entry) {
                 Ok(image) => drop(images.insert(name, image)),
-                Err(error) => drop(broken.insert(name, error.to_string())),
+                Err(error) => drop(broken.insert(name, chain(&error))),
             }
         }
         let base = dir.join(BASE);

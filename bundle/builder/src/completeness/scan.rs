@@ -1,6 +1,6 @@
 //! Names of images in text.
 
-use halite_fetch::ImageRef;
+use halite_fetch::{ImageRef, InvalidImageRef};
 
 /// Registries whose images are recognised without a tag.
 const REGISTRIES: &[&str] = &[
@@ -48,11 +48,22 @@ pub struct Name<'a> {
     pub digest: Option<&'a str>,
 }
 
+/// A text that is not the full name of an image.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidName {
+    /// Its registry, name or tag is missing or malformed.
+    #[error(transparent)]
+    Reference(#[from] InvalidImageRef),
+    /// Its digest is malformed.
+    #[error("{0:?} is no SHA-256 digest")]
+    Digest(String),
+}
+
 /// Splits a full name as containerd would resolve it.
 ///
 /// # Errors
 /// When a part is missing or malformed.
-pub fn full(text: &str) -> Result<Name<'_>, String> {
+pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
     let (tagged, digest) = match text.split_once('@') {
         Some((tagged, digest)) => (tagged, Some(digest)),
         None => (text, None),
@@ -62,7 +73,7 @@ pub fn full(text: &str) -> Result<Name<'_>, String> {
         Some(digest) => {
             let hex = digest.strip_prefix("sha256:").unwrap_or_default();
             if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(format!("{digest:?} is no SHA-256 digest"));
+                return Err(InvalidName::Digest(digest.to_owned()));
             }
             // A digest makes the tag irrelevant.
             ImageRef::parse(tagged).or_else(|_| ImageRef::parse(&format!("{tagged}:tag")))?;

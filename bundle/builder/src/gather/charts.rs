@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use halite_durable::Digest;
+use halite_durable::digest::InvalidDigest;
 use halite_fetch::oci::{Platform, Puller, Wanted};
 use halite_fetch::{Artifact, ImageRef};
 
@@ -180,9 +181,9 @@ impl Gather<'_> {
 
     /// The digest that the lock records for a chart.
     fn recorded(&self, chart: &Chart, sha256: &str) -> Result<Digest, Error> {
-        let wrong =
-            |why: String| Error::content(self.lock_file(), format!("chart {}: {why}", chart.name));
-        sha256.parse().map_err(wrong)
+        sha256.parse().map_err(|invalid: InvalidDigest| {
+            Error::content(self.lock_file(), format!("chart {}: {invalid}", chart.name))
+        })
     }
 
     /// Obtains a chart; if its digest is known, exactly that one.

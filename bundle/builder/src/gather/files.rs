@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::{fs, io};
 
+use halite_durable::digest::InvalidDigest;
 use halite_durable::{Digest, files};
 use halite_fetch::unpack::Compression;
 use halite_fetch::{Artifact, unpack};
@@ -130,9 +131,9 @@ impl Gather<'_> {
 
     /// The digest that the lock records for an item.
     pub(super) fn digest(&self, name: &str, item: &Item) -> Result<Digest, Error> {
-        item.sha256
-            .parse()
-            .map_err(|why| Error::content(self.lock_file(), format!("{name}: {why}")))
+        item.sha256.parse().map_err(|why: InvalidDigest| {
+            Error::content(self.lock_file(), format!("{name}: {why}"))
+        })
     }
 }
 

@@ -143,7 +143,8 @@ fn source(
             name.trim_end_matches('/'),
             version.replace('+', "_")
         );
-        let reference = ImageRef::parse(&tagged).map_err(|why| reader.problem(path, why, ""));
+        let reference =
+            ImageRef::parse(&tagged).map_err(|why| reader.problem(path, why.to_string(), ""));
         return reference.ok().map(ChartSource::Registry);
     }
     if text.contains("://") {

@@ -59,7 +59,7 @@ fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
         let reference = match ImageRef::parse(&item.reference) {
             Ok(reference) => reference,
             Err(why) => {
-                reader.problem(&path, why, "");
+                reader.problem(&path, why.to_string(), "");
                 continue;
             }
         };

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use halite_durable::{Digest, digest};
+use halite_errors::chain;
 use halite_fetch::http;
 
 use super::document::Program;
@@ -59,7 +60,7 @@ impl Reader<'_> {
     pub(super) fn digest(&mut self, path: &str, text: Option<&str>) -> Option<Digest> {
         text?
             .parse::<Digest>()
-            .map_err(|why| self.problem(path, why, ""))
+            .map_err(|why| self.problem(path, why.to_string(), ""))
             .ok()
     }
 
@@ -68,7 +69,7 @@ impl Reader<'_> {
     /// message.
     pub(super) fn address(&mut self, path: &str, url: &str, known: bool, otherwise: &str) {
         match http::address(url) {
-            Err(error) => self.problem(path, error.to_string(), ""),
+            Err(error) => self.problem(path, chain(&error), ""),
             Ok(url) => {
                 let here = url.host_str().is_some_and(is_loopback);
                 if url.scheme() == "http" && !known && !here {

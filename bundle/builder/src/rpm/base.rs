@@ -18,6 +18,7 @@ use std::path::Path;
 use halite_fetch::yum::{Need, Version};
 
 use super::dependency;
+use super::dependency::InvalidDependency;
 use crate::error::Error;
 
 /// The format for `rpm -qa --qf` that writes the list.
@@ -52,6 +53,19 @@ pub struct Installed {
     pub obsoletes: Vec<Need>,
     /// Its files.
     pub files: Vec<String>,
+}
+
+/// A line of a list of packages that is not understood.
+#[derive(Debug, thiserror::Error)]
+enum InvalidLine {
+    #[error("{0:?} names no package, version and architecture")]
+    Package(String),
+    #[error("{0:?} belongs to no package")]
+    NoPackage(String),
+    #[error("{0:?} begins with none of P, p, r, c, o, f")]
+    Kind(String),
+    #[error(transparent)]
+    Dependency(#[from] InvalidDependency),
 }
 
 impl Base {
@@ -102,14 +116,12 @@ impl Base {
         }
     }
 
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn line(&mut self, line: &str) -> Result<(), InvalidLine> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         if kind == "P" {
             let words: Vec<&str> = rest.split(' ').collect();
             let [name, version, architecture] = words[..] else {
-                return Err(format!(
-                    "{line:?} names no package, version and architecture"
-                ));
+                return Err(InvalidLine::Package(line.to_owned()));
             };
             let (name, architecture) = (name.to_owned(), architecture.to_owned());
             let version = dependency::version(version);
@@ -124,7 +136,7 @@ impl Base {
         let package = self
             .packages
             .last_mut()
-            .ok_or_else(|| format!("{line:?} belongs to no package"))?;
+            .ok_or_else(|| InvalidLine::NoPackage(line.to_owned()))?;
         let list = match kind {
             "p" => &mut package.provides,
             "r" => &mut package.requires,
@@ -134,7 +146,7 @@ impl Base {
                 package.files.push(rest.to_owned());
                 return Ok(());
             }
-            _ => return Err(format!("{line:?} begins with none of P, p, r, c, o, f")),
+            _ => return Err(InvalidLine::Kind(line.to_owned())),
         };
         list.push(dependency::need(rest)?);
         Ok(())

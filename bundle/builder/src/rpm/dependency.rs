@@ -21,12 +21,39 @@ pub enum Dependency {
     Without(Box<Dependency>, Box<Dependency>),
 }
 
+/// A dependency that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the dependency {text:?} is not understood: {problem} at {rest:?}")]
+pub struct InvalidDependency {
+    text: String,
+    problem: Problem,
+    /// The text from the problem on.
+    rest: String,
+}
+
+/// The part of a dependency that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Problem {
+    #[error("what follows")]
+    Rest,
+    #[error("no end")]
+    NoEnd,
+    #[error("an operator {0:?} that is not known, or with too many parts")]
+    Word(String),
+    #[error("no name")]
+    NoName,
+    #[error("an operator that is not known")]
+    Operator,
+    #[error("no version")]
+    NoVersion,
+}
+
 impl Dependency {
     /// Parses an entry of an index, in which a boolean dependency may replace the name.
     ///
     /// # Errors
     /// The part that is invalid.
-    pub fn of(need: &Need) -> Result<Self, String> {
+    pub fn of(need: &Need) -> Result<Self, InvalidDependency> {
         if need.name.starts_with('(') {
             Self::parse(&need.name)
         } else {
@@ -38,7 +65,7 @@ impl Dependency {
     ///
     /// # Errors
     /// The part that is invalid.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, InvalidDependency> {
         let mut reader = Reader {
             text,
             rest: text.trim(),
@@ -47,7 +74,7 @@ impl Dependency {
         if reader.rest.is_empty() {
             Ok(found)
         } else {
-            Err(reader.wrong("what follows"))
+            Err(reader.wrong(Problem::Rest))
         }
     }
 }
@@ -56,7 +83,7 @@ impl Dependency {
 ///
 /// # Errors
 /// The part that is invalid.
-pub fn need(text: &str) -> Result<Need, String> {
+pub fn need(text: &str) -> Result<Need, InvalidDependency> {
     match Dependency::parse(text)? {
         Dependency::One(need) => Ok(need),
         _ => Ok(Need {
@@ -107,14 +134,15 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn wrong(&self, what: &str) -> String {
-        format!(
-            "the dependency {:?} is not understood: {what} at {:?}",
-            self.text, self.rest
-        )
+    fn wrong(&self, problem: Problem) -> InvalidDependency {
+        InvalidDependency {
+            text: self.text.to_owned(),
+            problem,
+            rest: self.rest.to_owned(),
+        }
     }
 
-    fn operand(&mut self) -> Result<Dependency, String> {
+    fn operand(&mut self) -> Result<Dependency, InvalidDependency> {
         match self.rest.strip_prefix('(') {
             Some(rest) => {
                 self.rest = rest.trim_start();
@@ -122,7 +150,7 @@ impl<'a> Reader<'a> {
                 self.rest = self
                     .rest
                     .strip_prefix(')')
-                    .ok_or_else(|| self.wrong("no end"))?
+                    .ok_or_else(|| self.wrong(Problem::NoEnd))?
                     .trim_start();
                 Ok(found)
             }
@@ -131,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Parses the text between parentheses.
-    fn inside(&mut self) -> Result<Dependency, String> {
+    fn inside(&mut self) -> Result<Dependency, InvalidDependency> {
         let first = self.operand()?;
         let word = self.word();
         if word.is_empty() {
@@ -151,9 +179,7 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         };
-        let wrong = self.wrong(&format!(
-            "an operator {word:?} that is not known, or with too many parts"
-        ));
+        let wrong = self.wrong(Problem::Word(word.to_owned()));
         let two = |mut operands: Vec<Dependency>| match (
             operands.pop(),
             operands.pop(),
@@ -180,10 +206,10 @@ impl<'a> Reader<'a> {
         &self.rest[..end]
     }
 
-    fn one(&mut self) -> Result<Need, String> {
+    fn one(&mut self) -> Result<Need, InvalidDependency> {
         let name = self.token();
         if name.is_empty() {
-            return Err(self.wrong("no name"));
+            return Err(self.wrong(Problem::NoName));
         }
         let end = self
             .rest
@@ -201,12 +227,12 @@ impl<'a> Reader<'a> {
             "=" | "==" => Flag::Eq,
             ">=" | "=>" => Flag::Ge,
             ">" => Flag::Gt,
-            _ => return Err(self.wrong("an operator that is not known")),
+            _ => return Err(self.wrong(Problem::Operator)),
         };
         self.rest = self.rest[end..].trim_start();
         let bound = self.token();
         if bound.is_empty() {
-            return Err(self.wrong("no version"));
+            return Err(self.wrong(Problem::NoVersion));
         }
         Ok(Need {
             name: name.to_owned(),
@@ -291,7 +317,7 @@ mod tests {
             "a)",
             "a b",
         ] {
-            let error = Dependency::parse(text).unwrap_err();
+            let error = Dependency::parse(text).unwrap_err().to_string();
             assert!(error.contains("is not understood"), "{text}: {error}");
         }
     }

@@ -231,7 +231,7 @@ impl Solver<'_, '_> {
                     plan.lacks.insert(Unsatisfied {
                         user,
                         need: need.to_string(),
-                        why,
+                        why: why.to_string(),
                     });
                 }
             }

@@ -8,6 +8,7 @@ use std::{fs, thread};
 use halite_builder::completeness::{Collector, Rendering, State};
 use halite_builder::{Error, Options};
 use halite_bundle::{list, verify};
+use halite_errors::chain;
 use halite_manifest::{Manifest, manifest};
 use halite_testkit::{Site, files, hex, layout, put};
 use serde_json::json;
@@ -221,10 +222,7 @@ fn what_is_not_as_recorded_is_refused_until_it_is_recorded() {
         "{differences:?}"
     );
     assert_eq!(fs::read(site.path("bundle/manifest.json")).unwrap(), before);
-    assert!(
-        error.to_string().contains("run `ctl bundle update`"),
-        "{error}"
-    );
+    assert!(chain(&error).contains("run `ctl bundle update`"), "{error}");
     assert!(matches!(site.lock(), Err(Error::Lock { .. })));
     let recorded = fs::read(site.path("recipe.lock.yaml")).unwrap();
     let change = &site.update(false).unwrap().changes[..];
@@ -247,7 +245,10 @@ fn what_is_not_as_recorded_is_refused_until_it_is_recorded() {
 fn a_package_that_a_bare_host_could_not_install_is_found_by_the_build() {
     let site = Site::new();
     site.base(&["mount", "util-linux"]);
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("would not be complete") && error.contains("runc"),
         "{error}"
@@ -260,13 +261,19 @@ fn a_damaged_image_does_not_get_in() {
     let site = Site::new();
     let layer = site.path("images/pause/blobs/sha256").join(hex(b"pause"));
     fs::write(&layer, b"pausE").unwrap();
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains(&hex(b"pause")) && error.contains("damaged"),
         "{error}"
     );
     fs::remove_file(&layer).unwrap();
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains(&hex(b"pause")), "{error}");
 }
 
@@ -330,7 +337,7 @@ fn a_bundle_that_lacks_what_a_cluster_could_ask_for_is_not_written() {
         matches!(&error, Error::Missing(missing) if missing.len() == 2),
         "{error}"
     );
-    let text = error.to_string();
+    let text = chain(&error);
     for wanted in [
         "the image quay.io/a/b:1",
         "the image quay.io/c/d:2",
@@ -356,7 +363,10 @@ fn what_clusters_may_choose_is_in_the_manifest() {
         json!({"cni.plugin": ["flannel"], "host.manageSwap": ["true", "false"]})
     );
     site.recipe["options"] = json!({"cni.plugin": "flannel"});
-    let error = site.build("wrong").unwrap_err().to_string();
+    let error = site
+        .build("wrong")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("options.\"cni.plugin\": must be a list"),
         "{error}"

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use halite_bundle::delta::Delta;
 use halite_bundle::{Added, delta, verify};
+use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_manifest::manifest;
 use halite_seal::keys::{SecretKey, Trust};
@@ -30,7 +31,7 @@ fn export(site: &Site, old: &str, new: &str, out: &str) -> Result<Delta, String>
         checked(&new)
     };
     halite_bundle::export_delta(&old, (&new, &sha256), &out, &[key(site)], &mut |_| ())
-        .map_err(|error| error.to_string())
+        .map_err(|error| chain(&error))
 }
 
 /// Names, modes and contents.
@@ -200,7 +201,7 @@ fn what_is_no_new_bundle_is_not_exported() {
     let error =
         halite_bundle::export_delta(&old, (&new, &other), &out, &[key(&two.site)], &mut |_| ())
             .unwrap_err();
-    assert!(error.to_string().contains("it was exchanged"), "{error}");
+    assert!(chain(&error).contains("it was exchanged"), "{error}");
     put(&two.site.path("0.2.0/states/host/init.sls"), b"damaged");
     let error = export(&two.site, "0.1.0", "0.2.0", "delta.iso").unwrap_err();
     assert!(

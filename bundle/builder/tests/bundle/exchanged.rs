@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use halite_bundle::{VerifiedImage, verify_same};
+use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_iso9660::write::{Content, Source, Volume, write};
 use halite_manifest::manifest;
@@ -34,8 +35,8 @@ fn refused(two: &Two, name: &str, sha256: &str) -> String {
     let error = two
         .bundles
         .add_image(&two.site.path(name), sha256, &mut |_| ())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(two.versions(), before, "nothing is put in place");
     two.is_tidy();
     error
@@ -116,7 +117,7 @@ fn a_look_at_a_part_is_a_look_at_what_was_checked() {
         let out = two.site.path(name);
         sound
             .unpack_some(&out, &|path| path.starts_with("bin/"))
-            .map_err(|error| error.to_string())
+            .map_err(|error| chain(&error))
     };
     look("good").unwrap();
     assert!(files(&two.site.path("good")).contains(&"bin/ctl".to_owned()));
@@ -220,7 +221,7 @@ fn a_delta_that_names_files_outside_is_not_taken() {
 fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     let two = two();
     let dir = two.site.path("0.1.0");
-    let vouched = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
+    let verified = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
     // Consistent, but another manifest than the checked one.
     for name in [manifest::FILE, manifest::CHECKSUM] {
         put(
@@ -230,15 +231,15 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     }
     let error = two
         .bundles
-        .add_directory(&dir, &vouched.sha256)
-        .unwrap_err()
-        .to_string();
+        .add_directory(&dir, &verified.sha256)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("manifest.json") && error.contains("it was exchanged"),
         "{error}"
     );
     assert!(two.versions().is_empty());
-    let report = verify_same(&dir, &vouched.sha256, &mut |_| ()).unwrap();
+    let report = verify_same(&dir, &verified.sha256, &mut |_| ()).unwrap();
     assert!(
         report.problems[0].to_string().contains("it was exchanged"),
         "{report:?}"

@@ -6,13 +6,13 @@ mod build;
 #[cfg(test)]
 mod delta;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod exchanged;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
 mod pack;
-#[cfg(test)]
-mod paper;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]

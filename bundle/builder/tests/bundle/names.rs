@@ -6,6 +6,7 @@ use std::process::Command;
 
 use halite_builder::Error;
 use halite_bundle::{pack, verify};
+use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_testkit::{Site, files, put};
 
@@ -39,7 +40,7 @@ fn a_name_that_an_image_would_change_is_refused_by_the_build() {
         panic!("{error}")
     };
     assert_eq!(names.len(), 5, "{names:#?}");
-    let text = error.to_string();
+    let text = chain(&error);
     for wanted in [
         "states/custom/a:b.sls: Joliet knows no ':'",
         "states/host: states/Host is there too, and Joliet ignores case",
@@ -134,7 +135,7 @@ fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
         matches!(&error, halite_bundle::Error::Unsound { problems, .. } if problems.len() == 3),
         "{error}"
     );
-    let text = error.to_string();
+    let text = chain(&error);
     for wanted in [
         "is not sealed",
         "bin/ctl: changed",

@@ -3,6 +3,7 @@
 use std::fs;
 
 use halite_bundle::{Added, BundleStore, list, pack, unpack_some, verify};
+use halite_errors::chain;
 use halite_manifest::{Change, Diff, Manifest, manifest};
 use halite_seal::keys::{SecretKey, Trust, generate};
 use halite_testkit::{Site, files, hex, put};
@@ -77,18 +78,18 @@ fn what_comes_out_is_what_went_in() {
     );
     let other = Trust::new(vec![generate(&site.path("other.key"), None, None).unwrap()]);
     let error = halite_bundle::signed_manifest::verified(&out, &other)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("no trusted key signed it"), "{error}");
     let error = halite_bundle::signed_manifest::verified(&site.path("bundle"), &trust)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("it is not signed"), "{error}");
     let good = fs::read(out.join(manifest::FILE)).unwrap();
     put(&out.join(manifest::FILE), &[good.as_slice(), b" "].concat());
     let error = halite_bundle::signed_manifest::verified(&out, &trust)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("does not fit"), "{error}");
     put(&out.join(manifest::FILE), &good);
     // Adding the bundle again changes nothing; another bundle with its name is not overwritten.
@@ -106,7 +107,7 @@ fn what_comes_out_is_what_went_in() {
         &out.join(manifest::CHECKSUM),
         format!("{}  manifest.json\n", hex(&text)).as_bytes(),
     );
-    let error = add().unwrap_err().to_string();
+    let error = add().map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("another bundle of the same version"),
         "{error}"
@@ -122,7 +123,9 @@ fn an_image_is_listed_as_its_directory_is() {
         "{listed:?}"
     );
     assert_eq!(listed, list(&site.path("bundle")).unwrap());
-    let error = list(&site.path("builder.key")).unwrap_err().to_string();
+    let error = list(&site.path("builder.key"))
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("builder.key"), "{error}");
 }
 

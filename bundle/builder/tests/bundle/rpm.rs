@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use halite_errors::chain;
 use halite_manifest::Manifest;
 use halite_testkit::{Site, files, put};
 use serde_json::json;
@@ -124,7 +125,10 @@ fn a_key_that_not_every_rpm_can_check_is_refused() {
     site.build("before").unwrap();
     site.recipe["packages"]["rpm"] = rpm;
     site.update(true).unwrap();
-    let error = site.build("after").unwrap_err().to_string();
+    let error = site
+        .build("after")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("signing-key.asc: is no RSA key"), "{error}");
 }
 
@@ -152,13 +156,19 @@ fn a_package_that_a_minimal_host_could_not_install_is_found_by_dnf() {
         &site.path("rpm-base"),
         BASE.replace("runc", "other").as_bytes(),
     );
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("dnf cannot install") && error.contains("nothing provides runc"),
         "{error}"
     );
     put(&site.path("rpm-base"), b"Package: bash\n");
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("rpm-base: it is no list of packages") && error.contains("line 1"),
         "{error}"

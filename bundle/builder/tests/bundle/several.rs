@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use halite_bundle::{Added, BundleStore, pack, verify};
+use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_manifest::manifest;
 use halite_seal::keys::{SecretKey, Trust, generate};
@@ -60,15 +61,15 @@ impl Two {
         let checked = checked(&iso);
         self.bundles
             .add_image(&iso, &checked, &mut |_| ())
-            .map_err(|error| error.to_string())
+            .map_err(|error| chain(&error))
     }
 
     pub fn link(&self, name: &str) -> Result<Added, String> {
         let dir = self.site.path(name);
-        let vouched = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
+        let verified = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
         self.bundles
-            .add_directory(&dir, &vouched.sha256)
-            .map_err(|error| error.to_string())
+            .add_directory(&dir, &verified.sha256)
+            .map_err(|error| chain(&error))
     }
 
     pub fn versions(&self) -> Vec<String> {
@@ -130,7 +131,11 @@ fn bundles_stand_side_by_side() {
 
     two.bundles.remove("0.1.0").unwrap();
     assert_eq!(two.versions(), ["0.2.0"]);
-    let error = two.bundles.remove("0.1.0").unwrap_err().to_string();
+    let error = two
+        .bundles
+        .remove("0.1.0")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("there is no bundle 0.1.0") && error.contains("there are: 0.2.0"),
         "{error}"
@@ -243,8 +248,8 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         );
         assert!(
             error
+                .map_err(|error| chain(&error))
                 .unwrap_err()
-                .to_string()
                 .contains("another bundle of the same version"),
             "{name}"
         );

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use halite_builder::completeness::{Collector, Rendering, State};
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
+use halite_errors::chain;
 use halite_manifest::Manifest;
 use halite_testkit::registry::{Content, OCI_MANIFEST};
 use halite_testkit::{Server, Site, layout, put, run};
@@ -117,7 +118,7 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
         matches!(&error, Error::Missing(missing) if missing.len() == 2),
         "{error}"
     );
-    let text = error.to_string();
+    let text = chain(&error);
     for wanted in [
         "the image quay.io/team/web:1: images/index.json does not name it\n    needed by halite/addons/charts/init.sls:1: \
          kubernetes.manifest web, Deployment web/web, spec.template.spec.containers[0].image",
@@ -169,7 +170,9 @@ fn what_a_chart_rendered_to_is_recorded() {
     // A folder that differs from the recorded one is refused; other values are another request.
     let values = site.path("charts/web/values.yaml");
     put(&values, b"image: quay.io/team/web:1\nreplicas: 3\n");
-    let error = build(&site, &Options::default()).unwrap_err().to_string();
+    let error = build(&site, &Options::default())
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("chart web: recorded sha256") && error.contains("ctl bundle update"),
         "{error}"
@@ -201,7 +204,9 @@ fn what_a_chart_rendered_to_is_recorded() {
     let third = build(&site, &Options::default()).unwrap();
     assert_eq!(build(&site, &Options::default()).unwrap(), third);
     fs::remove_dir_all(site.path("cache")).unwrap();
-    let error = build(&site, &Options::default()).unwrap_err().to_string();
+    let error = build(&site, &Options::default())
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("the chart web: it renders to something else"),
         "{error}"
@@ -209,7 +214,7 @@ fn what_a_chart_rendered_to_is_recorded() {
 
     // A chart with another version than the recipe states, or a broken one.
     site.recipe["charts"][0]["version"] = json!("2.0.0");
-    let error = site.lock().unwrap_err().to_string();
+    let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("the chart is version 1.2.3, and the recipe wants 2.0.0"),
         "{error}"
@@ -219,7 +224,10 @@ fn what_a_chart_rendered_to_is_recorded() {
         &site.path("charts/web/templates/random.yaml"),
         b"{{ fail \"no such value\" }}",
     );
-    let error = site.update(true).unwrap_err().to_string();
+    let error = site
+        .update(true)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("rendering the chart web: helm ended with")
             && error.contains("no such value"),
@@ -239,7 +247,7 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
           .Values.password }}}\n{{ end }}\n",
     );
     site.recipe["charts"][0]["values"] = json!({"password": "hunter2"});
-    let error = site.lock().unwrap_err().to_string();
+    let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     let said = "chart web: the Secret login has contents (password), and every client that reaches the bundle can read it";
     for wanted in [
         said,
@@ -261,8 +269,8 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
     site.recipe["charts"][0]["public-secrets"] = json!(["greeting"]);
     assert!(
         build(&site, &Options::default())
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains(said)
     );
     site.recipe["charts"][0]["values"] = json!({});
@@ -316,8 +324,8 @@ fn charts_come_from_web_servers_and_registries() {
     add_image(&mut world.site, "quay.io/team/init:2");
 
     let error = build(&world.site, &Options::default())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("the chart web, as the recipe asks for it\n  the chart other"),
         "{error}"
@@ -372,7 +380,9 @@ fn charts_come_from_web_servers_and_registries() {
             );
         }
     }
-    let error = build(&site, &offline()).unwrap_err().to_string();
+    let error = build(&site, &offline())
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("offline, and these 2 are not in the cache:\n  chart web (sha256:"),
         "{error}"

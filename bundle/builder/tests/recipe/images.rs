@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Authority, Site, put};
@@ -208,8 +209,8 @@ fn without_network_everything_comes_from_the_cache_or_is_named() {
     let before = fs::read(site.path("bundle/manifest.json")).unwrap();
     let error = site
         .build_with("bundle", &offline())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for (name, digest) in [
         (own.as_str(), &gone[0]),
         ("registry.k8s.io/pause:3.10.2", &gone[1]),
@@ -236,7 +237,11 @@ fn everything_that_cannot_be_resolved_is_told_at_once() {
             .unwrap()
             .push(json!({"reference": reference}));
     }
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("/v2/gone/a/manifests/1") && error.contains("/v2/gone/b/manifests/2"),
         "{error}"

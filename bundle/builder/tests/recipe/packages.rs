@@ -5,6 +5,7 @@ use std::path::Path;
 
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
+use halite_errors::chain;
 use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
 
@@ -147,7 +148,11 @@ fn a_repository_that_nobody_trusted_signed_is_refused() {
     let release = world.site.path("repo/dists/stable/InRelease");
     let text = fs::read_to_string(&release).unwrap();
     put(&release, text.replace("SHA256:", "SHA257:").as_bytes());
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("/repo/dists/stable/InRelease") && error.contains("it was changed"),
         "{error}"
@@ -161,7 +166,11 @@ fn what_no_repository_has_is_told() {
     fs::remove_file(world.site.path("repo/pool/libnl3_3-1_amd64.deb")).unwrap();
     world.publish();
     world.site.recipe["packages"]["apt"] = json!(["nftables", "none"]);
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for wanted in [
         "no repository has the package none",
         "libnft depends on libnl | libnl3, which neither",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
+use halite_errors::chain;
 use halite_testkit::{Answer, Authority, Server, Site, files, hex, put, run};
 use serde_json::json;
 
@@ -103,7 +104,10 @@ fn programs_come_from_where_the_lock_says() {
     assert!(site.lock().unwrap().changes.is_empty());
     assert_eq!(site.build("bundle").unwrap(), first);
     fs::remove_dir_all(site.path("cache/fetched")).unwrap();
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("/kubelet: expected"), "{error}");
     let error = site
         .build_with(
@@ -114,7 +118,7 @@ fn programs_come_from_where_the_lock_says() {
             },
         )
         .unwrap_err();
-    assert!(error.to_string().contains("/kubelet (sha256:"), "{error}");
+    assert!(chain(&error).contains("/kubelet (sha256:"), "{error}");
     let changes = site.update(true).unwrap().changes;
     assert!(
         matches!(&changes[..], [one] if one.name.ends_with("/kubelet")),
@@ -170,7 +174,7 @@ fn damage_in_the_cache_does_not_get_into_a_bundle() {
             },
         )
         .unwrap_err();
-    let error = error.to_string();
+    let error = chain(&error);
     assert!(
         error.contains("/kubelet (sha256:") && error.contains("was there and damaged"),
         "{error}"
@@ -215,7 +219,7 @@ fn a_login_is_nowhere_but_in_its_file() {
     site.recipe["no-proxy"] = json!("*");
     site.recipe["packages"]["made"][0]["programs"]["kubelet"] =
         json!({"url": format!("https://{}/kubelet", server.host())});
-    let error = site.lock().unwrap_err().to_string();
+    let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("403") && nowhere(error.as_bytes()),
         "{error}"
@@ -249,7 +253,7 @@ fn what_cannot_be_a_program_or_a_chart_is_given_up_at_once() {
     site.recipe["packages"]["made"][0]["programs"]["kubelet"] =
         json!({"url": server.url("/kubelet")});
     site.recipe["charts"] = json!([{"name": "web", "source": server.url("/web.tgz"), "version": "1", "namespace": "web"}]);
-    let error = site.lock().unwrap_err().to_string();
+    let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     for wanted in [
         "/kubelet: it is larger than 17179869184 bytes",
         "/web.tgz: it is larger than 268435456 bytes",
@@ -271,7 +275,7 @@ fn what_is_not_there_or_not_as_said_is_told_at_once() {
     site.recipe["packages"]["made"][0]["programs"]["kubelet"]["url"] =
         json!(format!("https://{}/gone", server.host()));
     site.recipe["binaries"]["ctl"]["sha256"] = json!(hex(b"other"));
-    let error = site.lock().unwrap_err().to_string();
+    let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("/gone: the server answers 404") && error.contains("/ctl: expected SHA-256"),
         "{error}"
@@ -279,7 +283,10 @@ fn what_is_not_there_or_not_as_said_is_told_at_once() {
     let (mut site, _server) = world();
     site.recipe["packages"]["made"][4]["programs"]["ctr"]["member"] = json!("ctr");
     site.lock().unwrap();
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     let there = "it does not hold ctr; it holds bin/";
     assert!(
         error.contains(there) && error.contains("bin/containerd-shim-runc-v2"),

@@ -7,6 +7,7 @@ use halite_builder::package::{File, Package, Relations, Scripts};
 use halite_builder::rpm::{Base, stubs};
 use halite_builder::{Options, package};
 use halite_bundle::verify;
+use halite_errors::chain;
 use halite_testkit::{Server, Signer, Site, put, run};
 use serde_json::json;
 
@@ -146,7 +147,11 @@ fn what_no_repository_has_is_named() {
     let mut world = World::new();
     world.publish("P nginx 0:1-1 x86_64\nr libpcre >= 2\nr /usr/share/nowhere\nr bash\n");
     world.site.recipe["packages"]["rpm"]["names"] = json!(["nginx", "no-such"]);
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for wanted in [
         "nginx-1-1.x86_64 needs libpcre >= 2: neither the base nor any repository has it",
         "nginx-1-1.x86_64 needs /usr/share/nowhere: neither",
@@ -165,7 +170,11 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     // An unsigned index is used only if the recipe allows it; the signatures of packages are
     // checked nevertheless.
     fs::remove_file(world.site.path("distribution/os/repodata/repomd.xml.asc")).unwrap();
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("it is not signed"), "{error}");
     world.site.recipe["packages"]["rpm"]["repositories"][0]["signed-index"] = json!(false);
     world.site.lock().unwrap();
@@ -173,7 +182,11 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     let other = Signer::new(world.site.path("other"), "key.asc");
     world.site.recipe["packages"]["rpm"]["repositories"][0]["key"] = json!("other/key.asc");
     world.site.lock().unwrap();
-    let error = world.site.build("bundle").unwrap_err().to_string();
+    let error = world
+        .site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("checking the signatures of packages") && error.contains("runc-1.1-1"),
         "{error}"
@@ -194,7 +207,11 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
         "names": ["a b"],
         "x": 1,
     });
-    let error = world.site.lock().unwrap_err().to_string();
+    let error = world
+        .site
+        .lock()
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for wanted in [
         "packages.rpm.x: unknown key `x`",
         "packages.rpm.base: ",

@@ -11,7 +11,7 @@ mod version;
 use std::io::{BufRead as _, BufReader, Read};
 
 use jiff::Timestamp;
-use release::Release;
+use release::{Refused, Release};
 
 use crate::cache::Entry;
 use crate::error::Error;
@@ -66,7 +66,8 @@ impl Repository {
             false => format!("{base}dists/{}/", source.suite),
         };
         let release = Release::parse(&signed(fetcher, source, &dir)?);
-        let wrong = |message: String| Error::content(format!("{dir}Release"), message);
+        let name = format!("{dir}Release");
+        let wrong = |refused: Refused| Error::invalid(&name, refused);
         let mut problems: Vec<_> = release
             .check_dates(now)
             .err()
@@ -82,9 +83,10 @@ impl Repository {
                 Some(found) => indexes.push((found.artifact(&dir, release.by_hash()), found)),
                 // All packages may be in `binary-all`, or none.
                 None if index.contains("binary-all/") => {}
-                None => problems.push(wrong(format!(
-                    "it lists no {index} that is compressed with xz, zstd or gzip"
-                ))),
+                None => problems.push(Error::content(
+                    &name,
+                    format!("it lists no {index} that is compressed with xz, zstd or gzip"),
+                )),
             }
         }
         Error::all(problems)?;
@@ -163,7 +165,7 @@ fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error
         }
         Err(error) => return Err(error),
     };
-    String::from_utf8(bytes).map_err(|error| Error::content(inline, error))
+    String::from_utf8(bytes).map_err(|error| Error::invalid(inline, error))
 }
 
 /// The indexes to read, without the suffixes for their compression.
@@ -189,20 +191,20 @@ fn read(
     limit: u64,
     base: &str,
 ) -> Result<Vec<Package>, Error> {
-    let wrong = |message: String| Error::content(url, message);
     let mut reader = BufReader::new(unpack::open(&entry.path, compression, limit)?);
     let (mut packages, mut stanza, mut line) = (Vec::new(), String::new(), String::new());
     loop {
         line.clear();
         let count = Read::by_ref(&mut reader)
             .read_line(&mut line)
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| Error::invalid(url, error))?;
         if count > 0 && !line.trim().is_empty() {
             stanza.push_str(&line);
             continue;
         }
         if !stanza.is_empty() {
-            packages.push(Package::parse(&stanza, base).map_err(wrong)?);
+            let package = Package::parse(&stanza, base);
+            packages.push(package.map_err(|error| Error::invalid(url, error))?);
             stanza.clear();
         }
         if count == 0 {

@@ -1,9 +1,11 @@
 //! A stanza of `Packages`.
 
 use halite_durable::Digest;
+use halite_durable::digest::InvalidDigest;
 
 use crate::apt_index::Control;
 use crate::names;
+use crate::names::InvalidName;
 
 /// A package in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,26 +25,51 @@ pub struct Package {
     stanza: Control,
 }
 
+/// The part of a stanza that is missing or refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidStanza {
+    #[error("package {package:?} lacks its {field}")]
+    Missing {
+        package: String,
+        field: &'static str,
+    },
+    #[error("package {package:?} is outside of the repository: {file:?}")]
+    Outside { package: String, file: String },
+    #[error("package {0:?} has a Size that is no number")]
+    Size(String),
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    #[error("package {package:?}")]
+    Digest {
+        package: String,
+        source: InvalidDigest,
+    },
+}
+
 impl Package {
     /// Parses a stanza; `base` is the repository's URL.
-    pub(super) fn parse(stanza: &str, base: &str) -> Result<Self, String> {
+    pub(super) fn parse(stanza: &str, base: &str) -> Result<Self, InvalidStanza> {
         let stanza = Control::parse(stanza);
         let name = stanza.field("Package").to_owned();
-        let field = |key: &str| match stanza.field(key) {
-            "" => Err(format!("package {name:?} lacks its {key}")),
+        let field = |key: &'static str| match stanza.field(key) {
+            "" => Err(InvalidStanza::Missing {
+                package: name.clone(),
+                field: key,
+            }),
             value => Ok(value.to_owned()),
         };
         let file = field("Filename")?;
         // A signed repository can be wrong too; its packages must be in the repository itself.
         if file.starts_with('/') || file.contains("://") || file.split('/').any(|part| part == "..")
         {
-            return Err(format!(
-                "package {name:?} is outside of the repository: {file:?}"
-            ));
+            return Err(InvalidStanza::Outside {
+                package: name,
+                file,
+            });
         }
         let size = field("Size")?
             .parse()
-            .map_err(|_| format!("package {name:?} has a Size that is no number"))?;
+            .map_err(|_| InvalidStanza::Size(name.clone()))?;
         let (version, architecture) = (field("Version")?, field("Architecture")?);
         names::check("name", &name, names::NAME)?;
         names::check("version", &version, names::DEBIAN_VERSION)?;
@@ -61,7 +88,10 @@ impl Package {
             ),
             digest: field("SHA256")?
                 .parse()
-                .map_err(|error| format!("package {name:?}: {error}"))?,
+                .map_err(|source| InvalidStanza::Digest {
+                    package: name.clone(),
+                    source,
+                })?,
             size,
             name,
             stanza,
@@ -104,6 +134,7 @@ mod tests {
             assert!(
                 Package::parse(&stanza(file), "b/")
                     .unwrap_err()
+                    .to_string()
                     .contains("outside of the repository")
             );
         }
@@ -113,7 +144,9 @@ mod tests {
             ("1:2~x", "1/../../x"),
             ("amd64", "a/b"),
         ] {
-            let error = Package::parse(&stanza("x.deb").replace(part, wrong), "b/").unwrap_err();
+            let error = Package::parse(&stanza("x.deb").replace(part, wrong), "b/")
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("cannot be the"), "{error}");
         }
         let text = stanza("x.deb");
@@ -128,7 +161,7 @@ mod tests {
                 .map(|l| format!("{l}\n"))
                 .collect();
             assert_eq!(
-                Package::parse(&without, "b/").unwrap_err(),
+                Package::parse(&without, "b/").unwrap_err().to_string(),
                 format!("package \"a\" {why}")
             );
         }

@@ -30,6 +30,22 @@ pub struct Index {
     pub unpacked: Option<u64>,
 }
 
+/// The reason why a release is not that of the requested suite now.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("its {field} {text:?} is no date")]
+    Date { field: &'static str, text: String },
+    #[error(
+        "it counted until {until}, and now is {now}: its server or a mirror serves an old state (or this clock is \
+         wrong)"
+    )]
+    Old { until: Timestamp, now: Timestamp },
+    #[error("it is from {date}, and now is {now}: is this clock wrong?")]
+    Future { date: Timestamp, now: Timestamp },
+    #[error("it is the release of {}, not of {suite}", names.join(" or "))]
+    OtherSuite { names: Vec<String>, suite: String },
+}
+
 impl Release {
     pub fn parse(text: &str) -> Self {
         let (mut fields, mut files, mut key) = (BTreeMap::new(), BTreeMap::new(), String::new());
@@ -63,29 +79,25 @@ impl Release {
     }
 
     /// Checks that the time is not after `Valid-Until` and not before `Date`.
-    pub fn check_dates(&self, now: Timestamp) -> Result<(), String> {
-        let date = |name: &str| match self.field(name) {
-            Some(text) => parse_date(text)
-                .map(Some)
-                .ok_or_else(|| format!("its {name} {text:?} is no date")),
+    pub fn check_dates(&self, now: Timestamp) -> Result<(), Refused> {
+        let date = |field: &'static str| match self.field(field) {
+            Some(text) => parse_date(text).map(Some).ok_or_else(|| Refused::Date {
+                field,
+                text: text.to_owned(),
+            }),
             None => Ok(None),
         };
         if let Some(until) = date("valid-until")?.filter(|until| *until < now) {
-            return Err(format!(
-                "it counted until {until}, and now is {now}: its server or a mirror serves an old state (or \
-                 this clock is wrong)"
-            ));
+            return Err(Refused::Old { until, now });
         }
         match date("date")?.filter(|date| *date > now + SKEW) {
-            Some(date) => Err(format!(
-                "it is from {date}, and now is {now}: is this clock wrong?"
-            )),
+            Some(date) => Err(Refused::Future { date, now }),
             None => Ok(()),
         }
     }
 
     /// Checks that it is for the requested suite, and not for another one of the same owner.
-    pub fn check_suite(&self, suite: &str) -> Result<(), String> {
+    pub fn check_suite(&self, suite: &str) -> Result<(), Refused> {
         let names: Vec<_> = ["suite", "codename"]
             .into_iter()
             .filter_map(|name| self.field(name))
@@ -96,10 +108,10 @@ impl Release {
         if names.is_empty() || names.iter().any(same) {
             return Ok(());
         }
-        Err(format!(
-            "it is the release of {}, not of {suite}",
-            names.join(" or ")
-        ))
+        Err(Refused::OtherSuite {
+            names: names.into_iter().map(str::to_owned).collect(),
+            suite: suite.to_owned(),
+        })
     }
 
     /// Finds an index in its smallest supported compression.
@@ -173,11 +185,13 @@ mod tests {
         assert!(
             check("2026-11-21T10:00:01Z")
                 .unwrap_err()
+                .to_string()
                 .contains("serves an old state")
         );
         assert!(
             check("2026-11-13T00:00:00Z")
                 .unwrap_err()
+                .to_string()
                 .contains("is this clock wrong")
         );
         assert!(
@@ -189,7 +203,7 @@ mod tests {
             release().check_suite("bookworm").is_ok() && release().check_suite("stable").is_ok()
         );
         assert_eq!(
-            release().check_suite("trixie").unwrap_err(),
+            release().check_suite("trixie").unwrap_err().to_string(),
             "it is the release of stable or bookworm, not of trixie"
         );
     }

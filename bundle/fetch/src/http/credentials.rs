@@ -41,6 +41,24 @@ pub struct Credentials {
     hosts: BTreeMap<String, Secret>,
 }
 
+/// The part of a file with logins that is not understood. No variant has a word of the file but the
+/// names of servers: a misplaced one may be a password.
+#[derive(Debug, thiserror::Error)]
+enum InvalidLogins {
+    #[error("machine {0} lacks its login or its password")]
+    Incomplete(String),
+    #[error("nothing follows the last {0}")]
+    NoValue(&'static str),
+    #[error("`default` would send a login to every server; name each machine")]
+    Default,
+    #[error("it is not of the form `machine HOST login USER password PASSWORD`")]
+    Form,
+    #[error("it is no docker configuration (line {line})")]
+    Docker { line: usize },
+    #[error("the `auth` of {0} is no base64 of USER:PASSWORD")]
+    Auth(String),
+}
+
 impl Credentials {
     /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a
     /// word may be on a line of its own; `#` begins a comment).
@@ -50,7 +68,7 @@ impl Credentials {
     pub fn netrc(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-        Self::parse_netrc(&text).map_err(|message| Error::content(path.to_string_lossy(), message))
+        Self::parse_netrc(&text).map_err(|error| Error::invalid(path.to_string_lossy(), error))
     }
 
     /// Reads the `auths` of docker's `config.json`. Credential helpers, which are separate
@@ -61,8 +79,7 @@ impl Credentials {
     pub fn docker(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
-        Self::parse_docker(&bytes)
-            .map_err(|message| Error::content(path.to_string_lossy(), message))
+        Self::parse_docker(&bytes).map_err(|error| Error::invalid(path.to_string_lossy(), error))
     }
 
     /// Adds the login for a host, or for `HOST:PORT`.
@@ -87,7 +104,7 @@ impl Credentials {
         with_port.or_else(|| self.hosts.get(&host))
     }
 
-    fn parse_netrc(text: &str) -> Result<Self, String> {
+    fn parse_netrc(text: &str) -> Result<Self, InvalidLogins> {
         let lines = text.lines().map(|line| match line.trim_start() {
             comment if comment.starts_with('#') => "",
             line => line.split_once(" #").map_or(line, |(before, _)| before),
@@ -103,17 +120,16 @@ impl Credentials {
                         found = found.with(&host, Secret { user, password });
                     }
                     Some((host, ..)) => {
-                        return Err(format!("machine {host} lacks its login or its password"));
+                        return Err(InvalidLogins::Incomplete(host));
                     }
                     None => {}
                 }
             }
-            // The words are not displayed: one of them may be a misplaced password.
-            let mut value = |key: &str| {
+            let mut value = |key: &'static str| {
                 words
                     .next()
                     .map(str::to_owned)
-                    .ok_or(format!("nothing follows the last {key}"))
+                    .ok_or(InvalidLogins::NoValue(key))
             };
             match (word, &mut machine) {
                 (None, _) => return Ok(found),
@@ -121,21 +137,13 @@ impl Credentials {
                 (Some("login"), Some((_, login, _))) => *login = Some(value("login")?),
                 (Some("password"), Some((.., password))) => *password = Some(value("password")?),
                 (Some("account"), Some(_)) => drop(value("account")?),
-                (Some("default"), _) => {
-                    return Err(
-                        "`default` would send a login to every server; name each machine".into(),
-                    );
-                }
-                _ => {
-                    return Err(
-                        "it is not of the form `machine HOST login USER password PASSWORD`".into(),
-                    );
-                }
+                (Some("default"), _) => return Err(InvalidLogins::Default),
+                _ => return Err(InvalidLogins::Form),
             }
         }
     }
 
-    fn parse_docker(bytes: &[u8]) -> Result<Self, String> {
+    fn parse_docker(bytes: &[u8]) -> Result<Self, InvalidLogins> {
         #[derive(Deserialize)]
         struct Config {
             #[serde(default)]
@@ -149,7 +157,7 @@ impl Credentials {
         }
         // The message of a parser's error may quote the text at its position.
         let config: Config = serde_json::from_slice(bytes)
-            .map_err(|error| format!("it is no docker configuration (line {})", error.line()))?;
+            .map_err(|error| InvalidLogins::Docker { line: error.line() })?;
         let mut found = Self::default();
         for (server, auth) in config.auths {
             let secret = match auth {
@@ -161,9 +169,8 @@ impl Credentials {
                         .ok()
                         .and_then(|bytes| String::from_utf8(bytes).ok());
                     let pair = text.as_deref().and_then(|text| text.split_once(':'));
-                    let (user, password) = pair.ok_or_else(|| {
-                        format!("the `auth` of {server} is no base64 of USER:PASSWORD")
-                    })?;
+                    let (user, password) =
+                        pair.ok_or_else(|| InvalidLogins::Auth(server.clone()))?;
                     Secret {
                         user: user.to_owned(),
                         password: password.to_owned(),
@@ -238,7 +245,7 @@ mod tests {
             ("machine a user secret", "not of the form"),
             ("login u password secret", "not of the form"),
         ] {
-            let answer = Credentials::parse_netrc(text).unwrap_err();
+            let answer = Credentials::parse_netrc(text).unwrap_err().to_string();
             assert!(
                 answer.contains(why) && !answer.contains("secret"),
                 "{text}: {answer}"
@@ -267,6 +274,7 @@ mod tests {
             assert!(
                 Credentials::parse_docker(json.as_bytes())
                     .unwrap_err()
+                    .to_string()
                     .contains(why)
             );
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use halite_errors::chain;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
@@ -77,7 +78,7 @@ pub fn until<T>(
             return Err(tried(error, failed));
         }
         if !pause.is_zero() {
-            tracing::info!("{error}; again in {pause:?}");
+            tracing::info!("{}; again in {pause:?}", chain(&error));
             (settings.sleep)(pause);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use ureq::http::header;
 use url::Url;
 
@@ -122,7 +123,11 @@ impl Repository {
                 Err(error @ (Error::File { .. } | Error::Setting(_))) => return Err(error),
                 Err(error) => {
                     if position != last {
-                        tracing::warn!("the mirror {} does not help: {error}", host(&server.base));
+                        tracing::warn!(
+                            "the mirror {} does not help: {}",
+                            host(&server.base),
+                            chain(&error)
+                        );
                     }
                     if matches!(error, Error::Server { .. }) {
                         server.down.store(true, Ordering::Relaxed);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use halite_durable::Digest;
+use halite_durable::digest::InvalidDigest;
 use ureq::http::header;
 
 use super::endpoint::Repository;
-use super::manifest::{Manifest, Platform};
+use super::manifest::{InvalidImage, Manifest, Platform};
 use super::{Registries, Wanted, manifest};
 use crate::error::Error;
 use crate::fetcher::Fetcher;
@@ -46,7 +47,7 @@ impl Image {
         wanted: &Wanted,
     ) -> Result<Self, Error> {
         let reference = &wanted.reference;
-        let wrong = |message: String| Error::content(reference.to_string(), message);
+        let wrong = |error: InvalidImage| Error::invalid(reference.to_string(), error);
         let repository = Repository::new(registries, reference)?;
         let (tag, mut bytes, mut kind) =
             get(fetcher, &repository, reference, wanted.digest.as_ref())?;
@@ -54,19 +55,22 @@ impl Image {
         let mut manifest = Manifest::parse(&bytes, kind.as_deref()).map_err(wrong)?;
         if let Manifest::Index(listed) = &manifest {
             let chosen = manifest::choose(listed, &wanted.platform).map_err(wrong)?;
-            digest = chosen.digest.parse().map_err(wrong)?;
+            digest = chosen
+                .digest
+                .parse()
+                .map_err(|error: InvalidDigest| wrong(error.into()))?;
             let size = chosen.size;
             (_, bytes, kind) = get(fetcher, &repository, reference, Some(&digest))?;
             if bytes.len() as u64 != size {
-                return Err(wrong(format!(
-                    "its index gives its manifest {size} bytes, it has {}",
-                    bytes.len()
-                )));
+                return Err(wrong(InvalidImage::Size {
+                    expected: size,
+                    found: bytes.len() as u64,
+                }));
             }
             manifest = Manifest::parse(&bytes, kind.as_deref()).map_err(wrong)?;
         }
         let Manifest::Image { media_type, parts } = manifest else {
-            return Err(wrong("an index within an index is not followed".into()));
+            return Err(wrong(InvalidImage::NestedIndex));
         };
         let manifest = Descriptor {
             media_type,
@@ -178,7 +182,7 @@ fn digest(reference: &ImageRef, descriptor: &Descriptor) -> Result<Digest, Error
     descriptor
         .digest
         .parse()
-        .map_err(|message: String| Error::content(reference.to_string(), message))
+        .map_err(|error: InvalidDigest| Error::invalid(reference.to_string(), error))
 }
 
 /// Pulls images; see [`super::Puller::pull`].
@@ -269,7 +273,7 @@ fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
         .wanted
         .platform
         .check(&bytes)
-        .map_err(|message| Error::content(reference.to_string(), message))
+        .map_err(|error| Error::invalid(reference.to_string(), error))
 }
 
 impl Image {

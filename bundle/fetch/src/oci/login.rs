@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use halite_errors::chain;
 use serde::Deserialize;
 use ureq::http::{HeaderMap, header};
 use url::Url;
@@ -88,7 +89,8 @@ impl Session {
             },
             LIMIT,
         );
-        let reply = reply.map_err(|error| wrong(format!("no token for {who}: {error}")))?;
+        let reply =
+            reply.map_err(|error| wrong(format!("no token for {who}: {}", chain(&error))))?;
         // The response is never displayed: it may contain a token.
         let token: Option<Token> = serde_json::from_slice(&reply.body).ok();
         let token = token

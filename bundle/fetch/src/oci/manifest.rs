@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use halite_durable::digest::InvalidDigest;
 use serde::Deserialize;
 
 use crate::oci_layout::Descriptor;
@@ -34,10 +35,40 @@ impl Default for Platform {
     }
 }
 
-impl FromStr for Platform {
-    type Err = String;
+/// A text that is not a platform.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT")]
+pub struct InvalidPlatform(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+/// The part of a manifest or configuration that is not understood or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidImage {
+    #[error("its configuration is not understood")]
+    Configuration(#[source] serde_json::Error),
+    #[error("it is there for {found} alone, not for {wanted}")]
+    OtherPlatform { found: String, wanted: Platform },
+    #[error("it is no manifest")]
+    NoManifest(#[source] serde_json::Error),
+    #[error("its manifest has the old schema 1, which holds no digests of layers; push it again")]
+    OldSchema,
+    #[error("{0} is no manifest of an image")]
+    MediaType(String),
+    #[error("it is neither an image nor an index of images")]
+    OtherKind,
+    #[error("an index within an index is not followed")]
+    NestedIndex,
+    #[error("it is not there for {wanted}; there is: {there}")]
+    NoPlatform { wanted: Platform, there: String },
+    #[error("its index gives its manifest {expected} bytes, it has {found}")]
+    Size { expected: u64, found: u64 },
+    #[error(transparent)]
+    Digest(#[from] InvalidDigest),
+}
+
+impl FromStr for Platform {
+    type Err = InvalidPlatform;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPlatform> {
         let parts: Vec<_> = text.split('/').collect();
         let (os, architecture, variant) = match parts[..] {
             [os, architecture] => (os, architecture, None),
@@ -45,9 +76,7 @@ impl FromStr for Platform {
             _ => ("", "", None),
         };
         if os.is_empty() || architecture.is_empty() || variant == Some("") {
-            return Err(format!(
-                "{text:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT"
-            ));
+            return Err(InvalidPlatform(text.to_owned()));
         }
         let (os, architecture) = (os.to_owned(), architecture.to_owned());
         Ok(Self {
@@ -89,14 +118,17 @@ impl Platform {
     }
 
     /// Checks the platform in an image's configuration.
-    pub fn check(&self, configuration: &[u8]) -> Result<(), String> {
-        let said: Said = serde_json::from_slice(configuration)
-            .map_err(|error| format!("its configuration is not understood: {error}"))?;
+    pub fn check(&self, configuration: &[u8]) -> Result<(), InvalidImage> {
+        let said: Said =
+            serde_json::from_slice(configuration).map_err(InvalidImage::Configuration)?;
         // Artifacts packed as images (a chart, a policy) declare no platform.
         if said.os.is_empty() && said.architecture.is_empty() || self.takes(&said) {
             return Ok(());
         }
-        Err(format!("it is there for {said} alone, not for {self}"))
+        Err(InvalidImage::OtherPlatform {
+            found: said.to_string(),
+            wanted: self.clone(),
+        })
     }
 }
 
@@ -157,14 +189,10 @@ pub enum Manifest {
 
 impl Manifest {
     /// Parses a manifest; `content_type` is the server's header.
-    pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
-        let raw: Raw =
-            serde_json::from_slice(bytes).map_err(|error| format!("it is no manifest: {error}"))?;
+    pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, InvalidImage> {
+        let raw: Raw = serde_json::from_slice(bytes).map_err(InvalidImage::NoManifest)?;
         if raw.schema_version != 2 {
-            return Err(
-                "its manifest has the old schema 1, which holds no digests of layers; push it again"
-                    .into(),
-            );
+            return Err(InvalidImage::OldSchema);
         }
         let said = content_type.map(|text| text.split(';').next().unwrap_or(text).trim());
         match raw {
@@ -185,19 +213,19 @@ impl Manifest {
                 let media_type =
                     media_type.unwrap_or_else(|| crate::oci_layout::MANIFESTS[0].to_owned());
                 if !crate::oci_layout::MANIFESTS.contains(&media_type.as_str()) {
-                    return Err(format!("{media_type} is no manifest of an image"));
+                    return Err(InvalidImage::MediaType(media_type));
                 }
                 let mut parts = vec![config];
                 parts.extend(layers);
                 Ok(Self::Image { media_type, parts })
             }
-            _ => Err("it is neither an image nor an index of images".into()),
+            _ => Err(InvalidImage::OtherKind),
         }
     }
 }
 
 /// Finds the entry for a platform; the error lists the available platforms.
-pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, String> {
+pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, InvalidImage> {
     let said = || {
         listed
             .iter()
@@ -220,7 +248,10 @@ pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Point
     } else {
         there.join(", ")
     };
-    Err(format!("it is not there for {platform}; there is: {there}"))
+    Err(InvalidImage::NoPlatform {
+        wanted: platform.clone(),
+        there,
+    })
 }
 
 #[cfg(test)]
@@ -260,11 +291,11 @@ mod tests {
         let chosen = |platform: &str| {
             choose(&listed, &platform.parse().unwrap()).map(|entry| entry.digest.as_str())
         };
-        assert_eq!(chosen("linux/amd64"), Ok("3"));
-        assert_eq!(chosen("linux/arm/v7"), Ok("1"));
-        assert_eq!(chosen("linux/arm64"), Ok("2"));
+        assert_eq!(chosen("linux/amd64").unwrap(), "3");
+        assert_eq!(chosen("linux/arm/v7").unwrap(), "1");
+        assert_eq!(chosen("linux/arm64").unwrap(), "2");
         assert_eq!(
-            chosen("windows/amd64").unwrap_err(),
+            chosen("windows/amd64").unwrap_err().to_string(),
             "it is not there for windows/amd64; there is: linux/amd64, linux/arm/v6, linux/arm/v7, \
              linux/arm64/v8"
         );
@@ -278,14 +309,17 @@ mod tests {
             (r#"{"schemaVersion": 2}"#, "neither an image nor an index"),
             ("<html>", "no manifest"),
         ] {
-            let error = Manifest::parse(json.as_bytes(), None).err().unwrap();
+            let error = Manifest::parse(json.as_bytes(), None)
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.contains(why), "{error}");
         }
         let error = Platform::default()
             .check(br#"{"os": "linux", "architecture": "arm64"}"#)
             .unwrap_err();
         assert_eq!(
-            error,
+            error.to_string(),
             "it is there for linux/arm64 alone, not for linux/amd64"
         );
         assert!(Platform::default().check(b"{}").is_ok());

@@ -18,9 +18,8 @@ use crate::error::Error;
 use crate::fetcher::Fetcher;
 use crate::image_ref::ImageRef;
 
-pub use image::Pulled;
-pub use image::licence_of;
-pub use manifest::Platform;
+pub use image::{Pulled, licence_of};
+pub use manifest::{InvalidPlatform, Platform};
 pub use registries::{Endpoint, Registries};
 
 /// A requested image.

@@ -7,21 +7,19 @@ use std::io::BufRead;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
+use super::error::InvalidIndex;
 use super::repomd::{attribute, unescape};
 
 /// The owners of the requested files: paths by the checksum of the package.
 pub fn read(
     from: impl BufRead,
     wanted: &BTreeSet<String>,
-) -> Result<HashMap<String, Vec<String>>, String> {
+) -> Result<HashMap<String, Vec<String>>, InvalidIndex> {
     let mut reader = Reader::from_reader(from);
     let (mut buffer, mut text, mut package) = (Vec::new(), String::new(), String::new());
     let (mut found, mut closed) = (HashMap::<String, Vec<String>>::new(), false);
     loop {
-        match reader
-            .read_event_into(&mut buffer)
-            .map_err(|error| error.to_string())?
-        {
+        match reader.read_event_into(&mut buffer)? {
             Event::Start(start) => {
                 text.clear();
                 if start.local_name().as_ref() == "package" {
@@ -38,7 +36,7 @@ pub fn read(
                 _ => {}
             },
             Event::Eof if closed => return Ok(found),
-            Event::Eof => return Err("it is not whole".to_owned()),
+            Event::Eof => return Err(InvalidIndex::CutOff),
             _ => {}
         }
         buffer.clear();

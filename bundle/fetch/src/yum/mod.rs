@@ -5,6 +5,7 @@
 //! step is verified. A repository whose `repomd.xml` is not signed is refused unless its source
 //! says that it is unsigned. Then the packages' own signatures must be verified.
 
+mod error;
 mod filelists;
 mod package;
 mod primary;
@@ -16,6 +17,7 @@ use std::fs;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use error::InvalidIndex;
 use repomd::Repomd;
 
 use crate::error::Error;
@@ -78,7 +80,7 @@ impl Repository {
                     })?;
             source.keyring.check(&url, &repomd, &signature)?;
         }
-        let repomd = Repomd::parse(&repomd).map_err(|message| Error::content(&url, message))?;
+        let repomd = Repomd::parse(&repomd).map_err(|error| Error::invalid(&url, error))?;
         let mut repository = Self {
             name: base,
             packages: Vec::new(),
@@ -87,7 +89,7 @@ impl Repository {
         let (address, reader) = repository.fetch(fetcher, Repomd::primary)?;
         repository
             .fill(reader, architectures)
-            .map_err(|message| Error::content(&address, message))?;
+            .map_err(|error| Error::invalid(&address, error))?;
         Ok(repository)
     }
 
@@ -100,7 +102,7 @@ impl Repository {
     pub fn local(root: &Path) -> Result<Self, Error> {
         let path = root.join("repodata/repomd.xml");
         let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
-        let wrong = |message: String| Error::content(path.display().to_string(), message);
+        let wrong = |error: InvalidIndex| Error::invalid(path.display().to_string(), error);
         let repomd = Repomd::parse(&bytes).map_err(wrong)?;
         let primary = repomd.primary().map_err(wrong)?;
         let filelists = repomd.filelists().map_err(wrong)?;
@@ -140,7 +142,7 @@ impl Repository {
     ) -> Result<(), Error> {
         let (address, reader) = self.fetch(fetcher, Repomd::filelists)?;
         self.extend(reader, wanted)
-            .map_err(|message| Error::content(address, message))
+            .map_err(|error| Error::invalid(address, error))
     }
 
     /// The files that its packages require.
@@ -157,10 +159,10 @@ impl Repository {
     fn fetch(
         &self,
         fetcher: &Fetcher,
-        which: fn(&Repomd) -> Result<repomd::Index, String>,
+        which: fn(&Repomd) -> Result<repomd::Index, InvalidIndex>,
     ) -> Result<(String, Box<dyn Read>), Error> {
         let url = format!("{}repodata/repomd.xml", self.name);
-        let wrong = |message: String| Error::content(&url, message);
+        let wrong = |error: InvalidIndex| Error::invalid(&url, error);
         let index = which(&self.repomd).map_err(wrong)?;
         let compression = compression(&index.href).map_err(wrong)?;
         let address = format!("{}{}", self.name, index.href);
@@ -180,7 +182,7 @@ impl Repository {
         Ok((address, Box::new(reader)))
     }
 
-    fn fill(&mut self, reader: impl Read, architectures: &[&str]) -> Result<(), String> {
+    fn fill(&mut self, reader: impl Read, architectures: &[&str]) -> Result<(), InvalidIndex> {
         primary::read(BufReader::new(reader), &self.name, |package| {
             if package.architecture == "noarch"
                 || architectures.contains(&package.architecture.as_str())
@@ -190,7 +192,7 @@ impl Repository {
         })
     }
 
-    fn extend(&mut self, reader: impl Read, wanted: &BTreeSet<String>) -> Result<(), String> {
+    fn extend(&mut self, reader: impl Read, wanted: &BTreeSet<String>) -> Result<(), InvalidIndex> {
         let mut found = filelists::read(BufReader::new(reader), wanted)?;
         for package in &mut self.packages {
             let files = found.remove(package.digest.hex()).unwrap_or_default();
@@ -237,7 +239,6 @@ impl Repository {
     }
 }
 
-fn compression(href: &str) -> Result<Compression, String> {
-    Compression::of(href)
-        .ok_or_else(|| format!("{href} is compressed in a way that is not read here"))
+fn compression(href: &str) -> Result<Compression, InvalidIndex> {
+    Compression::of(href).ok_or_else(|| InvalidIndex::Compression(href.to_owned()))
 }

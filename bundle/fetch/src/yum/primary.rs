@@ -5,6 +5,7 @@ use std::io::BufRead;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::error::InvalidIndex;
 use super::repomd::{attribute, checksum, inside, unescape};
 use super::{Flag, Need, Package, Version};
 use crate::names;
@@ -36,16 +37,17 @@ enum List {
 }
 
 /// Reads all packages and passes each to `each`.
-pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Result<(), String> {
+pub fn read(
+    from: impl BufRead,
+    base: &str,
+    mut each: impl FnMut(Package),
+) -> Result<(), InvalidIndex> {
     let mut reader = Reader::from_reader(from);
     let (mut buffer, mut text) = (Vec::new(), String::new());
     let (mut draft, mut list) = (Draft::default(), None);
     let (mut announced, mut count, mut closed) = (None, 0_u64, false);
     loop {
-        match reader
-            .read_event_into(&mut buffer)
-            .map_err(|error| error.to_string())?
-        {
+        match reader.read_event_into(&mut buffer)? {
             Event::Start(start) => {
                 text.clear();
                 match start.local_name().as_ref() {
@@ -71,11 +73,10 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
                 "package" => {
                     let draft = std::mem::take(&mut draft);
                     let name = draft.name.clone();
-                    each(
-                        draft
-                            .done(base)
-                            .map_err(|error| format!("package {name:?}: {error}"))?,
-                    );
+                    each(draft.done(base).map_err(|error| InvalidIndex::Package {
+                        name,
+                        source: Box::new(error),
+                    })?);
                     count += 1;
                 }
                 "requires" | "provides" | "conflicts" | "obsoletes" => list = None,
@@ -90,10 +91,10 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
                 return Ok(());
             }
             Event::Eof => {
-                return Err(format!(
-                    "it is not whole: {count} packages, and it says to have {}",
-                    announced.unwrap_or(0)
-                ));
+                return Err(InvalidIndex::Count {
+                    found: count,
+                    announced: announced.unwrap_or(0),
+                });
             }
             _ => {}
         }
@@ -102,7 +103,7 @@ pub fn read(from: impl BufRead, base: &str, mut each: impl FnMut(Package)) -> Re
 }
 
 impl Draft {
-    fn start(&mut self, start: &BytesStart, list: Option<List>) -> Result<(), String> {
+    fn start(&mut self, start: &BytesStart, list: Option<List>) -> Result<(), InvalidIndex> {
         match start.local_name().as_ref() {
             "version" => {
                 self.version = version(start)?;
@@ -111,7 +112,7 @@ impl Draft {
                 if let Some(epoch) = attribute(start, "epoch")? {
                     epoch
                         .parse::<u64>()
-                        .map_err(|_| format!("{epoch:?} cannot be the epoch of a package"))?;
+                        .map_err(|_| InvalidIndex::Epoch(epoch.clone()))?;
                 }
             }
             "checksum" => self.checksum.0 = attribute(start, "type")?.unwrap_or_default(),
@@ -133,7 +134,7 @@ impl Draft {
         Ok(())
     }
 
-    fn done(self, base: &str) -> Result<Package, String> {
+    fn done(self, base: &str) -> Result<Package, InvalidIndex> {
         let href = inside(&self.href)?;
         names::check("name", &self.name, names::NAME)?;
         names::check("version", &self.version.version, names::RPM_VERSION)?;
@@ -141,7 +142,7 @@ impl Draft {
         names::check("architecture", &self.architecture, names::NAME)?;
         Ok(Package {
             digest: checksum(&self.checksum.0, &self.checksum.1)?,
-            size: self.size.ok_or("its size is not said")?,
+            size: self.size.ok_or(InvalidIndex::NoSize)?,
             url: format!(
                 "{base}{}",
                 href.replace('%', "%25")
@@ -161,7 +162,7 @@ impl Draft {
     }
 }
 
-fn version(start: &BytesStart) -> Result<Version, String> {
+fn version(start: &BytesStart) -> Result<Version, InvalidIndex> {
     let epoch = attribute(start, "epoch")?
         .and_then(|text| text.parse().ok())
         .unwrap_or(0);
@@ -173,7 +174,7 @@ fn version(start: &BytesStart) -> Result<Version, String> {
     })
 }
 
-fn need(start: &BytesStart) -> Result<Need, String> {
+fn need(start: &BytesStart) -> Result<Need, InvalidIndex> {
     let flag = match attribute(start, "flags")?.as_deref() {
         None => None,
         Some("LT") => Some(Flag::Lt),
@@ -181,7 +182,7 @@ fn need(start: &BytesStart) -> Result<Need, String> {
         Some("EQ") => Some(Flag::Eq),
         Some("GE") => Some(Flag::Ge),
         Some("GT") => Some(Flag::Gt),
-        Some(other) => return Err(format!("{other:?} binds no version")),
+        Some(other) => return Err(InvalidIndex::Flag(other.to_owned())),
     };
     let bound = flag
         .map(|flag| version(start).map(|version| (flag, version)))
@@ -194,6 +195,8 @@ fn need(start: &BytesStart) -> Result<Need, String> {
 
 #[cfg(test)]
 mod tests {
+    use halite_errors::chain;
+
     use super::*;
 
     fn xml(package: &str, count: u32) -> String {
@@ -258,7 +261,7 @@ mod tests {
             ),
             (xml(&package("a.rpm", "sha"), 1), "only sha256 is taken"),
         ] {
-            let error = read(text.as_bytes(), "b/", |_| ()).unwrap_err();
+            let error = chain(&read(text.as_bytes(), "b/", |_| ()).unwrap_err());
             assert!(error.contains(why), "{error}");
         }
     }
@@ -280,7 +283,7 @@ mod tests {
             ("<arch>x86_64", "<arch>x/../y"),
         ] {
             let text = whole.replacen(part, wrong, 1);
-            let error = read(text.as_bytes(), "b/", |_| ()).unwrap_err();
+            let error = chain(&read(text.as_bytes(), "b/", |_| ()).unwrap_err());
             assert!(error.contains("cannot be the"), "{wrong}: {error}");
         }
     }

@@ -4,6 +4,8 @@ use halite_durable::Digest;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::error::InvalidIndex;
+
 /// The indexes of a repository.
 #[derive(Debug, Clone, Default)]
 pub struct Repomd {
@@ -31,15 +33,12 @@ pub struct Index {
 }
 
 impl Repomd {
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidIndex> {
         let mut reader = Reader::from_reader(bytes);
         let mut found = Self::default();
         let (mut buffer, mut text) = (Vec::new(), String::new());
         loop {
-            match reader
-                .read_event_into(&mut buffer)
-                .map_err(|error| error.to_string())?
-            {
+            match reader.read_event_into(&mut buffer)? {
                 Event::Start(start) | Event::Empty(start) => {
                     text.clear();
                     match (start.local_name().as_ref(), found.indexes.last_mut()) {
@@ -79,12 +78,12 @@ impl Repomd {
     }
 
     /// The index of packages.
-    pub fn primary(&self) -> Result<Index, String> {
+    pub fn primary(&self) -> Result<Index, InvalidIndex> {
         self.index("primary")
     }
 
     /// The index of all files.
-    pub fn filelists(&self) -> Result<Index, String> {
+    pub fn filelists(&self) -> Result<Index, InvalidIndex> {
         self.index("filelists")
     }
 
@@ -93,10 +92,9 @@ impl Repomd {
         self.indexes.iter().map(|index| index.href.as_str())
     }
 
-    fn index(&self, kind: &str) -> Result<Index, String> {
+    fn index(&self, kind: &'static str) -> Result<Index, InvalidIndex> {
         let index = self.indexes.iter().find(|index| index.kind == kind);
-        let index =
-            index.ok_or_else(|| format!("it names no {kind} index; is it a repository?"))?;
+        let index = index.ok_or(InvalidIndex::NoIndex(kind))?;
         Ok(Index {
             href: inside(&index.href)?,
             digest: checksum(&index.checksum.0, &index.checksum.1)?,
@@ -107,41 +105,33 @@ impl Repomd {
 }
 
 /// An attribute, unescaped.
-pub fn attribute(start: &BytesStart, name: &str) -> Result<Option<String>, String> {
-    let attribute = start
-        .try_get_attribute(name)
-        .map_err(|error| error.to_string())?;
+pub fn attribute(start: &BytesStart, name: &str) -> Result<Option<String>, InvalidIndex> {
+    let attribute = start.try_get_attribute(name)?;
     attribute
         .map(|attribute| unescape(&attribute.value))
         .transpose()
 }
 
-pub fn unescape(text: &str) -> Result<String, String> {
-    quick_xml::escape::unescape(text)
-        .map(std::borrow::Cow::into_owned)
-        .map_err(|error| error.to_string())
+pub fn unescape(text: &str) -> Result<String, InvalidIndex> {
+    Ok(quick_xml::escape::unescape(text)?.into_owned())
 }
 
 /// Parses a checksum. Only SHA-256 is accepted; older kinds can be forged.
-pub fn checksum(kind: &str, value: &str) -> Result<Digest, String> {
+pub fn checksum(kind: &str, value: &str) -> Result<Digest, InvalidIndex> {
     match kind {
-        "sha256" => value.parse(),
-        kind => Err(format!(
-            "its checksum is of the kind {kind:?}, and only sha256 is taken"
-        )),
+        "sha256" => Ok(value.parse()?),
+        kind => Err(InvalidIndex::Checksum(kind.to_owned())),
     }
 }
 
 /// Checks that a path is within the repository.
-pub fn inside(href: &str) -> Result<String, String> {
+pub fn inside(href: &str) -> Result<String, InvalidIndex> {
     if href.is_empty()
         || href.starts_with('/')
         || href.contains("://")
         || href.split('/').any(|part| part == "..")
     {
-        return Err(format!(
-            "it names {href:?}, which is outside of the repository"
-        ));
+        return Err(InvalidIndex::Outside(href.to_owned()));
     }
     Ok(href.to_owned())
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::{Error, Fetcher, Keyring, apt};
 use halite_testkit::{Server, Signer, run};
 use jiff::{Timestamp, ToSpan as _};
@@ -128,7 +129,9 @@ impl Made {
     }
 
     fn failure(&self, server: &Server) -> String {
-        self.open(server, "stable").unwrap_err().to_string()
+        self.open(server, "stable")
+            .map_err(|error| chain(&error))
+            .unwrap_err()
     }
 }
 
@@ -175,13 +178,16 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
             "{index}"
         );
     }
-    let repository = made.open(&server, "bookworm").unwrap_err().to_string();
+    let repository = made
+        .open(&server, "bookworm")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(repository.contains("/dists/bookworm/"), "{repository}");
     let repository = made.open(&server, "stable").unwrap();
     let error = repository
         .find("hello", Some("3"), "amd64")
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     let there = "there is no hello 3 for amd64; there is 1:1.10-1 (amd64), 1:1.10~rc1-1 (all), 1:1.9-1 (amd64)";
     assert!(error.ends_with(there), "{error}");
     // A repository is read again each time, so there is none offline.
@@ -244,16 +250,16 @@ fn only_what_a_trusted_key_signed_counts() {
     let mut source = made.source(&server, "stable");
     source.keyring = Keyring::open(&made.path("other/key.asc")).unwrap();
     let error = apt::Repository::open(&made.fixture.fetcher(), &source, Timestamp::now())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("is by a key that is not trusted; trusted are the keys in"),
         "{error}"
     );
     assert!(
         Keyring::open(&dir.join("InRelease"))
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("no public key")
     );
 
@@ -301,14 +307,18 @@ fn expired_keys_and_weak_signatures_do_not_count() {
     let past: &[&str] = &["--faked-system-time", "20200101T000000"];
     let expired = Signer::with(made.path("expired"), "key.gpg", "ed25519", past);
     sign(&expired, past);
-    let error = open("expired/key.gpg").unwrap_err().to_string();
+    let error = open("expired/key.gpg")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("is by a key that has expired"), "{error}");
 
     let weak = Signer::with(made.path("weak"), "key.gpg", "rsa2048", &[]);
     sign(&weak, &["--digest-algo", "SHA256"]);
     open("weak/key.gpg").unwrap();
     sign(&weak, &["--digest-algo", "SHA1"]);
-    let error = open("weak/key.gpg").unwrap_err().to_string();
+    let error = open("weak/key.gpg")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("cannot be checked, or is of a kind that is too weak"),
         "{error}"
@@ -329,8 +339,8 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
     let source = made.source(&server, "stable");
     let later = Timestamp::now() + 48.hours();
     let error = apt::Repository::open(&made.fixture.fetcher(), &source, later)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("/repo/dists/stable/Release: it counted until")
             && error.contains("an old state"),
@@ -345,8 +355,8 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
     let said = std::fs::read_to_string(made.path("repo/dists/stable/Release")).unwrap();
     let earlier = Timestamp::now() - 96.hours();
     let error = apt::Repository::open(&made.fixture.fetcher(), &source, earlier)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("is this clock wrong?"), "{error}\n{said}");
 
     // Another suite of the same owner in place of this one.
@@ -356,7 +366,10 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
         made.path("repo/dists/trixie"),
     )
     .unwrap();
-    let error = made.open(&server, "trixie").unwrap_err().to_string();
+    let error = made
+        .open(&server, "trixie")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.ends_with("it is the release of stable or bookworm, not of trixie"),
         "{error}"
@@ -372,8 +385,8 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
     source.architectures.push("riscv64".into());
     source.components.push("contrib".into());
     let error = apt::Repository::open(&made.fixture.fetcher(), &source, Timestamp::now())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for name in [
         "main/binary-riscv64",
         "contrib/binary-amd64",
@@ -395,7 +408,7 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
         &made.source(&server, "stable"),
         Timestamp::now(),
     );
-    let error = error.unwrap_err().to_string();
+    let error = error.map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("Packages.xz: expected SHA-256") && fixture.kept().0.is_empty(),
         "{error}"

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::{Cache, Fetcher};
 use halite_testkit::{Answer, Server, content};
 
@@ -202,8 +203,8 @@ fn a_damaged_content_is_fetched_again() {
     damage(&entry);
     let error = Fetcher::offline(fixture.cache())
         .files(&wanted)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     let name = format!("a ({}), which was there and damaged", entry.digest.oci());
     assert!(error.contains(&name), "{error}");
 }

@@ -1,6 +1,7 @@
 //! Images from a real registry, with TLS and logins.
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
 use halite_fetch::oci::{Platform, Puller, Registries, Wanted};
 use halite_fetch::{Fetcher, ImageRef, Settings};
@@ -42,8 +43,8 @@ fn images_are_pulled_with_a_login() {
     let fetcher: Fetcher = fixture.fetcher_with(settings);
     let error = Puller::new(&fetcher, &Registries::default())
         .resolve(&wanted)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("401") && error.contains("a login for localhost:"),
         "{error}"
@@ -73,7 +74,10 @@ fn images_are_pulled_with_a_login() {
         platform: "linux/s390x".parse().unwrap(),
         ..wanted.clone()
     };
-    let error = puller.resolve(&other).unwrap_err().to_string();
+    let error = puller
+        .resolve(&other)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("it is not there for linux/s390x; there is: linux/amd64, linux/arm64"),
         "{error}"

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
 use halite_fetch::progress::Meter;
 use halite_fetch::{Artifact, Client, Fetcher, Settings};
@@ -99,7 +100,11 @@ fn a_later_run_goes_on_with_what_is_there() {
         }
     });
     let wanted = [artifact("a", server.url("/a?token=secret"), &file)];
-    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    let error = fixture
+        .fetcher()
+        .files(&wanted)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("/a: the server answers 500") && error.contains("tried 6 times"),
         "{error}"
@@ -202,8 +207,8 @@ fn a_proxy_that_has_trouble_is_asked_again() {
         let error = fixture
             .fetcher_with(settings)
             .files(&wanted)
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert_eq!(proxy.seen().len(), asked, "{error}");
         let said = match status {
             407 => "http://localhost:1/a: the proxy wants a login".to_owned(),
@@ -259,8 +264,8 @@ fn servers_that_want_time_get_it() {
     let error = fixture
         .fetcher()
         .files(&[artifact("a", server.url("/b"), &other)])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("come back in 86400 seconds")
             && error.contains("/b: the server answers 429"),
@@ -301,7 +306,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
         fixture
             .fetcher_with(settings)
             .files(&[artifact("b", silent.url("/b"), b"never comes")]);
-    let error = error.unwrap_err().to_string();
+    let error = error.map_err(|error| chain(&error)).unwrap_err();
     assert!(
         error.contains("nothing came for 0.1 seconds (tried 2 times)"),
         "{error}"
@@ -318,7 +323,11 @@ fn servers_prove_who_they_are() {
         _ => Answer::file(seen, &served, "\"1\""),
     });
     let wanted = [artifact("a", server.url("/a"), &file)];
-    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    let error = fixture
+        .fetcher()
+        .files(&wanted)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("UnknownIssuer") && error.contains("is the authority"),
         "{error}"
@@ -332,8 +341,8 @@ fn servers_prove_who_they_are() {
     fetcher.files(&wanted).unwrap();
     let error = fetcher
         .files(&[artifact("b", server.url("/down"), b"b")])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.ends_with("it redirects to http://localhost:1/x, which is not protected by TLS"),
         "{error}"
@@ -423,7 +432,7 @@ fn logins_go_where_they_belong_and_nowhere_else() {
             }
             Err(error) => Err(error),
         };
-        let error = error.unwrap_err().to_string();
+        let error = error.map_err(|error| chain(&error)).unwrap_err();
         assert!(
             !error.contains("hunter2") && !error.contains("bWU6aHVudGVyMg"),
             "{error}"
@@ -435,7 +444,9 @@ fn logins_go_where_they_belong_and_nowhere_else() {
     );
 
     std::fs::set_permissions(&netrc, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let error = Credentials::netrc(&netrc).unwrap_err().to_string();
+    let error = Credentials::netrc(&netrc)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.ends_with("others can read it: chmod 600 it"),
         "{error}"

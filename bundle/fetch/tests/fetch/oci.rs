@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
 use halite_fetch::oci::{Endpoint, Platform, Puller, Registries, Wanted};
 use halite_fetch::{Fetcher, ImageRef, Settings};
@@ -164,8 +165,8 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
     };
     let error = puller
         .pull(&[riscv, wanted(&server, "app/one:1")])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains(
             "app/web:1: it is not there for linux/riscv64; there is: linux/amd64, linux/arm64"
@@ -179,16 +180,16 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
     );
     let error = puller
         .pull(&[wanted(&server, "app/liar:1")])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.ends_with("app/liar:1: it is there for linux/s390x alone, not for linux/amd64"),
         "{error}"
     );
     let error = puller
         .resolve(&wanted(&server, "app/none:1"))
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("/v2/app/none/manifests/1: the server answers 404")
             && error.contains("MANIFEST_UNKNOWN"),
@@ -219,7 +220,7 @@ fn logins_are_made_as_the_registry_wants_them() {
         let fetcher = fixture.fetcher_with(settings);
         let error =
             Puller::new(&fetcher, &Registries::default()).pull(std::slice::from_ref(&image));
-        let error = error.unwrap_err().to_string();
+        let error = error.map_err(|error| chain(&error)).unwrap_err();
         assert!(
             error.contains("401") && error.contains("a login for localhost:"),
             "{error}"
@@ -238,8 +239,8 @@ fn logins_are_made_as_the_registry_wants_them() {
         );
         let error = Puller::new(&fetcher, &Registries::new(wrong))
             .resolve(&image)
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(
             error.contains("401") && !error.contains("hunter2") && !error.contains("token-"),
             "{error}"
@@ -327,7 +328,7 @@ fn layers_are_taken_up_where_they_were_cut_and_wrong_ones_are_refused() {
     let fetcher = fixture.fetcher_with(settings);
     let error = Puller::new(&fetcher, &registries)
         .pull(&[wanted(&liar, "app/web:1"), wanted(&liar, "app/web:2")]);
-    let error = error.unwrap_err().to_string();
+    let error = error.map_err(|error| chain(&error)).unwrap_err();
     let (expected, found) = (Digest::of(&world.layer), Digest::of(&content(500_000, 42)));
     let blob = liar.url(&format!("/v2/app/web/blobs/{digest}"));
     assert!(

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::{Error, Keyring, yum};
 use halite_testkit::{Server, Signer, run};
 
@@ -144,7 +145,9 @@ echo hello > %{{buildroot}}/usr/bin/{name}
     }
 
     fn failure(&self, server: &Server) -> String {
-        self.open(server).unwrap_err().to_string()
+        self.open(server)
+            .map_err(|error| chain(&error))
+            .unwrap_err()
     }
 }
 
@@ -226,8 +229,8 @@ fn packages_are_found_and_fetched_however_indexes_are_compressed() {
         .open(&server)
         .unwrap()
         .find("hello", Some("3"), "x86_64")
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     let there =
         "there is no hello 3 for x86_64; there is 1:1.10-2.el9 (x86_64), 1:1.9-2.el9 (x86_64)";
     assert!(error.ends_with(there), "{error}");
@@ -252,8 +255,8 @@ fn only_what_a_trusted_key_signed_counts() {
         signed: true,
     };
     let error = yum::Repository::open(&fixture.fetcher(), &source, &["x86_64"])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("expected SHA-256") && fixture.kept().0.is_empty(),
         "{error}"

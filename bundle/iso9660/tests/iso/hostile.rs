@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
+use halite_errors::chain;
 use halite_iso9660::SECTOR;
 use halite_iso9660::read::Image;
 use proptest::prelude::*;
@@ -36,7 +37,7 @@ fn small() -> (Made, Vec<u8>, Range<usize>) {
 
 fn open(made: &Made, bytes: &[u8]) -> Result<Image, String> {
     fs::write(made.image(), bytes).unwrap();
-    Image::open(&made.image()).map_err(|error| error.to_string())
+    Image::open(&made.image()).map_err(|error| chain(&error))
 }
 
 /// Opens an image and reads all files in it, which must not be larger than the image file.
@@ -326,9 +327,7 @@ fn what_is_no_image_is_said() {
     plain[root + 34..root + 36].copy_from_slice(b"XX");
     let error = open(&made, &plain).unwrap_err();
     assert!(error.contains("the image has no Rock Ridge"), "{error}");
-    let error = Image::open(Path::new("/nowhere/X.iso"))
-        .unwrap_err()
-        .to_string();
+    let error = chain(&Image::open(Path::new("/nowhere/X.iso")).unwrap_err());
     assert!(error.starts_with("cannot read /nowhere/X.iso"), "{error}");
 }
 
@@ -375,7 +374,7 @@ fn a_directory_of_gigabytes_costs_little() {
     file.set_len(u64::from(first) * SECTOR + u64::from(size))
         .unwrap();
     let started = Instant::now();
-    let error = Image::open(&made.image()).unwrap_err().to_string();
+    let error = chain(&Image::open(&made.image()).unwrap_err());
     assert!(
         error.contains("there are more directories than any bundle has"),
         "{error}"

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
-use halite_iso9660::Error;
-use halite_iso9660::SECTOR;
+use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_iso9660::write::{Content, Source, Volume, write};
+use halite_iso9660::{Error, SECTOR};
 
 use crate::made::{Files, Made, assert_same, bytes, read, sources, tree, try_write, volume, zoo};
 
@@ -60,7 +60,10 @@ fn a_reader_goes_anywhere_in_a_file_and_not_beyond() {
     assert_eq!(reader.seek(SeekFrom::Start(u64::MAX)).unwrap(), u64::MAX);
     assert_eq!(reader.read(&mut [0; 8]).unwrap(), 0);
     assert!(reader.seek(SeekFrom::Current(1)).is_err());
-    let error = image.reader("sizes/5").unwrap_err().to_string();
+    let error = image
+        .reader("sizes/5")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("there is no file sizes/5 in this image"),
         "{error}"
@@ -131,7 +134,10 @@ fn extraction_is_whole_or_not_at_all() {
         "{said:?}"
     );
     // A second extraction changes nothing.
-    let error = image.extract(&out, &mut |_| ()).unwrap_err().to_string();
+    let error = image
+        .extract(&out, &mut |_| ())
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("something is there already"), "{error}");
     assert_same(&tree(&out), &files);
     assert!(!made.path(".out.new").exists());
@@ -145,7 +151,12 @@ fn two_extractions_to_one_place_do_not_mix() {
     let mut second = None;
     image
         .extract(&out, &mut |_| {
-            second.get_or_insert_with(|| image.extract(&out, &mut |_| ()).unwrap_err().to_string());
+            second.get_or_insert_with(|| {
+                image
+                    .extract(&out, &mut |_| ())
+                    .map_err(|error| chain(&error))
+                    .unwrap_err()
+            });
         })
         .unwrap();
     let error = second.unwrap();
@@ -197,7 +208,9 @@ fn what_cannot_be_in_an_image_is_said_at_once() {
         files.insert(path.to_owned(), file(0o644));
     }
     files.insert("suid".to_owned(), file(0o4755));
-    let error = try_write(&out, &files).unwrap_err().to_string();
+    let error = try_write(&out, &files)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for part in [
         "\"/etc/passwd\" cannot be the path of a file in an image: a name is empty",
         "\"a//b\" cannot be",
@@ -225,8 +238,8 @@ fn a_wrong_volume_is_refused() {
             date: "2200-01-01T00:00:00Z".parse().unwrap(),
         };
         let error = write(&out, &wrong, &sources(&Files::new()), &mut |_| ())
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(
             error.contains("the volume id") && error.contains("1900 to 2155"),
             "{error}"
@@ -260,8 +273,8 @@ fn files_that_cannot_be_read_leave_no_image() {
         .map(|(name, path)| ((*name).to_owned(), source(path)))
         .collect();
     let error = write(&out, &volume(), &missing, &mut |_| ())
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("a: cannot read") && error.contains("is no plain file"),
         "{error}"
@@ -278,8 +291,8 @@ fn files_that_cannot_be_read_leave_no_image() {
                 .unwrap()
         };
         let error = write(&out, &volume(), &files, &mut |_| change())
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(
             error.contains("its size changed while it was put into the image"),
             "{error}"

@@ -3,7 +3,7 @@
 
 use zeroize::Zeroizing;
 
-use super::Password;
+use super::{InvalidKey, Password};
 
 /// Number of encrypted bytes: key id, secret key and checksum.
 pub const SIZE: usize = 104;
@@ -30,15 +30,14 @@ pub fn stream(
     password: &Password,
     salt: &[u8; 32],
     limits: Limits,
-) -> Result<Zeroizing<[u8; SIZE]>, String> {
-    let (log_n, r, p) =
-        parameters(limits).ok_or("its key derivation asks for more than 1 GiB of memory")?;
+) -> Result<Zeroizing<[u8; SIZE]>, InvalidKey> {
+    let (log_n, r, p) = parameters(limits).ok_or(InvalidKey::Memory)?;
     // This length is for password hashes in text form and has no effect here; 32 is merely within
     // its bounds.
-    let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(|error| error.to_string())?;
+    let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(InvalidKey::Parameters)?;
     let mut stream = Zeroizing::new([0; SIZE]);
     scrypt::scrypt(password.bytes(), salt, &parameters, stream.as_mut())
-        .map_err(|error| error.to_string())?;
+        .map_err(InvalidKey::Length)?;
     Ok(stream)
 }
 

@@ -1,6 +1,7 @@
 //! Keys in `minisign`'s file formats: secret keys with their passwords, and trusted public keys.
 
 mod directory;
+mod error;
 mod kdf;
 mod kind;
 mod password;
@@ -13,10 +14,14 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+pub use error::InvalidKey;
 pub use password::Password;
 pub use public::PublicKey;
 pub use secret::{SecretKey, generate, load_all};
-pub use trust::Trust;
+pub use trust::{Trust, Untrusted};
+
+/// The keyword in a public key's comment for the time until which the key is trusted.
+const NOT_AFTER: &str = "not-after";
 
 /// The id of a key, by which a signature names its key. It finds a key and proves nothing: anybody
 /// can make a key with a given id.

@@ -9,11 +9,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::{KeyId, kind};
+use super::{InvalidKey, KeyId, NOT_AFTER, kind};
 use crate::error::Error;
-
-/// The keyword in a public key's comment for the time until which the key is trusted.
-const NOT_AFTER: &str = "not-after";
 
 /// A public key, with which signatures are checked. Its file is that of `minisign`, whose comment
 /// may contain `not-after=2027-12-31` (to the end of that day in UTC) or
@@ -40,7 +37,7 @@ impl PublicKey {
     ///
     /// # Errors
     /// The kind of file that it is instead, or the error in it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, InvalidKey> {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         let (comment, key) = match lines[..] {
             [comment, key] if comment.starts_with(kind::COMMENT) => (comment, key),
@@ -62,10 +59,10 @@ impl PublicKey {
     /// When the file cannot be read or is not a public key.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| {
-            Error::content(path, "it should be a public key of minisign and is no text")
-        })?;
-        let key = Self::parse(text).map_err(|why| Error::content(path, why))?;
+        let key = std::str::from_utf8(&bytes)
+            .map_err(InvalidKey::PublicText)
+            .and_then(Self::parse)
+            .map_err(|invalid| Error::invalid(path, invalid))?;
         Ok(Self {
             name: path
                 .file_stem()
@@ -127,20 +124,15 @@ impl PublicKey {
     }
 }
 
-fn wrong(text: &str) -> String {
-    let kind = kind::name(text);
-    let more = match kind {
-        "a secret key of minisign" => {
-            ": it must not be here; put the .pub file that was made with it"
-        }
-        _ => ": put the .pub file of the key that signs",
-    };
-    format!("it should be a public key of minisign and is {kind}{more}")
+fn wrong(text: &str) -> InvalidKey {
+    InvalidKey::NotPublic {
+        kind: kind::name(text),
+    }
 }
 
 /// The expiry that a comment sets. A malformed one is an error; otherwise such a key would be
 /// trusted forever.
-fn not_after(comment: &str) -> Result<Option<Timestamp>, String> {
+fn not_after(comment: &str) -> Result<Option<Timestamp>, InvalidKey> {
     let looks = |word: &&str| {
         let word: String = word
             .to_lowercase()
@@ -153,10 +145,8 @@ fn not_after(comment: &str) -> Result<Option<Timestamp>, String> {
     let Some(word) = words.next() else {
         return Ok(None);
     };
-    let unreadable = || {
-        format!(
-            "the end in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once"
-        )
+    let unreadable = || InvalidKey::NotAfter {
+        word: word.to_owned(),
     };
     let end = word
         .strip_prefix(NOT_AFTER)

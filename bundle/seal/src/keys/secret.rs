@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::kdf::Limits;
 use super::password::private;
-use super::{KeyId, Password, PublicKey, kdf, kind};
+use super::{InvalidKey, KeyId, Password, PublicKey, kdf, kind};
 use crate::error::Error;
 
 /// Size of the part before the encrypted bytes: algorithm, key derivation and checksum algorithm,
@@ -48,13 +48,13 @@ impl SecretKey {
         password: &mut dyn FnMut(&Path) -> Result<Password, Error>,
     ) -> Result<Self, Error> {
         const LARGEST: u64 = 64 << 10;
-        let refused = |why: String| Error::content(path, why);
+        let refused = |invalid: InvalidKey| Error::invalid(path, invalid);
         let file = File::open(path).map_err(Error::file("read", path))?;
         let mut text = Zeroizing::new(String::with_capacity(LARGEST as usize + 1));
         (&file)
             .take(LARGEST)
             .read_to_string(&mut text)
-            .map_err(|error| refused(format!("it should be a secret key of minisign: {error}")))?;
+            .map_err(|error| refused(InvalidKey::SecretText(error)))?;
         let content = decode(&text).map_err(refused)?;
         match &content[2..4] {
             b"Sc" => Self::decrypt(&content, &password(path)?).map_err(refused),
@@ -62,7 +62,7 @@ impl SecretKey {
                 private(&file, path)?;
                 Self::from_bytes(&content[HEAD..], true).map_err(refused)
             }
-            _ => Err(refused("its key derivation is not scrypt".to_owned())),
+            _ => Err(refused(InvalidKey::Derivation)),
         }
     }
 
@@ -78,8 +78,8 @@ impl SecretKey {
         signature
     }
 
-    fn decrypt(content: &[u8], password: &Password) -> Result<Self, String> {
-        let (salt, rest) = content[6..].split_first_chunk().ok_or("it is cut off")?;
+    fn decrypt(content: &[u8], password: &Password) -> Result<Self, InvalidKey> {
+        let (salt, rest) = content[6..].split_first_chunk().ok_or(InvalidKey::CutOff)?;
         let number = |at: usize| {
             rest[at..]
                 .first_chunk()
@@ -101,23 +101,21 @@ impl SecretKey {
     }
 
     /// Key id, seed, public key and checksum.
-    fn from_bytes(plain: &[u8], open: bool) -> Result<Self, String> {
+    fn from_bytes(plain: &[u8], open: bool) -> Result<Self, InvalidKey> {
         let (secret, checksum) = plain.split_at(72);
         // `minisign -W` writes no checksum; the two halves of the key are compared below.
         let unchecked = open && checksum.iter().all(|byte| *byte == 0);
         if !unchecked && checksum != sum(secret).as_slice() {
-            let why = if open {
-                "it is damaged: its checksum is wrong"
-            } else {
-                "this is not its password"
-            };
-            return Err(why.to_owned());
+            return Err(match open {
+                true => InvalidKey::Checksum,
+                false => InvalidKey::Password,
+            });
         }
-        let (id, key) = secret.split_first_chunk().ok_or("it is cut off")?;
+        let (id, key) = secret.split_first_chunk().ok_or(InvalidKey::CutOff)?;
         let (seed, public) = key.split_at(32);
         let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public)
-            .map_err(|_| "it is damaged: its public half does not belong to its secret one")?;
-        let public = public.try_into().map_err(|_| "it is cut off")?;
+            .map_err(|_| InvalidKey::Halves)?;
+        let public = public.try_into().map_err(|_| InvalidKey::CutOff)?;
         Ok(Self {
             pair,
             public: PublicKey::new(KeyId(*id), public, None),
@@ -151,17 +149,17 @@ pub fn generate(
             "a secret key cannot be named .pub: choose another name",
         ));
     }
-    let refused = |why: String| Error::content(path, why);
+    let refused = |invalid: InvalidKey| Error::invalid(path, invalid);
     let random = |bytes: &mut [u8]| {
         SystemRandom::new()
             .fill(bytes)
-            .map_err(|_| refused("the system gives no random numbers".to_owned()))
+            .map_err(|_| refused(InvalidKey::Random))
     };
     // Key id, seed, public key, checksum.
     let mut plain = Zeroizing::new([0; kdf::SIZE]);
     random(&mut plain[..40])?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&plain[8..40])
-        .map_err(|error| refused(error.to_string()))?;
+        .map_err(|error| refused(InvalidKey::New(error)))?;
     plain[40..72].copy_from_slice(pair.public_key().as_ref());
     let checksum = sum(&plain[..72]);
     plain[72..].copy_from_slice(&checksum);
@@ -234,12 +232,9 @@ fn sum(secret: &[u8]) -> [u8; 32] {
 }
 
 /// Decodes the bytes of a secret key file.
-fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
-    let wrong = || {
-        let kind = kind::name(text);
-        format!(
-            "it should be a secret key of minisign and is {kind}: name the file that `-G` or `key generate` made"
-        )
+fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, InvalidKey> {
+    let wrong = || InvalidKey::NotSecret {
+        kind: kind::name(text),
     };
     let mut lines = text.lines();
     let line = match (lines.next(), lines.next(), lines.next()) {

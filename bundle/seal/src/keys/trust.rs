@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use halite_errors::chain;
 use jiff::Timestamp;
 
 use super::super::report::Signer;
@@ -28,6 +29,36 @@ pub struct Trust {
 pub struct Verdict {
     pub signers: Vec<Signer>,
     pub ignored: Vec<String>,
+}
+
+/// The reason why no signature of a message counts.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// A signature by a trusted key does not match.
+    #[error(
+        "the signature of key {key} does not fit its statement: one of them was changed; do not use this image, and \
+         ask who built it"
+    )]
+    Changed {
+        /// The key's name and id.
+        key: String,
+    },
+    /// There is no signature.
+    #[error("it is not signed: ask who built it for a signed one")]
+    Unsigned,
+    /// There are signatures, and none is by a trusted key.
+    #[error(
+        "no trusted key signed it: {}. Trusted are: {}. Ask who built it for their present .pub file, by another way \
+         than the image, and put it into the trust directory; or for an image that a trusted key signed",
+        ignored.join("; "),
+        if trusted.is_empty() { "none".to_owned() } else { trusted.join(", ") }
+    )]
+    NoTrustedKey {
+        /// Signatures that did not count, each with the reason.
+        ignored: Vec<String>,
+        /// The names and ids of the trusted keys.
+        trusted: Vec<String>,
+    },
 }
 
 impl Trust {
@@ -94,7 +125,7 @@ impl Trust {
                     )),
                     None => trust.keys.push(key),
                 },
-                Err(error) => problems.push(error.to_string()),
+                Err(error) => problems.push(chain(&error)),
             }
         }
         let revoked = dir.join(REVOKED);
@@ -167,7 +198,7 @@ impl Trust {
         &self,
         statement: &[u8],
         signatures: &[Signature],
-    ) -> Result<Verdict, String> {
+    ) -> Result<Verdict, Untrusted> {
         let now = self.now.unwrap_or_else(Timestamp::now);
         let mut verdict = Verdict {
             signers: Vec::new(),
@@ -179,11 +210,7 @@ impl Trust {
             if let Some(key) = known
                 && !signature.is_by(key, statement)
             {
-                return Err(format!(
-                    "the signature of key {} does not fit its statement: one of them was changed; do not use this \
-                     image, and ask who built it",
-                    called(key)
-                ));
+                return Err(Untrusted::Changed { key: called(key) });
             }
             match (known, self.revoked.get(&id)) {
                 (_, Some(why)) if why.is_empty() => {
@@ -208,18 +235,12 @@ impl Trust {
             return Ok(verdict);
         }
         if signatures.is_empty() {
-            return Err("it is not signed: ask who built it for a signed one".to_owned());
+            return Err(Untrusted::Unsigned);
         }
-        let mut trusted: Vec<_> = self.keys.iter().map(called).collect();
-        if trusted.is_empty() {
-            trusted.push("none".to_owned());
-        }
-        Err(format!(
-            "no trusted key signed it: {}. Trusted are: {}. Ask who built it for their present .pub file, by \
-             another way than the image, and put it into the trust directory; or for an image that a trusted key signed",
-            verdict.ignored.join("; "),
-            trusted.join(", ")
-        ))
+        Err(Untrusted::NoTrustedKey {
+            ignored: verdict.ignored,
+            trusted: self.keys.iter().map(called).collect(),
+        })
     }
 }
 

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use halite_errors::chain;
 use halite_iso9660::write::Placed;
-use halite_seal::Error;
 use halite_seal::keys::{PublicKey, SecretKey, Trust, generate};
-use halite_seal::{Facts, Report};
+use halite_seal::{Error, Facts, Report};
 
 pub struct Image {
     pub dir: tempfile::TempDir,
@@ -56,7 +56,7 @@ pub fn check(iso: &Path, trust: &Trust) -> Result<Report, Error> {
 pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
     match check(iso, trust) {
         Ok(report) => report.problems.iter().map(ToString::to_string).collect(),
-        Err(error) => vec![error.to_string()],
+        Err(error) => vec![chain(&error)],
     }
 }
 

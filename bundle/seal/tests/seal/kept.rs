@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use halite_errors::chain;
 use halite_seal::keys::{PublicKey, SecretKey, Trust};
 use halite_testkit::names;
 
@@ -108,7 +109,11 @@ fn a_forged_key_of_the_same_id_is_not_kept() {
     // 42 bytes are whole groups of three, so the last digit is part of the key.
     let other = if text.ends_with("A\n") { "B\n" } else { "A\n" };
     let forged = PublicKey::parse(&format!("{}{other}", &text[..text.len() - 2]));
-    let error = forged.unwrap().keep(&kept).unwrap_err().to_string();
+    let error = forged
+        .unwrap()
+        .keep(&kept)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("another key with the id"), "{error}");
     assert_eq!(names(&kept).len(), 1);
 }

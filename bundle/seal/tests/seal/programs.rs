@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use halite_errors::chain;
 use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
 
 use crate::image::{Image, check, complaints, key, load, part, trust};
@@ -306,8 +307,8 @@ fn a_signature_made_elsewhere_is_added() {
 
     let refused = |signature: &str, key: &PublicKey| {
         let error = halite_seal::add(&image.iso, signature, key)
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(image.bytes() == before, "{error}");
         error
     };
@@ -349,8 +350,8 @@ fn a_signature_made_elsewhere_is_added() {
         "the first signature is still there"
     );
     let error = halite_seal::add(&image.iso, &signature, &offline)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("it has a signature by key"), "{error}");
 
     // Interrupted between its two writes: the file is refused, and the next attempt restores it.

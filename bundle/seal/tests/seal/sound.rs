@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use halite_errors::chain;
 use halite_iso9660::read;
 use halite_iso9660::write::{Content, Placed, Source, Volume, write};
 use halite_seal::keys::Trust;
@@ -92,8 +93,8 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
     let before = image.bytes();
     let refused = |placed: &[Placed], facts: &halite_seal::Facts| {
         let error = halite_seal::seal(&image.iso, placed, facts, &[], &mut |_| {})
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(image.bytes() == before, "{error}");
         error
     };
@@ -134,10 +135,7 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
         &mut |_| {},
     )
     .unwrap_err();
-    assert!(
-        error.to_string().contains("it is sealed already"),
-        "{error}"
-    );
+    assert!(chain(&error).contains("it is sealed already"), "{error}");
     assert!(image.bytes() == sealed);
     fs::write(&image.iso, &before[..before.len() - 1]).unwrap();
     let error = halite_seal::seal(
@@ -148,10 +146,7 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
         &mut |_| {},
     )
     .unwrap_err();
-    assert!(
-        error.to_string().contains("whole sectors of 2048"),
-        "{error}"
-    );
+    assert!(chain(&error).contains("whole sectors of 2048"), "{error}");
 }
 
 /// A real image: the seal names the places that the writer reports, and the seal does not disturb

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use halite_errors::chain;
 use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
 use jiff::Timestamp;
 
@@ -176,14 +177,14 @@ fn an_end_is_read_from_the_comment_and_never_overlooked() {
         PublicKey::parse(&format!("untrusted comment: {comment}\n{line}\n"))
             .map(|key| key.not_after())
     };
-    assert_eq!(end("minisign public key 0123"), Ok(None));
+    assert_eq!(end("minisign public key 0123").unwrap(), None);
     assert_eq!(
-        end("build not-after=2027-12-31T10:00:00+01:00"),
-        Ok(Some(time("2027-12-31T09:00:00Z")))
+        end("build not-after=2027-12-31T10:00:00+01:00").unwrap(),
+        Some(time("2027-12-31T09:00:00Z"))
     );
     assert_eq!(
-        end("not-after=2027-12-31 of the builder"),
-        Ok(Some(time("2028-01-01T00:00:00Z")))
+        end("not-after=2027-12-31 of the builder").unwrap(),
+        Some(time("2028-01-01T00:00:00Z"))
     );
     for comment in [
         "not-after",
@@ -197,7 +198,7 @@ fn an_end_is_read_from_the_comment_and_never_overlooked() {
         "expires=2027-12-31",
         "not-after=2027-12-31 not-after=2028-12-31",
     ] {
-        let error = end(comment).unwrap_err();
+        let error = chain(&end(comment).unwrap_err());
         assert!(
             error.contains("write `not-after=2027-12-31`, once"),
             "{comment}: {error}"
@@ -247,7 +248,7 @@ fn a_revoked_key_is_believed_no_more() {
     );
 
     fs::write(trusted.join("revoked"), "kept\n+1\n0123456789ABCDEF0\n").unwrap();
-    let error = Trust::load(&trusted).unwrap_err().to_string();
+    let error = chain(&Trust::load(&trusted).unwrap_err());
     for line in [
         "line 1: `kept`",
         "line 2: `+1`",
@@ -324,7 +325,7 @@ fn a_trust_directory_names_everything_that_does_not_belong() {
         fs::write(trusted.join(name), &public).unwrap();
     }
     fs::write(trusted.join("README"), "not looked at").unwrap();
-    let error = Trust::load(&trusted).unwrap_err().to_string();
+    let error = chain(&Trust::load(&trusted).unwrap_err());
     for (name, _, why) in &wrong {
         let line = error
             .lines()
@@ -346,14 +347,14 @@ fn a_trust_directory_names_everything_that_does_not_belong() {
     fs::create_dir(&empty).unwrap();
     assert!(
         Trust::load(&empty)
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("it holds no public key")
     );
     assert!(
         Trust::load(&dir.path().join("none"))
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("cannot list")
     );
 }
@@ -371,25 +372,25 @@ fn a_secret_key_is_kept_from_others_and_never_replaced() {
     let before = fs::read(&path).unwrap();
     assert!(
         generate(&path, None, None)
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("a key is never replaced")
     );
     fs::remove_file(&path).unwrap();
-    let error = generate(&path, None, None).unwrap_err().to_string();
+    let error = chain(&generate(&path, None, None).unwrap_err());
     assert!(error.contains("build.pub: it is there already"), "{error}");
     assert!(!path.exists());
     assert!(
         generate(&dir.path().join("a.pub"), None, None)
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("cannot be named .pub")
     );
     let mut ask =
         |_: &Path| -> Result<Password, halite_seal::Error> { panic!("it is not encrypted") };
     fs::write(&path, &before).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let error = SecretKey::load(&path, &mut ask).unwrap_err().to_string();
+    let error = chain(&SecretKey::load(&path, &mut ask).unwrap_err());
     assert!(
         error.contains("everybody on this host may read it (mode 644): `chmod 600` it"),
         "{error}"
@@ -419,12 +420,12 @@ fn a_secret_key_is_kept_from_others_and_never_replaced() {
         ("\u{7f}".to_owned(), "is something else"),
     ] {
         fs::write(&path, text).unwrap();
-        let error = SecretKey::load(&path, &mut ask).unwrap_err().to_string();
+        let error = chain(&SecretKey::load(&path, &mut ask).unwrap_err());
         assert!(error.contains(why), "{error}");
     }
     let error = SecretKey::load(&dir.path().join("none.key"), &mut ask)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("cannot read") && error.contains("none.key"),
         "{error}"
@@ -449,8 +450,8 @@ fn a_damaged_secret_key_signs_nothing() {
         let mut ask = |_: &Path| Ok(Password::new("x".to_owned()));
         let error = SecretKey::load(&path, &mut ask)
             .map(|_| ())
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         assert!(
             error.contains("damaged") || error.contains("secret key") || error.contains("scrypt"),
             "{at}: {error}"
@@ -472,23 +473,23 @@ fn an_encrypted_key_opens_with_its_password_alone() {
     })
     .unwrap_err();
     assert!(
-        error.to_string().contains("this is not its password"),
+        chain(&error).contains("this is not its password"),
         "{error}"
     );
 
     fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
     assert!(
         Password::from_file(&file)
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("`chmod 600` it")
     );
     fs::write(&file, "\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(
         Password::from_file(&file)
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("its first line should be a password")
     );
     assert_eq!(

@@ -1,6 +1,7 @@
 //! The servers from which a bundle is copied.
 
 use halite_durable::Digest;
+use halite_errors::chain;
 use halite_fetch::{Artifact, Cache, Client, Fetcher, Settings};
 use url::Url;
 
@@ -66,7 +67,7 @@ impl Servers {
                 .map(|wanted| artifact(&server, wanted))
                 .collect::<Result<Vec<_>, _>>()?;
             if let Err(error) = self.fetcher.files(&artifacts) {
-                progress(&format!("{server} does not serve it: {error}"));
+                progress(&format!("{server} does not serve it: {}", chain(&error)));
                 self.failures.push(error);
                 self.left.pop();
             }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_bundle::{Added, BundleStore, Copied, Origin};
+use halite_errors::chain;
 use halite_fetch::Settings;
 use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put};
 use serde_json::json;
@@ -109,7 +110,7 @@ impl Host {
         let origin = Origin { servers, settings };
         self.bundles
             .copy(version, hash, &origin, &mut |_| ())
-            .map_err(|error| error.to_string())
+            .map_err(|error| chain(&error))
     }
 
     fn place(&self, version: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! `ctl bundle list`: the bundles of the site.
 
-use halite_manifest::{InstalledBundle, manifest};
+use halite_manifest::{InstalledBundle, Unusable, manifest};
 use serde_json::{Value, json};
 
 use super::hosts;
@@ -29,7 +29,7 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Val
     if let Some(in_use) = &in_use
         && all.iter().all(|held| held.path != in_use.path)
     {
-        let manifest = manifest::load(&in_use.path).map_err(|error| error.to_string());
+        let manifest = manifest::load(&in_use.path).map_err(Unusable::from);
         let version = in_use
             .version
             .clone()

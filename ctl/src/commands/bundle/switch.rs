@@ -63,7 +63,7 @@ impl Checked {
                 real.display()
             ));
         }
-        let facts = crate::compile::facts(&manifest, &held.path.display().to_string());
+        let facts = crate::compile::facts(&manifest, &held.path.display().to_string())?;
         let against = load(
             &texts,
             &Context {

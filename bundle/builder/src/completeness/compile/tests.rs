@@ -365,7 +365,7 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
     let (sets, facts) = (
         option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap(),
-        facts(&site.manifest()),
+        facts(&site.manifest()).unwrap(),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
     // Only with the defaults: all sets would take this unoptimised program a minute.
@@ -418,7 +418,7 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         site.manifest["files"].as_object_mut().unwrap().remove(path);
         let set = &option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
         let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
-        let facts = facts(&site.manifest());
+        let facts = facts(&site.manifest()).unwrap();
         let mut worker = Worker::new(&tree, &facts);
         worker.hosts(set).unwrap();
         worker.orchestrations(set).unwrap();
@@ -448,7 +448,7 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
         .find(|set| set.name == "addons.metricsServer: true")
         .unwrap();
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
-    let facts = facts(&site.manifest());
+    let facts = facts(&site.manifest()).unwrap();
     let mut worker = Worker::new(&tree, &facts);
     worker.hosts(set).unwrap();
     let told: Vec<String> = worker
@@ -474,7 +474,7 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
 fn one_compiler_for_all_says_what_one_for_each_says() {
     let site = Bundle::new();
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
-    let facts = facts(&site.manifest());
+    let facts = facts(&site.manifest()).unwrap();
     let mut shared = Worker::new(&tree, &facts);
     let all = sets(&site.manifest()).unwrap();
     // Samples in an order in which neighbours differ much. All sets would take too long without the

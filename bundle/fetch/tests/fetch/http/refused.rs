@@ -1,5 +1,7 @@
 //! Answers that cannot be used: missing files, endless redirects, wrong digests and sizes.
 
+use halite_errors::chain;
+
 use super::*;
 
 #[test]
@@ -10,7 +12,11 @@ fn what_is_not_there_is_not_asked_for_again() {
         _ => Answer::new(404).body("no such\nfile\u{7}"),
     });
     let wanted = ["/a", "/secret"].map(|path| artifact(path, server.url(path), path.as_bytes()));
-    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    let error = fixture
+        .fetcher()
+        .files(&wanted)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     let (a, secret) = (server.url("/a"), server.url("/secret"));
     assert!(
         error.contains(&format!(
@@ -55,7 +61,7 @@ fn redirects_are_followed_and_end() {
             .fetcher()
             .files(&[artifact(path, server.url(path), &file)])
     };
-    let error = fetch("/circle").unwrap_err().to_string();
+    let error = fetch("/circle").map_err(|error| chain(&error)).unwrap_err();
     let circle = server.url("/circle");
     assert_eq!(
         error,
@@ -63,14 +69,14 @@ fn redirects_are_followed_and_end() {
     );
     assert!(
         fetch("/on?n=4")
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .contains("/on: redirected in a circle 11 times")
     );
     assert!(
         fetch("/nowhere")
+            .map_err(|error| chain(&error))
             .unwrap_err()
-            .to_string()
             .ends_with("it redirects to nowhere")
     );
     fetch("/on?n=0").unwrap();
@@ -95,8 +101,8 @@ fn what_has_another_digest_or_size_is_removed() {
     let error = fixture
         .fetcher()
         .files(&[wanted(&other, None)])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(
         error,
         format!("{url}: expected SHA-256 {other}, found {found}; what came was removed")
@@ -104,8 +110,8 @@ fn what_has_another_digest_or_size_is_removed() {
     let error = fixture
         .fetcher()
         .files(&[wanted(&found, Some(999))])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(
         error,
         format!("{url}: expected 999 bytes, found 1000; what came was removed")
@@ -132,8 +138,8 @@ fn what_has_no_known_size_has_a_bound() {
         let error = fixture
             .fetcher()
             .files(&[wanted(path, 1_999)])
-            .unwrap_err()
-            .to_string();
+            .map_err(|error| chain(&error))
+            .unwrap_err();
         let url = server.url(path);
         let said = "it is larger than 1999 bytes, which cannot be right; what came was removed";
         assert_eq!(error, format!("{url}: {said}"));
@@ -169,14 +175,14 @@ fn what_is_said_to_be_too_large_is_not_waited_for() {
     let error = fixture
         .fetcher_with(settings.clone())
         .files(&[wanted])
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(error, format!("{said}; what came was removed"));
     let error = Client::new(settings)
         .unwrap()
         .bytes(&url, 1_999)
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(error, said);
     assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
 }
@@ -199,7 +205,11 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
             b"login",
         ),
     ];
-    let error = fixture.fetcher().files(&wanted).unwrap_err().to_string();
+    let error = fixture
+        .fetcher()
+        .files(&wanted)
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(error.contains("/gone: the server answers 404"), "{error}");
     assert!(
         error.contains("/wrong: expected 5 bytes, found 1000"),
@@ -217,7 +227,10 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
     // Missing contents are reported at once offline too; the others are found.
     let offline = Fetcher::offline(fixture.cache());
     assert_eq!(offline.files(&wanted[1..2]).unwrap()[0].size, 1_000);
-    let error = offline.files(&wanted[..3]).unwrap_err().to_string();
+    let error = offline
+        .files(&wanted[..3])
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert_eq!(
         error,
         format!(

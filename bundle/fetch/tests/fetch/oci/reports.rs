@@ -1,5 +1,7 @@
 //! Failures of several images in one report.
 
+use halite_errors::chain;
+
 use super::*;
 
 #[test]
@@ -28,7 +30,7 @@ fn what_is_missing_offline_is_named_for_all_images() {
     let error = Puller::new(&offline, &registries)
         .pull(&[locked, unknown, wanted(&server, "app/x:2")])
         .unwrap_err();
-    let error = error.to_string();
+    let error = chain(&error);
     // The configuration of the first is there, because it was fetched for the licence.
     assert!(
         error.starts_with("offline, and these 4 are not in the cache:"),
@@ -79,8 +81,8 @@ fn a_registry_that_stays_broken_is_told_for_every_image() {
     ];
     let error = Puller::new(&fetcher, &registries)
         .pull(&names.map(|name| wanted(&server, name)))
-        .unwrap_err()
-        .to_string();
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     for expected in [
         "manifests/broken: the server answers 500",
         "manifests/busy: the server answers 429",

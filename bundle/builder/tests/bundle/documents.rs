@@ -6,6 +6,7 @@ use std::process::Command;
 
 use halite_builder::Error;
 use halite_bundle::verify;
+use halite_errors::chain;
 use halite_manifest::{Manifest, manifest};
 use halite_testkit::{Site, hex, layout_of, put};
 use serde_json::{Value, json};
@@ -356,7 +357,10 @@ fn a_list_that_leaves_something_out_is_found() {
 fn inputs_about_other_programs_and_stray_texts_are_refused() {
     let (site, _) = site();
     put(&site.path("bin/ctl"), b"#!/bin/sh\necho another\n");
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("inputs.json") && error.contains("it is about another ctl"),
         "{error}"
@@ -364,7 +368,10 @@ fn inputs_about_other_programs_and_stray_texts_are_refused() {
     assert!(!site.path("bundle").exists());
     let (site, _) = self::site();
     put(&site.path("texts/LICENSE"), b"?");
-    let error = site.build("bundle").unwrap_err().to_string();
+    let error = site
+        .build("bundle")
+        .map_err(|error| chain(&error))
+        .unwrap_err();
     assert!(
         error.contains("whose licences are these? LICENSE"),
         "{error}"
