@@ -156,4 +156,6 @@ fn address(expression: &str, grains: &Value) -> Result<bool, TargetError> {
 }
 
 #[cfg(test)]
+mod selection_tests;
+#[cfg(test)]
 mod tests;
