@@ -451,4 +451,6 @@ pub struct LocalStates {
 }
 
 #[cfg(test)]
+mod guide_tests;
+#[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
-fn the_commands_of_the_guide_are_valid() {
+fn every_kind_of_command_line_is_valid() {
     for line in [
         "ctl bootstrap --config cluster.yaml --yes --bundle /media/halite",
         "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
