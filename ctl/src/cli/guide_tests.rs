@@ -32,19 +32,18 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The words of a shell's line up to a comment. Single quotes are all the quoting that the guide
-/// uses in commands of `ctl`.
+/// The words of a shell's line up to a comment, with single and double quotes. Nothing is expanded.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
-    let (mut word, mut quoted) = (None::<String>, false);
+    let (mut word, mut quote) = (None::<String>, None::<char>);
     for character in line.chars() {
         match character {
-            '\'' => {
-                quoted = !quoted;
+            '\'' | '"' if quote.is_none_or(|quote| quote == character) => {
+                quote = quote.is_none().then_some(character);
                 word.get_or_insert_default();
             }
-            ' ' if !quoted => words.extend(word.take()),
-            '#' if !quoted && word.is_none() => break,
+            ' ' if quote.is_none() => words.extend(word.take()),
+            '#' if quote.is_none() && word.is_none() => break,
             other => word.get_or_insert_default().push(other),
         }
     }
@@ -146,14 +145,14 @@ fn the_commands_that_documents_mention_exist() {
 
 #[test]
 fn commands_are_read_as_a_shell_reads_them() {
-    let page = "text\n```sh\nctl cmd '*' -- 'rm -f x'   # all\nctl a \\\n    --b c\nother\n```\n    ctl d\nctl e\n";
+    let page = "text\n```sh\nctl cmd '*' -- 'rm -f x'   # all\nctl a \\\n    --b \"c 'd'\"\nother\n```\n    ctl d\nctl e\n";
     let found: Vec<(String, Vec<String>)> = lines(page, "p")
         .into_iter()
         .map(|line| (line.at, line.words))
         .collect();
     let expected = [
         ("p:3", vec!["ctl", "cmd", "*", "--", "rm -f x"]),
-        ("p:4", vec!["ctl", "a", "--b", "c"]),
+        ("p:4", vec!["ctl", "a", "--b", "c 'd'"]),
         ("p:8", vec!["ctl", "d"]),
     ];
     let expected = expected.map(|(at, words)| {
