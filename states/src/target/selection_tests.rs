@@ -56,8 +56,9 @@ const LEAVES: &[Leaf] = &[
         selects: |minion| ["web-1", "worker"].contains(&minion.id),
     },
     Leaf {
+        // As in Salt, the expression matches from the start of the id, and need not reach its end.
         text: "E@(web|db)-1",
-        selects: |minion| ["web-1", "db-1"].contains(&minion.id),
+        selects: |minion| ["web-1", "web-10", "db-1"].contains(&minion.id),
     },
     Leaf {
         text: "G@os:Deb*",
