@@ -101,7 +101,8 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
     }
     for (args, code) in [
         (["ping", "absent*"].as_slice(), 1),
-        (&["job", "show", "nonsense"], 1),
+        (&["job", "show", "nonsense"], 64),
+        (&["job", "show", "20260101000000000000"], 1),
         (&["key", "delete", WORKER], 1),
         (
             &["key", "delete", WORKER, "--force", "--cluster", "another"],

@@ -40,14 +40,21 @@ etcd-known:
     - require:
         - halite: etcd
 
-# etcd again: its record, and its pod that can no longer found a cluster. It restarts before anything
-# uses it.
+# Its record, and its pod that can no longer found a cluster. It restarts before anything uses it: an
+# API server that loses etcd while it starts is deaf for a minute.
+etcd-recorded:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.base.etcd.known]
+    - require:
+        - halite: etcd-known
+
 control-plane:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.etcd, halite.base.control_plane]
+    - sls: [halite.base.control_plane]
     - require:
-        - halite: etcd-known
+        - halite: etcd-recorded
 
 # All Kubernetes objects: kubeadm's, the node's labels, pod network, kube-proxy, DNS, addons.
 network:
