@@ -36,10 +36,10 @@ fn orchestrations_compile() {
             "images",
             "containerd",
             "etcd",
-            "etcd-known",
-            "etcd-recorded",
             "control-plane",
             "network",
+            "etcd-known",
+            "etcd-recorded",
             "ready",
             "custom"
         ]

@@ -32,29 +32,12 @@ etcd:
     - require:
         - halite: containerd
 
-# The master learns that the member has run.
-etcd-known:
-  halite.function:
-    - tgt: {{ bootstrap }}
-    - fun: saltutil.refresh_grains
-    - require:
-        - halite: etcd
-
-# Its record, and its pod that can no longer found a cluster. It restarts before anything uses it: an
-# API server that loses etcd while it starts is deaf for a minute.
-etcd-recorded:
-  halite.state:
-    - tgt: {{ bootstrap }}
-    - sls: [halite.base.etcd.known]
-    - require:
-        - halite: etcd-known
-
 control-plane:
   halite.state:
     - tgt: {{ bootstrap }}
     - sls: [halite.base.control_plane]
     - require:
-        - halite: etcd-recorded
+        - halite: etcd
 
 # All Kubernetes objects: kubeadm's, the node's labels, pod network, kube-proxy, DNS, addons.
 network:
@@ -64,12 +47,30 @@ network:
     - require:
         - halite: control-plane
 
+# The master learns that the member has run.
+etcd-known:
+  halite.function:
+    - tgt: {{ bootstrap }}
+    - fun: saltutil.refresh_grains
+    - require:
+        - halite: network
+
+# Its record, and its pod that can no longer found a cluster. The kubelet replaces a static pod only
+# when the API has answered it once, and an API server that loses etcd while it starts is deaf for a
+# minute: so this comes when the API is in use, while pods start.
+etcd-recorded:
+  halite.state:
+    - tgt: {{ bootstrap }}
+    - sls: [halite.base.etcd.known]
+    - require:
+        - halite: etcd-known
+
 ready:
   halite.wait_for_node:
     - node: {{ bootstrap }}
     - timeout: 300
     - require:
-        - halite: network
+        - halite: etcd-recorded
 
 # The operator's own states, and states that have no step above.
 custom:
