@@ -38,8 +38,6 @@ fn orchestrations_compile() {
             "etcd",
             "control-plane",
             "network",
-            "etcd-known",
-            "etcd-recorded",
             "ready",
             "custom"
         ]
@@ -118,7 +116,6 @@ fn every_step_compiles_alone() {
                 "halite.base.kubelet",
                 "halite.base.etcd",
                 "halite.base.etcd.data",
-                "halite.base.etcd.known",
                 "halite.base.etcd.started",
                 "halite.base.control_plane",
             ],

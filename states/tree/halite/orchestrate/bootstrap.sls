@@ -47,30 +47,12 @@ network:
     - require:
         - halite: control-plane
 
-# The master learns that the member has run.
-etcd-known:
-  halite.function:
-    - tgt: {{ bootstrap }}
-    - fun: saltutil.refresh_grains
-    - require:
-        - halite: network
-
-# Its record, and its pod that can no longer found a cluster. The kubelet replaces a static pod only
-# when the API has answered it once, and an API server that loses etcd while it starts is deaf for a
-# minute: so this comes when the API is in use, while pods start.
-etcd-recorded:
-  halite.state:
-    - tgt: {{ bootstrap }}
-    - sls: [halite.base.etcd.known]
-    - require:
-        - halite: etcd-known
-
 ready:
   halite.wait_for_node:
     - node: {{ bootstrap }}
     - timeout: 300
     - require:
-        - halite: etcd-recorded
+        - halite: network
 
 # The operator's own states, and states that have no step above.
 custom:

@@ -1,5 +1,5 @@
-{#- Waits for a member that was just declared, so that its record can be written. Not part of a
-    highstate: there, the record is written by the run after the start. -#}
+{#- Waits for a member that was just declared, so that the API server finds it. Not part of a highstate:
+    there, nothing waits for the restart of a pod. -#}
 {%- from 'halite/base/etcd/map.jinja' import metrics with context %}
 include:
   - halite.base.etcd
