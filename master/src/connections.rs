@@ -52,8 +52,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its receiver
-    /// closes.
+    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its
+    /// receiver closes.
     pub fn join(
         self: &Arc<Self>,
         minion: &str,

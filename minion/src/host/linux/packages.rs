@@ -11,8 +11,8 @@ use crate::host::{HostError, HostResult, PackageManager, Stop};
 
 const QUESTION: Duration = Duration::from_secs(60);
 const REFRESH: Duration = Duration::from_secs(1800);
-/// A transaction ends by itself. The job that waits for it has a limit, after which its return says
-/// so, and the operator can force its end.
+/// Limit of a transaction, which ends by itself: the master reports it at the time limit of its job,
+/// and the operator can force its end.
 const ANY: Duration = Duration::MAX;
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
@@ -308,7 +308,7 @@ fn dnf_options(options: PackageOptions) -> Vec<&'static str> {
     words
 }
 
-/// apt's options; it removes what conflicts unless it is told not to.
+/// apt's options. apt removes packages that conflict, unless `--no-remove` is among them.
 fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
     let mut words = Vec::new();
     match options.recommends {

@@ -118,7 +118,7 @@ impl Eq for Key {}
 
 /// Salt's order numbers of one call.
 struct Number {
-    /// The number as given: it pulls requirements, before `names` are told apart and negative
+    /// The number as given: it pulls requirements, before each of `names` gets its own and negative
     /// numbers are counted from the end.
     given: f64,
     /// The number by which the call itself is ordered: `names` in steps of a ten-thousandth.

@@ -40,21 +40,21 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
         .iter()
         .map(|name| process(cluster, name))
         .collect::<Result<_>>()?;
+    let mut old = Vec::new();
     for (name, file) in HOLDERS {
-        let (old, written) = (process(cluster, name)?, modified(cluster, file)?);
+        let (process, written) = (process(cluster, name)?, modified(cluster, file)?);
         ensure!(
-            old.started >= written,
-            "{name} has not read {file}, which is newer: {old:?}, {written}"
+            process.started >= written,
+            "{name} has not read {file}, which is newer: {process:?}, {written}"
         );
+        old.push(process.id);
     }
     for (_, file) in HOLDERS {
         let cut = "s/(client-certificate-data: .{200}).*/\\1/";
         cluster.bootstrap.run(&["sed", "-E", "-i", cut, file])?;
     }
-    // Times are compared in whole seconds: an old process must be older than the new file.
-    std::thread::sleep(Duration::from_secs(2));
     let answer = highstate(cluster, &[])?;
-    for (name, file) in HOLDERS {
+    for ((name, file), old) in HOLDERS.into_iter().zip(old) {
         ensure!(
             answer
                 .changed
@@ -66,8 +66,9 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
         wait::until(&format!("{name} with its new certificate"), LIMIT, || {
             let new = process(cluster, name)?;
             let written = modified(cluster, file)?;
-            if new.started < written {
-                bail!("{new:?} is older than {file} ({written})");
+            // Times are whole seconds, so that the old process may seem as new as the file.
+            if new.id == old || new.started < written {
+                bail!("{new:?} is the old process, or older than {file} ({written})");
             }
             Ok(())
         })?;
