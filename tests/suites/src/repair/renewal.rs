@@ -26,25 +26,30 @@ const OTHERS: [&str; 2] = ["kube-apiserver", "etcd"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program's process on the bootstrap host.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Process {
     id: u32,
-    /// Seconds since the epoch.
+    /// Seconds since the epoch, as the difference of two rounded times: one second more or less
+    /// from one reading to the next.
     started: u64,
+}
+
+impl Process {
+    /// Whether it may have read a file that was changed at `written`, within a second.
+    fn may_have_read(&self, written: u64) -> bool {
+        self.started + 1 >= written
+    }
 }
 
 /// Damages the certificates in both kubeconfigs, repairs them, and compares the start of each
 /// program with the time of its file.
 pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
-    let before: Vec<Process> = OTHERS
-        .iter()
-        .map(|name| process(cluster, name))
-        .collect::<Result<_>>()?;
+    let before = others(cluster)?;
     let mut old = Vec::new();
     for (name, file) in HOLDERS {
         let (process, written) = (process(cluster, name)?, modified(cluster, file)?);
         ensure!(
-            process.started >= written,
+            process.may_have_read(written),
             "{name} has not read {file}, which is newer: {process:?}, {written}"
         );
         old.push(process.id);
@@ -66,21 +71,26 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
         wait::until(&format!("{name} with its new certificate"), LIMIT, || {
             let new = process(cluster, name)?;
             let written = modified(cluster, file)?;
-            // Times are whole seconds, so that the old process may seem as new as the file.
-            if new.id == old || new.started < written {
+            // The times alone do not tell: the old process may seem as new as the file.
+            if new.id == old || !new.may_have_read(written) {
                 bail!("{new:?} is the old process, or older than {file} ({written})");
             }
             Ok(())
         })?;
     }
-    let after: Vec<Process> = OTHERS
-        .iter()
-        .map(|name| process(cluster, name))
-        .collect::<Result<_>>()?;
+    let after = others(cluster)?;
     ensure!(before == after, "{OTHERS:?}: was {before:?}, is {after:?}");
     wait_ready::settled(cluster, wait_ready::pods(cluster)?)?;
     quiet(cluster)?;
     Ok(Counts::ONE)
+}
+
+/// The process ids of the programs that must not be restarted.
+fn others(cluster: &Cluster) -> Result<Vec<u32>> {
+    OTHERS
+        .iter()
+        .map(|name| Ok(process(cluster, name)?.id))
+        .collect()
 }
 
 /// The one process of this name.
