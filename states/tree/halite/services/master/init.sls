@@ -9,6 +9,7 @@ include:
     - user: root
     - group: root
     - mode: '0755'
+    - force: True
 
 /etc/halite/master.yaml:
   file.managed:
@@ -17,6 +18,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 /etc/systemd/system/halite-master.service:
@@ -25,6 +27,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
 
 # CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
 # `unless` reads the files and does not ask the program, which a state above may be about to
@@ -59,6 +62,8 @@ halite-master-init:
 halite-master:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: []
     - require:
         - cmd: halite-master-init
         - file: /etc/systemd/system/halite-master.service

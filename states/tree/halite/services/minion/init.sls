@@ -7,6 +7,7 @@
     - user: root
     - group: root
     - mode: '0755'
+    - force: True
 
 /etc/halite/minion.yaml:
   file.managed:
@@ -15,6 +16,7 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 /etc/systemd/system/halite-minion.service:
@@ -23,10 +25,13 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
 
 halite-minion:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: []
     - require:
         - file: /usr/local/bin/halite-minion
         - file: /etc/halite/minion.yaml
