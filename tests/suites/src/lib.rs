@@ -5,6 +5,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod enrolment;
 mod every_option;
 mod external;
 mod firewall;
@@ -107,6 +108,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(enrolment::TESTS)
         .chain(limits::TESTS)
         .chain(secret::TESTS)
         .chain(registry::TESTS)
