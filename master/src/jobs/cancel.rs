@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::{Value, json};
 
 use super::Jobs;
 use super::open_job::PartEnd;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::RowState;
 
@@ -41,7 +40,7 @@ impl Jobs {
                 )));
             }
             let mut asked = Vec::new();
-            for minion in job.minions.iter().filter(|minion| *minion != MASTER) {
+            for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
                 if self.send_cancel(jid, minion, &reason, true).await {
                     asked.push(minion);
                 }
@@ -62,7 +61,7 @@ impl Jobs {
             ended.push(&row.minion);
         }
         for row in sent {
-            if row.minion == MASTER {
+            if row.minion.is_master() {
                 runs.push(&row.minion);
             } else if self.send_cancel(jid, &row.minion, &reason, force).await {
                 asked.push(&row.minion);
@@ -81,7 +80,7 @@ impl Jobs {
     pub(super) async fn send_cancel(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         reason: &str,
         force: bool,
     ) -> bool {

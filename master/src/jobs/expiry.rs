@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use halite_proto::ids::MinionId;
 
 use super::core::{Expiry, expired};
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::rfc3339;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, Millis};
 
@@ -41,7 +41,7 @@ impl Jobs {
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
         let now = self.app.clock.now();
-        let minions: std::collections::BTreeSet<String> = self
+        let minions: std::collections::BTreeSet<MinionId> = self
             .open_jobs()
             .values()
             .flat_map(|job| job.ready_since.keys().cloned())
@@ -55,7 +55,11 @@ impl Jobs {
         checked.into_iter().collect()
     }
 
-    async fn expire_parts_of(self: &Arc<Self>, minion: &str, now: Millis) -> Result<(), Refusal> {
+    async fn expire_parts_of(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        now: Millis,
+    ) -> Result<(), Refusal> {
         for (row, why) in self.expired_rows(minion, now).await? {
             if why == Expiry::OverTime {
                 self.end_over_time(&row).await;
@@ -81,14 +85,14 @@ impl Jobs {
     async fn end_over_time(&self, row: &JobRow) {
         let lane = self.lane(&row.minion);
         lane.lock().await.cancelled.insert(row.jid.clone());
-        tracing::info!(job = %row.jid, minion = row.minion, "its time is over: asking the minion to end it");
+        tracing::info!(job = %row.jid, minion = %row.minion, "its time is over: asking the minion to end it");
         self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
             .await;
     }
 
     async fn expired_rows(
         &self,
-        minion: &str,
+        minion: &MinionId,
         now: Millis,
     ) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
         if !self.might_be_expired(minion, now).await {
@@ -116,7 +120,7 @@ impl Jobs {
     }
 
     /// False while a connected minion works within its time; saves a query of the store.
-    async fn might_be_expired(&self, minion: &str, now: Millis) -> bool {
+    async fn might_be_expired(&self, minion: &MinionId, now: Millis) -> bool {
         let lane = self.lane(minion);
         let session = lane.lock().await.clone();
         let open = self.open_jobs();
@@ -132,7 +136,7 @@ impl Jobs {
     async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
-            Some(facts) if minion != MASTER => {
+            Some(facts) if !minion.is_master() => {
                 format!(" (last seen {})", rfc3339(facts.last_seen))
             }
             _ => String::new(),

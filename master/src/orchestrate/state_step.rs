@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,6 @@ use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, tim
 use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
-use crate::names::MASTER;
 use crate::store::{JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
@@ -119,7 +118,7 @@ impl StepRunner<'_> {
             for row in done.good {
                 let changed = changed(&row);
                 if changed > 0 {
-                    changes.insert(row.minion, json!({"changed": changed}));
+                    changes.insert(row.minion.into(), json!({"changed": changed}));
                 }
             }
             left_out.extend(done.gone);
@@ -151,7 +150,7 @@ impl StepRunner<'_> {
 
     /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
     /// always connected.
-    async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
+    async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
         let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
@@ -159,13 +158,13 @@ impl StepRunner<'_> {
             RECONNECT
         };
         let looks = minions.into_iter().map(|minion| async move {
-            let there = minion == MASTER || connections.wait_connected(&minion, patience).await;
+            let there = minion.is_master() || connections.wait_connected(&minion, patience).await;
             (minion, there)
         });
         let looked = futures_util::future::join_all(looks).await;
         let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, there)| *there);
         let names =
-            |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
+            |pairs: Vec<(MinionId, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
         (names(there), names(gone))
     }
 
@@ -189,11 +188,11 @@ impl StepRunner<'_> {
         &self,
         index: usize,
         new: &NewJob,
-        batch: &[String],
+        batch: &[MinionId],
         before: &mut Vec<JobId>,
         skips: bool,
     ) -> Result<BatchDone, Failure> {
-        let mut left: Vec<String> = batch.to_vec();
+        let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
         let mut attempts = 0;
         loop {
@@ -234,7 +233,7 @@ impl StepRunner<'_> {
 
     async fn earlier_job(
         &self,
-        minions: &[String],
+        minions: &[MinionId],
         before: &mut Vec<JobId>,
     ) -> Result<Option<JobId>, Failure> {
         while !before.is_empty() {
@@ -258,7 +257,7 @@ impl StepRunner<'_> {
         &self,
         index: usize,
         new: &NewJob,
-        minions: &[String],
+        minions: &[MinionId],
     ) -> Result<JobId, Failure> {
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
@@ -277,7 +276,7 @@ struct BatchDone {
     /// The parts that succeeded.
     good: Vec<JobRow>,
     /// The minions that disconnected.
-    gone: Vec<String>,
+    gone: Vec<MinionId>,
 }
 
 /// True when `offline` is `skip`: targets that are not connected are left out.
@@ -296,7 +295,10 @@ fn list_first(args: &Value) -> Value {
 }
 
 /// The batches by the argument `batch`: a number of minions, or a percentage of all; at least one.
-fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [String]>, Failure> {
+fn batches<'a>(
+    minions: &'a [MinionId],
+    batch: Option<&str>,
+) -> Result<Vec<&'a [MinionId]>, Failure> {
     let size = match batch {
         None => minions.len(),
         Some(text) => {
@@ -328,7 +330,7 @@ fn changed(row: &JobRow) -> usize {
 /// The failure of a minion's part, for people: minion, state and comment.
 fn failure(row: &JobRow) -> String {
     if !row.error.is_empty() {
-        return if row.error.starts_with(&row.minion) {
+        return if row.error.starts_with(row.minion.as_str()) {
             row.error.clone()
         } else {
             format!("{}: {}", row.minion, row.error)
@@ -381,10 +383,11 @@ fn failure(row: &JobRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::minion;
 
     #[test]
     fn batches_by_number_and_percentage() {
-        let minions: Vec<String> = (1..=5).map(|n| format!("m{n}")).collect();
+        let minions: Vec<MinionId> = (1..=5).map(|n| minion(&format!("m{n}"))).collect();
         let sizes = |batch| {
             batches(&minions, batch)
                 .unwrap()
@@ -406,7 +409,7 @@ mod tests {
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
-        let mut row = JobRow::queued(&JobId::from_number(1), "worker-1", None);
+        let mut row = JobRow::queued(&JobId::from_number(1), &minion("worker-1"), None);
         row.return_json = Some(
             json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
                 .to_string(),
