@@ -121,7 +121,7 @@ impl Jobs {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lane(&self, minion: &str) -> Arc<tokio::sync::Mutex<Session>> {
+    pub(crate) fn lane(&self, minion: &str) -> Arc<tokio::sync::Mutex<Session>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(lanes.entry(minion.to_owned()).or_default())
     }
