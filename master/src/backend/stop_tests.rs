@@ -350,3 +350,27 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
         "cancelled by root"
     );
 }
+
+#[test]
+fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
+    use std::sync::atomic::Ordering::SeqCst;
+    let site = Site::new(TREE);
+    let life = site.live();
+    let hung = &site.api.hung;
+    hung.on.store(true, SeqCst);
+    let args = json!({"sls": ["objects"]});
+    let first = start(&life, "state.apply", "master", args.clone(), 1);
+    let events = life.collect(first);
+    assert_eq!(summary(&events)["lost"], json!(["master"]));
+    let second = start(&life, "state.apply", "master", args, 600);
+    life.runtime.block_on(async {
+        while hung.came.load(SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        hung.on.store(false, SeqCst);
+        hung.free.notify_one();
+    });
+    let events = life.collect(second);
+    assert_eq!(summary(&events)["succeeded"], json!(["master"]));
+    assert_eq!(hung.most.load(SeqCst), 1);
+}

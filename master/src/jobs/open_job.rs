@@ -1,6 +1,9 @@
 //! Jobs that have not ended, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use super::core::Limits;
 use super::function::Function;
@@ -21,6 +24,8 @@ pub(super) struct OpenJob {
     failed: Option<String>,
     /// The time from which a minion's part may be sent.
     pub(super) ready_since: BTreeMap<String, Millis>,
+    /// Ends the work of the part of the target `master`, once it has started.
+    pub(super) stop_here: Option<Arc<Notify>>,
 }
 
 impl OpenJob {
@@ -47,6 +52,7 @@ impl OpenJob {
                 .find(|row| failed(row))
                 .map(|row| row.minion.clone()),
             ready_since: BTreeMap::new(),
+            stop_here: None,
         };
         open.make_ready(now);
         open

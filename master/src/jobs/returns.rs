@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Jobs;
 use super::function::{Function, Place};
 use super::open_job::{OpenJob, PartEnd};
+use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, JobStatus, RowState};
 
@@ -197,6 +198,9 @@ impl Jobs {
         end: PartEnd,
     ) -> Result<(), Refusal> {
         tracing::warn!(job = %jid, minion, why, "expired");
+        if minion == MASTER {
+            self.stop_here(jid);
+        }
         let row = JobRow {
             state: RowState::Lost,
             error: why.to_owned(),
