@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::{Value, json};
 
 use super::Jobs;
 use super::open_job::PartEnd;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{JobRow, RowState};
 
@@ -41,7 +40,7 @@ impl Jobs {
                 )));
             }
             let mut asked = Vec::new();
-            for minion in job.minions.iter().filter(|minion| *minion != MASTER) {
+            for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
                 if self.send_cancel(jid, minion, &reason, true).await {
                     asked.push(minion);
                 }
@@ -71,7 +70,7 @@ impl Jobs {
             }
         }
         for row in sent {
-            if row.minion == MASTER {
+            if row.minion.is_master() {
                 runs.push(&row.minion);
             } else if self.send_cancel(jid, &row.minion, &reason, force).await {
                 asked.push(&row.minion);
@@ -94,7 +93,7 @@ impl Jobs {
     pub(super) async fn end_unsent(
         self: &Arc<Self>,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         why: &str,
         end: PartEnd,
     ) -> Result<bool, Refusal> {
@@ -119,7 +118,7 @@ impl Jobs {
     pub(super) async fn send_cancel(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         reason: &str,
         force: bool,
     ) -> bool {

@@ -26,19 +26,19 @@ impl Jobs {
         tokio::spawn(async move {
             let jid = job.jid;
             let work = async {
-                jobs.started(&jid, MASTER).await?;
+                jobs.started(&jid, &MASTER).await?;
                 jobs.carry_out(&jid, &message).await
             };
             let outcome = tokio::select! {
                 outcome = work => outcome,
                 () = stop.notified() => {
                     // The part has ended without a return; its lane may have been taken again.
-                    jobs.lane(MASTER).lock().await.running.remove(&jid);
+                    jobs.lane(&MASTER).lock().await.running.remove(&jid);
                     return;
                 }
             };
             let when = jobs.app.clock.now();
-            let redactor = match jobs.declarations.redactor(MASTER) {
+            let redactor = match jobs.declarations.redactor(&MASTER) {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
                     // The return goes, and only the reason stays: it may contain a secret.
@@ -79,7 +79,7 @@ impl Jobs {
     }
 
     async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
-        if let Err(error) = self.returned(jid, MASTER, answer).await {
+        if let Err(error) = self.returned(jid, &MASTER, answer).await {
             tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
         }
     }
@@ -92,7 +92,7 @@ impl Jobs {
         match message.function.as_str() {
             "state.apply" => self.apply_here(jid, message).await,
             "test.ping" => Ok((0, Value::Bool(true))),
-            "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": MASTER}))),
+            "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": *MASTER}))),
             other => Err(Refusal::invalid(format!(
                 "cannot run {other} on the target `master`: it runs on hosts"
             ))),
@@ -110,18 +110,22 @@ impl Jobs {
             .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
         let snapshot = self.declarations.load()?;
         let api = self.clusters.api(&snapshot).await?;
-        let joined = target::accepted(&self.app).await?;
+        // A minion's id is its node's name.
+        let joined = target::accepted(&self.app)
+            .await?
+            .into_iter()
+            .map(String::from);
         let cluster =
             KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        let redactor = self.declarations.redactor(MASTER)?;
+        let redactor = self.declarations.redactor(&MASTER)?;
         let mut index = 0;
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {
             index += 1;
             let shown = serde_json::to_string(state).unwrap_or_default();
             let state = serde_json::from_str(&redactor.json(&shown)).unwrap_or_default();
-            self.progressed(jid, MASTER, index, total, state);
+            self.progressed(jid, &MASTER, index, total, state);
         })
         .await;
         let retcode = i32::from(!run.succeeded());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,6 @@ use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, tim
 use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
-use crate::names::MASTER;
 use crate::store::{JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
@@ -151,7 +150,7 @@ impl StepRunner<'_> {
 
     /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
     /// always connected.
-    async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
+    async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
         let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
@@ -159,19 +158,23 @@ impl StepRunner<'_> {
             RECONNECT
         };
         let looks = minions.into_iter().map(|minion| async move {
-            let there = minion == MASTER || connections.wait_connected(&minion, patience).await;
+            let there = minion.is_master() || connections.wait_connected(&minion, patience).await;
             (minion, there)
         });
         let looked = futures_util::future::join_all(looks).await;
         let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, there)| *there);
         let names =
-            |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
+            |pairs: Vec<(MinionId, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
         (names(there), names(gone))
     }
 
     /// The parts of these minions that succeeded in jobs that this step made before the master
     /// restarted. Such a job may still run: it is waited for.
-    async fn done_earlier(&self, index: usize, minions: &[String]) -> Result<Vec<JobRow>, Failure> {
+    async fn done_earlier(
+        &self,
+        index: usize,
+        minions: &[MinionId],
+    ) -> Result<Vec<JobRow>, Failure> {
         let detail = self.recorder.detail(index);
         let jobs = detail.get("jobs").and_then(Value::as_array);
         let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
@@ -197,10 +200,10 @@ impl StepRunner<'_> {
         &self,
         index: usize,
         new: &NewJob,
-        batch: &[String],
+        batch: &[MinionId],
         skips: bool,
     ) -> Result<BatchDone, Failure> {
-        let mut left: Vec<String> = batch.to_vec();
+        let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
         for attempt in 1.. {
             let jid = self.new_job(index, new, &left).await?;
@@ -234,7 +237,7 @@ impl StepRunner<'_> {
         &self,
         index: usize,
         new: &NewJob,
-        minions: &[String],
+        minions: &[MinionId],
     ) -> Result<JobId, Failure> {
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
@@ -253,7 +256,7 @@ struct BatchDone {
     /// The parts that succeeded.
     good: Vec<JobRow>,
     /// The minions that disconnected.
-    gone: Vec<String>,
+    gone: Vec<MinionId>,
 }
 
 /// True when `offline` is `skip`: targets that are not connected are left out.
@@ -300,7 +303,7 @@ fn note_changes(changes: &mut Map<String, Value>, done: Vec<JobRow>) {
     for row in done {
         let changed = changed(&row);
         if changed > 0 {
-            changes.insert(row.minion, json!({"changed": changed}));
+            changes.insert(row.minion.into(), json!({"changed": changed}));
         }
     }
 }
@@ -317,7 +320,7 @@ fn changed(row: &JobRow) -> usize {
 /// The failure of a minion's part, for people: minion, state and comment.
 fn failure(row: &JobRow) -> String {
     if !row.error.is_empty() {
-        return if row.error.starts_with(&row.minion) {
+        return if row.error.starts_with(row.minion.as_str()) {
             row.error.clone()
         } else {
             format!("{}: {}", row.minion, row.error)
@@ -370,6 +373,7 @@ fn failure(row: &JobRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::minion;
 
     #[test]
     fn batches_by_number_and_percentage() {
@@ -389,7 +393,7 @@ mod tests {
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
-        let mut row = JobRow::queued(&JobId::from_number(1), "worker-1", None);
+        let mut row = JobRow::queued(&JobId::from_number(1), &minion("worker-1"), None);
         row.return_json = Some(
             json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
                 .to_string(),
