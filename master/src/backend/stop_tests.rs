@@ -1,6 +1,7 @@
 //! Jobs that are ended early, or that one of their minions holds up.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_proto::v1;
@@ -304,4 +305,82 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     assert!(refused.message.contains("has ended"), "{refused}");
     assert_eq!(cancel(2, true).unwrap()["asked"], json!(["worker-1"]));
     assert!(wire.cancel().force);
+}
+
+#[test]
+fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    let args = json!({"sls": ["host"]});
+    let stream = start(&life, "state.apply", "worker-1", args, 600);
+    let (connection, messages) = life
+        .app
+        .connections
+        .join(&minion("worker-1"), IpAddr::from([10, 10, 1, 12]));
+    let mut wire = Wire {
+        life: &life,
+        id: "worker-1",
+        messages,
+        _connection: connection,
+    };
+    let jobs = Arc::clone(life.backend.jobs());
+    let (jid, answer) = life.runtime.block_on(async {
+        let jid = life.store.jobs(1).await.unwrap().remove(0).jid;
+        let writer = life.store.hold_writer().await;
+        jobs.lane(&minion("worker-1")).lock().await.connect([], 0);
+        let sending = tokio::spawn({
+            let jobs = Arc::clone(&jobs);
+            async move { jobs.dispatch(&minion("worker-1")).await }
+        });
+        // It has the lane, and cannot record that it sends before the writer is free.
+        while jobs.lane(&minion("worker-1")).try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        let mut cancelling = tokio::spawn({
+            let (jobs, jid) = (Arc::clone(&jobs), jid.clone());
+            async move { jobs.cancel(&jid, "root", false).await }
+        });
+        // Without the lane it would read now that the part was not sent.
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut cancelling).await;
+        drop(writer);
+        assert!(early.is_err());
+        sending.await.unwrap().unwrap();
+        (jid, cancelling.await.unwrap().unwrap())
+    });
+    assert_eq!(
+        (&answer["asked"], &answer["ended"]),
+        (&json!(["worker-1"]), &json!([]))
+    );
+    assert_eq!(wire.job(), jid.as_str());
+    assert_eq!(wire.cancel().job, jid.as_str());
+    wire.returns(jid.as_str(), "cancelled by root");
+    assert_eq!(
+        error_of(&life.collect(stream), "worker-1"),
+        "cancelled by root"
+    );
+}
+
+#[test]
+fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
+    use std::sync::atomic::Ordering::SeqCst;
+    let site = Site::new(TREE);
+    let life = site.live();
+    let hung = &site.api.hung;
+    hung.on.store(true, SeqCst);
+    let args = json!({"sls": ["objects"]});
+    let first = start(&life, "state.apply", "master", args.clone(), 1);
+    let events = life.collect(first);
+    assert_eq!(summary(&events)["lost"], json!(["master"]));
+    let second = start(&life, "state.apply", "master", args, 600);
+    life.runtime.block_on(async {
+        while hung.came.load(SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        hung.on.store(false, SeqCst);
+        hung.free.notify_one();
+    });
+    let events = life.collect(second);
+    assert_eq!(summary(&events)["succeeded"], json!(["master"]));
+    assert_eq!(hung.most.load(SeqCst), 1);
 }

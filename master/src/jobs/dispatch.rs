@@ -79,7 +79,7 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn dispatch(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
+    pub(crate) async fn dispatch(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
         // The lane is held until all is queued on the stream, so that nothing is sent twice in one
         // session.
         let lane = self.lane(minion);

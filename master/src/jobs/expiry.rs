@@ -7,10 +7,11 @@ use futures_util::{StreamExt as _, stream};
 use halite_proto::ids::MinionId;
 
 use super::core::{Expiry, expired};
+use super::open_job::PartEnd;
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::rfc3339;
 use crate::refusal::Refusal;
-use crate::store::{Answer, JobRow, Millis};
+use crate::store::{Answer, JobRow, Millis, RowState};
 
 /// The reason that the return of a job has when its time was over.
 const TIME_LIMIT: &str = "the job's time limit has passed";
@@ -60,12 +61,18 @@ impl Jobs {
         minion: &MinionId,
         now: Millis,
     ) -> Result<(), Refusal> {
-        for (row, why) in self.expired_rows(minion, now).await? {
+        for (row, unsent, why) in self.expired_rows(minion, now).await? {
             if why == Expiry::OverTime {
                 self.end_over_time(&row).await;
                 continue;
             }
             let text = self.reason(&row, why).await?;
+            if unsent {
+                // One that is sent at this moment is checked again soon.
+                self.end_unsent(&row.jid, minion, &text, PartEnd::Failed)
+                    .await?;
+                continue;
+            }
             if why == Expiry::Interrupted {
                 let answer = Answer {
                     retcode: 2,
@@ -90,11 +97,12 @@ impl Jobs {
             .await;
     }
 
+    /// The expired parts of a minion, and whether they were not sent.
     async fn expired_rows(
         &self,
         minion: &MinionId,
         now: Millis,
-    ) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
+    ) -> Result<Vec<(JobRow, bool, Expiry)>, Refusal> {
         if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
         }
@@ -113,7 +121,8 @@ impl Jobs {
             };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
             if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
-                found.push((row, why));
+                let unsent = row.state == RowState::Queued && !session.sent.contains(&row.jid);
+                found.push((row, unsent, why));
             }
         }
         Ok(found)

@@ -7,6 +7,7 @@ use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{Jobs, target};
 use crate::kubernetes::modules::{KubernetesModules, Patience};
@@ -18,11 +19,23 @@ impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.
     pub(super) fn run_here(self: &Arc<Self>, job: Job, message: v1::Job) {
         let jobs = Arc::clone(self);
+        let stop = Arc::new(Notify::new());
+        if let Some(open) = self.open_jobs().get_mut(&job.jid) {
+            open.stop_here = Some(Arc::clone(&stop));
+        }
         tokio::spawn(async move {
             let jid = job.jid;
-            let outcome = match jobs.started(&jid, &MASTER).await {
-                Ok(()) => jobs.carry_out(&jid, &message).await,
-                Err(refusal) => Err(refusal),
+            let work = async {
+                jobs.started(&jid, &MASTER).await?;
+                jobs.carry_out(&jid, &message).await
+            };
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                () = stop.notified() => {
+                    // The part has ended without a return; its lane may have been taken again.
+                    jobs.lane(&MASTER).lock().await.running.remove(&jid);
+                    return;
+                }
             };
             let when = jobs.app.clock.now();
             let redactor = match jobs.declarations.redactor(&MASTER) {
@@ -56,6 +69,15 @@ impl Jobs {
         });
     }
 
+    /// Ends the work of a part of the target `master` whose time is over. The last call to the API
+    /// may still take effect; nothing follows it.
+    pub(super) fn stop_here(&self, jid: &JobId) {
+        let open = self.open_jobs();
+        if let Some(stop) = open.get(jid).and_then(|job| job.stop_here.as_ref()) {
+            stop.notify_one();
+        }
+    }
+
     async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
         if let Err(error) = self.returned(jid, &MASTER, answer).await {
             tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
@@ -82,6 +104,8 @@ impl Jobs {
         jid: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
+        // One at a time: the part before, whose time is over, must have ended.
+        let _alone = self.applying.lock().await;
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
         let snapshot = self.declarations.load()?;

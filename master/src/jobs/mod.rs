@@ -49,6 +49,8 @@ pub struct Jobs {
     jids: Jids,
     open: Mutex<BTreeMap<JobId, OpenJob>>,
     lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
+    /// Held by the part of the target `master` that applies states.
+    applying: tokio::sync::Mutex<()>,
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
 }
@@ -71,6 +73,7 @@ impl Jobs {
             clusters,
             open: Mutex::default(),
             lanes: Mutex::default(),
+            applying: tokio::sync::Mutex::default(),
             ends: tokio::sync::watch::Sender::new(0),
         });
         let now = jobs.app.clock.now();
@@ -121,7 +124,7 @@ impl Jobs {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lane(&self, minion: &MinionId) -> Arc<tokio::sync::Mutex<Session>> {
+    pub(crate) fn lane(&self, minion: &MinionId) -> Arc<tokio::sync::Mutex<Session>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(lanes.entry(minion.clone()).or_default())
     }

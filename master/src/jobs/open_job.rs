@@ -1,8 +1,10 @@
 //! Jobs that have not ended, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use halite_proto::ids::MinionId;
+use tokio::sync::Notify;
 
 use super::core::Limits;
 use super::function::Function;
@@ -23,6 +25,8 @@ pub(super) struct OpenJob {
     failed: Option<MinionId>,
     /// The time from which a minion's part may be sent.
     pub(super) ready_since: BTreeMap<MinionId, Millis>,
+    /// Ends the work of the part of the target `master`, once it has started.
+    pub(super) stop_here: Option<Arc<Notify>>,
 }
 
 impl OpenJob {
@@ -49,6 +53,7 @@ impl OpenJob {
                 .find(|row| failed(row))
                 .map(|row| row.minion.clone()),
             ready_since: BTreeMap::new(),
+            stop_here: None,
         };
         open.make_ready(now);
         open

@@ -186,11 +186,28 @@ impl Jobs {
         if !self.app.store.mark_lost(jid, minion, why, now).await? {
             return Ok(());
         }
+        self.after_loss(jid, minion, why, end).await
+    }
+
+    /// Announces a part that the store has recorded as lost, and continues after it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn after_loss(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<(), Refusal> {
         tracing::warn!(job = %jid, %minion, why, "expired");
+        if minion.is_master() {
+            self.stop_here(jid);
+        }
         let row = JobRow {
             state: RowState::Lost,
             error: why.to_owned(),
-            ended: Some(now),
+            ended: Some(self.app.clock.now()),
             ..JobRow::queued(jid, minion, None)
         };
         self.app

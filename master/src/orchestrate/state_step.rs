@@ -99,10 +99,17 @@ impl StepRunner<'_> {
         .await
         .map_err(failed)?;
         let skips = skips_offline(chunk)?;
-        let mut left_out = Vec::new();
+        let size = batch_size(named.len(), text(chunk, "batch").as_deref())?;
         let mut minions = named;
+        let mut changes = Map::new();
+        // The parts that this step has already done, before a restart of the master: they are not
+        // repeated, whichever minions are connected now.
+        let done = self.done_earlier(index, &minions).await?;
+        let (mut left, mut left_out) = (minions.clone(), Vec::new());
+        left.retain(|minion| !done.iter().any(|row| row.minion == *minion));
+        note_changes(&mut changes, done);
         if skips {
-            (minions, left_out) = self.reachable(minions).await;
+            (left, left_out) = self.reachable(left).await;
         }
         let new = NewJob {
             test: self.run.test,
@@ -111,16 +118,9 @@ impl StepRunner<'_> {
             timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
             ..new
         };
-        let mut before = self.earlier_jobs(index);
-        let mut changes = Map::new();
-        for batch in batches(&minions, text(chunk, "batch").as_deref())? {
-            let done = self.one_job(index, &new, batch, &mut before, skips).await?;
-            for row in done.good {
-                let changed = changed(&row);
-                if changed > 0 {
-                    changes.insert(row.minion.into(), json!({"changed": changed}));
-                }
-            }
+        for batch in left.chunks(size) {
+            let done = self.one_job(index, &new, batch, skips).await?;
+            note_changes(&mut changes, done.good);
             left_out.extend(done.gone);
         }
         minions.retain(|minion| !left_out.contains(minion));
@@ -168,42 +168,47 @@ impl StepRunner<'_> {
         (names(there), names(gone))
     }
 
-    /// The jobs that this step made before the master restarted, oldest first.
-    fn earlier_jobs(&self, index: usize) -> Vec<JobId> {
+    /// The parts of these minions that succeeded in jobs that this step made before the master
+    /// restarted. Such a job may still run: it is waited for.
+    async fn done_earlier(
+        &self,
+        index: usize,
+        minions: &[MinionId],
+    ) -> Result<Vec<JobRow>, Failure> {
         let detail = self.recorder.detail(index);
-        let jobs = detail
-            .get("jobs")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        jobs.iter()
-            .filter_map(|jid| jid.as_str()?.parse().ok())
-            .collect()
+        let jobs = detail.get("jobs").and_then(Value::as_array);
+        let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
+        let jids: Vec<JobId> = jobs.filter_map(|jid| jid.parse().ok()).collect();
+        let mut done = Vec::new();
+        for jid in jids {
+            let store = &self.jobs.app().store;
+            let job = store.job(&jid).await;
+            // Recorded, but the master ended before the job was made: there is no such job.
+            if job.map_err(|error| Failure::new(chain(&error)))?.is_none() {
+                continue;
+            }
+            let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
+            let ours = |row: &JobRow| succeeded(row) && minions.contains(&row.minion);
+            done.extend(rows.into_iter().filter(ours));
+        }
+        Ok(done)
     }
 
-    /// Runs one batch: its job, and another job with the minions that were interrupted. A job for
-    /// the same minions from before a restart of the master counts: it is waited for and not
-    /// repeated. With `skips`, a minion that disconnects during the job is no failure.
+    /// Runs one batch: its job, and another job with the minions that were interrupted. With
+    /// `skips`, a minion that disconnects during the job is no failure.
     async fn one_job(
         &self,
         index: usize,
         new: &NewJob,
         batch: &[MinionId],
-        before: &mut Vec<JobId>,
         skips: bool,
     ) -> Result<BatchDone, Failure> {
         let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
-        let mut attempts = 0;
-        loop {
-            let (jid, earlier) = match self.earlier_job(&left, before).await? {
-                Some(jid) => (jid, true),
-                None => (self.new_job(index, new, &left).await?, false),
-            };
+        for attempt in 1.. {
+            let jid = self.new_job(index, new, &left).await?;
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows
-                .into_iter()
-                .partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
+            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
             done.good.extend(good);
             let connections = &self.jobs.app().connections;
             bad.retain(|row| {
@@ -217,11 +222,8 @@ impl StepRunner<'_> {
             if bad.is_empty() {
                 break;
             }
-            // A failure from before the restart is tried again; an interruption is tried again in
-            // any case.
-            attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
-            if !earlier && (!interrupted || attempts >= ATTEMPTS) {
+            if !interrupted || attempt >= ATTEMPTS {
                 return Err(Failure::new(
                     bad.iter().map(failure).collect::<Vec<_>>().join("\n"),
                 ));
@@ -229,28 +231,6 @@ impl StepRunner<'_> {
             left = bad.into_iter().map(|row| row.minion).collect();
         }
         Ok(done)
-    }
-
-    async fn earlier_job(
-        &self,
-        minions: &[MinionId],
-        before: &mut Vec<JobId>,
-    ) -> Result<Option<JobId>, Failure> {
-        while !before.is_empty() {
-            let jid = before.remove(0);
-            let job = self
-                .jobs
-                .app()
-                .store
-                .job(&jid)
-                .await
-                .map_err(|error| Failure::new(chain(&error)))?;
-            // Recorded, but the master ended before the job was made: there is no such job.
-            if job.is_some_and(|job| job.minions == minions) {
-                return Ok(Some(jid));
-            }
-        }
-        Ok(None)
     }
 
     async fn new_job(
@@ -294,28 +274,38 @@ fn list_first(args: &Value) -> Value {
     args.pointer("/arg/0").cloned().unwrap_or_default()
 }
 
-/// The batches by the argument `batch`: a number of minions, or a percentage of all; at least one.
-fn batches<'a>(
-    minions: &'a [MinionId],
-    batch: Option<&str>,
-) -> Result<Vec<&'a [MinionId]>, Failure> {
-    let size = match batch {
-        None => minions.len(),
-        Some(text) => {
-            let bad = || {
-                Failure::new(format!(
-                    "batch: {text:?} is neither a number nor a percentage"
-                ))
-            };
-            match text.strip_suffix('%') {
-                Some(percent) => {
-                    minions.len() * percent.trim().parse::<usize>().map_err(|_| bad())? / 100
-                }
-                None => text.trim().parse::<usize>().map_err(|_| bad())?,
-            }
-        }
+/// The size of a batch by the argument `batch`: a number of minions, or a percentage of all; at
+/// least one.
+fn batch_size(minions: usize, batch: Option<&str>) -> Result<usize, Failure> {
+    let Some(text) = batch else {
+        return Ok(minions.max(1));
     };
-    Ok(minions.chunks(size.max(1)).collect())
+    let number = |text: &str| {
+        text.trim().parse::<usize>().map_err(|_| {
+            Failure::new(format!(
+                "batch: {text:?} is neither a number nor a percentage"
+            ))
+        })
+    };
+    let size = match text.strip_suffix('%') {
+        Some(percent) => minions.saturating_mul(number(percent)?) / 100,
+        None => number(text)?,
+    };
+    Ok(size.max(1))
+}
+
+fn succeeded(row: &JobRow) -> bool {
+    row.state == RowState::Returned && row.retcode == Some(0)
+}
+
+/// Notes the minions on which states have changed something.
+fn note_changes(changes: &mut Map<String, Value>, done: Vec<JobRow>) {
+    for row in done {
+        let changed = changed(&row);
+        if changed > 0 {
+            changes.insert(row.minion.into(), json!({"changed": changed}));
+        }
+    }
 }
 
 /// The number of states of a minion's run that changed something.
@@ -387,19 +377,13 @@ mod tests {
 
     #[test]
     fn batches_by_number_and_percentage() {
-        let minions: Vec<MinionId> = (1..=5).map(|n| minion(&format!("m{n}"))).collect();
-        let sizes = |batch| {
-            batches(&minions, batch)
-                .unwrap()
-                .iter()
-                .map(|b| b.len())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(None), [5]);
-        assert_eq!(sizes(Some("2")), [2, 2, 1]);
-        assert_eq!(sizes(Some("40%")), [2, 2, 1]);
-        assert_eq!(sizes(Some("1%")), [1, 1, 1, 1, 1]);
-        assert!(batches(&minions, Some("half")).is_err());
+        let size = |batch| batch_size(5, batch).unwrap();
+        assert_eq!(size(None), 5);
+        assert_eq!(size(Some("2")), 2);
+        assert_eq!(size(Some("40%")), 2);
+        assert_eq!(size(Some("1%")), 1);
+        assert_eq!(batch_size(0, None).unwrap(), 1);
+        assert!(batch_size(5, Some("half")).is_err());
     }
 
     #[test]
