@@ -6,7 +6,7 @@ mod registry;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 
 use crate::output::Format;
 
@@ -215,14 +215,14 @@ pub struct Grains {
 #[derive(Debug, Args)]
 pub struct OneMinion {
     /// The minion's id; `master` is the master itself.
-    pub minion: String,
+    pub minion: MinionId,
 }
 
 /// `ctl render`.
 #[derive(Debug, Args)]
 pub struct Render {
     /// The minion's id; `master` is the master itself.
-    pub minion: String,
+    pub minion: MinionId,
     /// SLS files to render; default: the highstate.
     pub sls: Vec<String>,
     /// Show the low state instead of the files.
@@ -323,7 +323,7 @@ pub enum Key {
     /// Accept the key of a pending minion, after comparing the fingerprint.
     Accept {
         /// The minion's id.
-        id: String,
+        id: MinionId,
         /// The fingerprint that the host shows; any other one is refused.
         #[arg(long, default_value = "", required_unless_present = "force")]
         fingerprint: String,
@@ -341,7 +341,7 @@ pub enum Key {
 #[derive(Debug, Args)]
 pub struct Destroy {
     /// The minion's id.
-    pub id: String,
+    pub id: MinionId,
     /// Allow this for a connected minion.
     #[arg(long, requires = "cluster")]
     pub force: bool,
@@ -365,8 +365,8 @@ pub enum Token {
         #[arg(long, value_delimiter = ',')]
         roles: Vec<String>,
         /// Only this minion may use it.
-        #[arg(long, default_value = "")]
-        id: String,
+        #[arg(long, value_parser = MinionId::for_host)]
+        id: Option<MinionId>,
     },
     /// List all tokens, without their secrets.
     List,

@@ -2,6 +2,7 @@
 
 use halite_document::Problem;
 use halite_errors::chain;
+use halite_proto::identity::IdentityError;
 use halite_proto::ids::JobIdError;
 
 use crate::store::StoreError;
@@ -79,6 +80,12 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::internal(chain(&error))
+    }
+}
+
+impl From<IdentityError> for Refusal {
+    fn from(error: IdentityError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 

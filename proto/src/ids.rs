@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::identity::{Identity, IdentityError, Kind, MASTER_ID, check_name};
+
 /// The number of digits of a job id.
 const JOB_DIGITS: usize = 20;
 /// The number of characters of a refused text that an error repeats: a hostile text must not flood
@@ -128,6 +130,54 @@ impl JobId {
 
 text_id!(JobId, JobIdError);
 
+/// The id of a minion. It is also the name of the node that the minion's host is, so it has the
+/// form of a Kubernetes node's name (RFC 1123 subdomain). `master` is the pseudo-minion whose host
+/// is the Kubernetes API; no host may have this id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MinionId(String);
+
+impl MinionId {
+    /// The pseudo-minion whose host is the Kubernetes API.
+    #[must_use]
+    pub fn master() -> Self {
+        Self(MASTER_ID.to_owned())
+    }
+
+    /// Returns whether this is the pseudo-minion.
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.0 == MASTER_ID
+    }
+
+    /// The id of a host's minion.
+    ///
+    /// # Errors
+    /// The text breaks the rules of names, or is `master`.
+    pub fn for_host(text: &str) -> Result<Self, IdentityError> {
+        let id: Self = text.parse()?;
+        if id.is_master() {
+            return Err(IdentityError::Reserved);
+        }
+        Ok(id)
+    }
+
+    fn check(text: &str) -> Result<(), IdentityError> {
+        check_name(text)
+    }
+}
+
+text_id!(MinionId, IdentityError);
+
+impl Identity {
+    /// The id of the minion; none for a master or an operator.
+    #[must_use]
+    pub fn minion(&self) -> Option<MinionId> {
+        // Checked when the identity was made.
+        (self.kind() == Kind::Minion).then(|| MinionId(self.id().to_owned()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -175,5 +225,26 @@ mod tests {
     fn maps_by_id_are_searched_by_text() {
         let jobs = BTreeMap::from([(JobId::from_number(7), "seven")]);
         assert_eq!(jobs.get("00000000000000000007"), Some(&"seven"));
+    }
+
+    #[test]
+    fn a_minion_id_is_a_name_and_master_is_no_host() {
+        for text in ["worker-1", "worker-1.example", "0"] {
+            let id = MinionId::for_host(text).unwrap();
+            assert_eq!((id.as_str(), id.is_master()), (text, false));
+        }
+        for bad in ["", "..", "../x", "Worker", "a b", "a/b", "-a"] {
+            let error = bad.parse::<MinionId>().unwrap_err().to_string();
+            assert!(error.contains("lower-case letters"), "{error}");
+        }
+        assert!("master".parse::<MinionId>().unwrap().is_master());
+        assert_eq!(MinionId::for_host("master"), Err(IdentityError::Reserved));
+    }
+
+    #[test]
+    fn only_the_identity_of_a_minion_has_a_minion_id() {
+        let identity = |kind| Identity::new("prod", kind, "a").unwrap();
+        assert_eq!(identity(Kind::Minion).minion(), Some("a".parse().unwrap()));
+        assert_eq!(identity(Kind::Operator).minion(), None);
     }
 }

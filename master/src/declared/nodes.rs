@@ -11,6 +11,8 @@ use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
 use serde_json::{Map, Value};
 
 use super::Declarations;
@@ -144,9 +146,10 @@ impl Declarations {
 
 /// The node document for a request.
 fn document(request: &NodeRequest) -> Result<Node, Refusal> {
-    halite_proto::identity::check_name(&request.name)
-        .map_err(|error| Refusal::invalid(format!("the node's name: {}", chain(&error))))?;
-    if request.name == crate::names::MASTER {
+    let id: MinionId = request.name.parse().map_err(|error: IdentityError| {
+        Refusal::invalid(format!("the node's name: {}", chain(&error)))
+    })?;
+    if id.is_master() {
         return Err(Refusal::invalid(
             "cannot name a node `master`: this is the name of the master itself; choose another name",
         ));
