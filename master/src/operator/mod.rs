@@ -7,3 +7,4 @@ pub mod history;
 pub mod run;
 pub mod show;
 pub mod status;
+mod updates;

@@ -28,6 +28,7 @@ mod site;
 mod site_registry;
 mod source;
 mod test;
+mod update;
 mod versions;
 mod vip;
 
@@ -109,6 +110,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(vip::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
+        .chain(update::TESTS)
         .chain(limits::TESTS)
         .chain(secret::TESTS)
         .chain(registry::TESTS)

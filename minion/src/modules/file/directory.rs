@@ -30,7 +30,10 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
         let mut effects = parents(host, &path, args.flag("makedirs", false)?, &wanted).await?;
         let mut changes = Map::from_iter([(name.clone(), json!({"directory": "new"}))]);
         if let Some(forced) = forced {
-            changes.insert("forced".into(), json!(format!("{} was replaced", forced.what)));
+            changes.insert(
+                "forced".into(),
+                json!(format!("{} was replaced", forced.what)),
+            );
             effects.push(forced.effect);
         }
         effects.push(Effect::Mkdir { path, meta: wanted });

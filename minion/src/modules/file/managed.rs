@@ -54,7 +54,10 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
     };
     let mut all = parents(host, &path, args.flag("makedirs", false)?, &new_directory).await?;
     if let Some(forced) = forced {
-        changes.insert("forced".into(), json!(format!("{} was replaced", forced.what)));
+        changes.insert(
+            "forced".into(),
+            json!(format!("{} was replaced", forced.what)),
+        );
         all.push(forced.effect);
     }
     all.append(&mut effects);

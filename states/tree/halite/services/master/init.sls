@@ -29,6 +29,9 @@ include:
     - mode: '0644'
     - force: True
 
+/etc/systemd/system/halite-master.service.d:
+  file.absent: []
+
 # CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
 # `unless` reads the files and does not ask the program, which a state above may be about to
 # replace, so that a test run predicts what a real one does. Identities are renewed when a third of
@@ -63,7 +66,6 @@ halite-master:
   service.running:
     - enable: True
     - unmask: True
-    - only_drop_ins: []
     - require:
         - cmd: halite-master-init
         - file: /etc/systemd/system/halite-master.service
@@ -77,4 +79,5 @@ halite-master-restart:
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml
         - file: /etc/systemd/system/halite-master.service
+        - file: /etc/systemd/system/halite-master.service.d
     - order: last
