@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{mpsc, watch};
@@ -19,13 +20,13 @@ const ROOM: Duration = Duration::from_secs(2);
 /// The minion has no open stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("minion {0:?} is not connected")]
-pub struct NotConnected(pub String);
+pub struct NotConnected(pub MinionId);
 
 /// Keeps one minion connected; its stream holds it. Dropping it disconnects the minion, unless a
 /// newer stream of the same minion has replaced it.
 pub struct ConnectionGuard {
     connections: Arc<Connections>,
-    minion: String,
+    minion: MinionId,
     number: u64,
 }
 
@@ -46,7 +47,7 @@ struct Connection {
 /// The open streams, one for each connected minion.
 #[derive(Default)]
 pub struct Connections {
-    open: Mutex<BTreeMap<String, Connection>>,
+    open: Mutex<BTreeMap<MinionId, Connection>>,
     /// The number of the newest connection; those who wait for a minion watch it.
     newest: watch::Sender<u64>,
 }
@@ -56,7 +57,7 @@ impl Connections {
     /// receiver closes.
     pub fn join(
         self: &Arc<Self>,
-        minion: &str,
+        minion: &MinionId,
         address: IpAddr,
     ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -67,14 +68,14 @@ impl Connections {
             sender,
             address: address.to_canonical(),
         };
-        open.insert(minion.to_owned(), connection);
+        open.insert(minion.clone(), connection);
         // Inside the lock: two joins must not get one number.
         self.newest.send_replace(number);
         drop(open);
         (
             ConnectionGuard {
                 connections: Arc::clone(self),
-                minion: minion.to_owned(),
+                minion: minion.clone(),
                 number,
             },
             receiver,
@@ -82,7 +83,7 @@ impl Connections {
     }
 
     /// Ends a minion's stream from the master's side; true when it was connected.
-    pub fn disconnect(&self, minion: &str) -> bool {
+    pub fn disconnect(&self, minion: &MinionId) -> bool {
         self.open().remove(minion).is_some()
     }
 
@@ -97,8 +98,12 @@ impl Connections {
     /// # Errors
     /// The minion has no open stream, or its stream ended while this waited, or was ended because
     /// the minion does not read.
-    pub async fn send(&self, minion: &str, message: v1::MasterMessage) -> Result<(), NotConnected> {
-        let not_connected = || NotConnected(minion.to_owned());
+    pub async fn send(
+        &self,
+        minion: &MinionId,
+        message: v1::MasterMessage,
+    ) -> Result<(), NotConnected> {
+        let not_connected = || NotConnected(minion.clone());
         let connection = self
             .open()
             .get(minion)
@@ -109,7 +114,7 @@ impl Connections {
             Err(SendTimeoutError::Closed(_)) => Err(not_connected()),
             Err(SendTimeoutError::Timeout(_)) => {
                 tracing::warn!(
-                    minion,
+                    %minion,
                     "cut: it has read nothing for {} s; `systemctl status halite-minion` on the host shows its state",
                     ROOM.as_secs()
                 );
@@ -120,7 +125,7 @@ impl Connections {
     }
 
     /// Ends the stream of this number; a newer one of the same minion stays.
-    fn end(&self, minion: &str, number: u64) {
+    fn end(&self, minion: &MinionId, number: u64) {
         let mut open = self.open();
         if open
             .get(minion)
@@ -132,24 +137,24 @@ impl Connections {
 
     /// Ids of the connected minions, sorted.
     #[must_use]
-    pub fn connected(&self) -> Vec<String> {
+    pub fn connected(&self) -> Vec<MinionId> {
         self.open().keys().cloned().collect()
     }
 
     /// The address that a minion's open stream comes from.
     #[must_use]
-    pub fn address(&self, minion: &str) -> Option<IpAddr> {
+    pub fn address(&self, minion: &MinionId) -> Option<IpAddr> {
         self.open().get(minion).map(|connection| connection.address)
     }
 
     /// Whether a minion has an open stream.
     #[must_use]
-    pub fn is_connected(&self, minion: &str) -> bool {
+    pub fn is_connected(&self, minion: &MinionId) -> bool {
         self.open().contains_key(minion)
     }
 
     /// Waits until a minion is connected; false when `timeout` passed first.
-    pub async fn wait_connected(&self, minion: &str, timeout: Duration) -> bool {
+    pub async fn wait_connected(&self, minion: &MinionId, timeout: Duration) -> bool {
         let mut newest = self.newest.subscribe();
         let wait = async {
             loop {
@@ -165,7 +170,7 @@ impl Connections {
         tokio::time::timeout(timeout, wait).await.unwrap_or(false)
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Connection>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<MinionId, Connection>> {
         // Nothing panics while holding the lock; a poisoned one still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,6 +181,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::names::minion;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -184,39 +190,41 @@ mod tests {
         let connections: Arc<Connections> = Arc::default();
         assert!(
             !connections
-                .wait_connected("a", Duration::from_millis(1))
+                .wait_connected(&minion("a"), Duration::from_millis(1))
                 .await
         );
         let waiting = tokio::spawn({
             let connections = Arc::clone(&connections);
             async move {
                 connections
-                    .wait_connected("a", Duration::from_secs(20))
+                    .wait_connected(&minion("a"), Duration::from_secs(20))
                     .await
             }
         });
-        let (_other, _messages) = connections.join("b", HERE);
-        let (guard, _messages) = connections.join("a", HERE);
+        let (_other, _messages) = connections.join(&minion("b"), HERE);
+        let (guard, _messages) = connections.join(&minion("a"), HERE);
         assert!(waiting.await.unwrap());
         assert_eq!(connections.connected(), ["a", "b"]);
         drop(guard);
-        assert!(!connections.is_connected("a"));
+        assert!(!connections.is_connected(&minion("a")));
         assert_eq!(
-            connections.send("a", v1::MasterMessage::default()).await,
-            Err(NotConnected("a".to_owned()))
+            connections
+                .send(&minion("a"), v1::MasterMessage::default())
+                .await,
+            Err(NotConnected(minion("a")))
         );
     }
 
     #[tokio::test]
     async fn an_old_connection_does_not_end_a_newer_one() {
         let connections: Arc<Connections> = Arc::default();
-        let (old, mut old_messages) = connections.join("a", HERE);
-        let (_new, _new_messages) = connections.join("a", HERE);
+        let (old, mut old_messages) = connections.join(&minion("a"), HERE);
+        let (_new, _new_messages) = connections.join(&minion("a"), HERE);
         assert!(old_messages.recv().await.is_none());
         connections.leave(&old);
         drop(old);
-        assert!(connections.is_connected("a"));
-        assert!(connections.disconnect("a"));
-        assert!(!connections.disconnect("a"));
+        assert!(connections.is_connected(&minion("a")));
+        assert!(connections.disconnect(&minion("a")));
+        assert!(!connections.disconnect(&minion("a")));
     }
 }

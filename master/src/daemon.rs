@@ -169,6 +169,7 @@ mod tests {
     use halite_proto::ids::JobId;
 
     use super::*;
+    use crate::names::minion;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
     #[tokio::test]
@@ -187,7 +188,7 @@ mod tests {
                 test: false,
                 operator: "root".into(),
                 target: "a".into(),
-                minions: vec!["a".into()],
+                minions: vec![minion("a")],
                 order: Vec::new(),
                 created: 0,
                 deadline: None,
@@ -197,7 +198,7 @@ mod tests {
                 finished: None,
             };
             store
-                .create_job(&job, &[JobRow::queued(&jid, "a", None)])
+                .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
                 .await
                 .unwrap();
             let answer = Answer {
@@ -206,7 +207,10 @@ mod tests {
                 error: String::new(),
                 when: 0,
             };
-            store.record_return(&jid, "a", &answer).await.unwrap();
+            store
+                .record_return(&jid, &minion("a"), &answer)
+                .await
+                .unwrap();
             store.finish_job(&jid, 0, 0).await.unwrap();
         }
         let kept = KeptJobs {

@@ -1,4 +1,14 @@
 //! Names that have a fixed meaning in every cluster.
 
+use std::sync::LazyLock;
+
+use halite_proto::ids::MinionId;
+
 /// The id of the pseudo-minion whose host is the Kubernetes API. No node may have it.
-pub const MASTER: &str = "master";
+pub static MASTER: LazyLock<MinionId> = LazyLock::new(MinionId::master);
+
+/// A minion's id that is short to write.
+#[cfg(test)]
+pub(crate) fn minion(text: &str) -> MinionId {
+    text.parse().unwrap()
+}

@@ -1,101 +1,16 @@
 //! Identifiers that both ends of the wire name. Each is parsed once, where it enters a program: from
 //! a message, the command line, a row of the store, the name of a file.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
-
+use halite_names::{MASTER, NodeName, text_id};
 use serde::{Deserialize, Serialize};
+
+use crate::identity::{Identity, IdentityError, Kind, check_name};
 
 /// The number of digits of a job id.
 const JOB_DIGITS: usize = 20;
 /// The number of characters of a refused text that an error repeats: a hostile text must not flood
 /// a log.
 const REPEATED: usize = 80;
-
-/// What an identifier and its text have in common. Debug output is that of the text, so that lists
-/// in logs read as before.
-macro_rules! text_id {
-    ($name:ident, $error:ty) => {
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = $error;
-
-            fn from_str(text: &str) -> Result<Self, $error> {
-                Self::check(text)?;
-                Ok(Self(text.to_owned()))
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = $error;
-
-            fn try_from(text: String) -> Result<Self, $error> {
-                Self::check(&text)?;
-                Ok(Self(text))
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        impl Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        // Maps by id are searched by text, which orders and hashes alike.
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                self.0 == other
-            }
-        }
-
-        impl PartialEq<&str> for $name {
-            fn eq(&self, other: &&str) -> bool {
-                self.0 == *other
-            }
-        }
-    };
-}
 
 /// The id of a job or of an orchestration's run: 20 decimal digits, as in Salt the time in UTC at
 /// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file's name in the minion's
@@ -127,6 +42,58 @@ impl JobId {
 }
 
 text_id!(JobId, JobIdError);
+
+/// The id of a minion. It is also the name of the node that the minion's host is, so it has the
+/// form of a Kubernetes node's name (RFC 1123 subdomain). `master` is the pseudo-minion whose host
+/// is the Kubernetes API; no host may have this id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MinionId(String);
+
+impl MinionId {
+    /// The pseudo-minion whose host is the Kubernetes API.
+    #[must_use]
+    pub fn master() -> Self {
+        Self(MASTER.to_owned())
+    }
+
+    /// Returns whether this is the pseudo-minion.
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.0 == MASTER
+    }
+
+    /// The id of a host's minion.
+    ///
+    /// # Errors
+    /// The text breaks the rules of names, or is `master`.
+    pub fn for_host(text: &str) -> Result<Self, IdentityError> {
+        let name: NodeName = text.parse()?;
+        Ok(name.into())
+    }
+
+    fn check(text: &str) -> Result<(), IdentityError> {
+        check_name(text)
+    }
+}
+
+text_id!(MinionId, IdentityError);
+
+/// A host's minion has the name of its node as its id.
+impl From<NodeName> for MinionId {
+    fn from(name: NodeName) -> Self {
+        Self(name.into())
+    }
+}
+
+impl Identity {
+    /// The id of the minion; none for a master or an operator.
+    #[must_use]
+    pub fn minion(&self) -> Option<MinionId> {
+        // Checked when the identity was made.
+        (self.kind() == Kind::Minion).then(|| MinionId(self.id().to_owned()))
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -175,5 +142,26 @@ mod tests {
     fn maps_by_id_are_searched_by_text() {
         let jobs = BTreeMap::from([(JobId::from_number(7), "seven")]);
         assert_eq!(jobs.get("00000000000000000007"), Some(&"seven"));
+    }
+
+    #[test]
+    fn a_minion_id_is_a_name_and_master_is_no_host() {
+        for text in ["worker-1", "worker-1.example", "0"] {
+            let id = MinionId::for_host(text).unwrap();
+            assert_eq!((id.as_str(), id.is_master()), (text, false));
+        }
+        for bad in ["", "..", "../x", "Worker", "a b", "a/b", "-a"] {
+            let error = bad.parse::<MinionId>().unwrap_err().to_string();
+            assert!(error.contains("lower-case letters"), "{error}");
+        }
+        assert!("master".parse::<MinionId>().unwrap().is_master());
+        assert_eq!(MinionId::for_host("master"), Err(IdentityError::Reserved));
+    }
+
+    #[test]
+    fn only_the_identity_of_a_minion_has_a_minion_id() {
+        let identity = |kind| Identity::new("prod", kind, "a").unwrap();
+        assert_eq!(identity(Kind::Minion).minion(), Some("a".parse().unwrap()));
+        assert_eq!(identity(Kind::Operator).minion(), None);
     }
 }

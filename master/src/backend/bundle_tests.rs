@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::Backend as _;
 use crate::files;
+use crate::names::minion;
 use crate::refusal::RefusalKind;
 use crate::store::Store as _;
 
@@ -112,7 +113,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         record(&site, "0.3.0");
         let snapshot = life.backend.jobs().declarations().load().unwrap();
         assert_eq!(snapshot.bundle().unwrap().version, "0.3.0");
-        files::fetch(&life.app, &snapshot, "bootstrap-1", &jid, &digest)
+        files::fetch(&life.app, &snapshot, &minion("bootstrap-1"), &jid, &digest)
             .await
             .map(|_| ())
             .unwrap();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -22,6 +23,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
+use crate::names::minion;
 use crate::store::{Facts, Key, KeyState, SqliteStore};
 
 /// The files and the API, which outlive a master.
@@ -283,7 +285,7 @@ impl Life {
 async fn accept(app: &App, id: &str) {
     let now = app.clock.now();
     let key = Key {
-        id: id.into(),
+        id: minion(id),
         state: KeyState::Accepted,
         fingerprint: "00".into(),
         csr_pem: String::new(),
@@ -296,7 +298,7 @@ async fn accept(app: &App, id: &str) {
     };
     app.store.put_key(&key).await.unwrap();
     let facts = Facts {
-        minion: id.into(),
+        minion: minion(id),
         grains_json: grains(id).to_string(),
         version: "0.1.0".into(),
         last_seen: now,
@@ -338,14 +340,14 @@ pub(crate) struct Journal {
 /// A minion that follows the protocol; its journal outlives each connection.
 #[derive(Clone)]
 pub(crate) struct ScriptedMinion {
-    pub id: String,
+    pub id: MinionId,
     pub journal: Arc<Mutex<Journal>>,
 }
 
 impl ScriptedMinion {
     pub fn new(id: &str) -> Self {
         Self {
-            id: id.into(),
+            id: minion(id),
             journal: Arc::default(),
         }
     }

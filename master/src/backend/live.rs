@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_proto::ids::{JobId, JobIdError};
+use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use halite_states::low::Chunk;
@@ -59,7 +59,7 @@ impl LiveBackend {
         &self.jobs
     }
 
-    async fn connected(&self, minion: &str, hello: &v1::MinionHello) -> Result<(), Refusal> {
+    async fn connected(&self, minion: &MinionId, hello: &v1::MinionHello) -> Result<(), Refusal> {
         let grains: Value = serde_json::from_str(&hello.grains_json).unwrap_or_default();
         self.record_addresses(minion, &grains).await;
         let running: Vec<JobId> = hello
@@ -72,15 +72,15 @@ impl LiveBackend {
 
     /// Logs a failure only: a host without a fitting address can still return, and a compile that
     /// needs the address reports it.
-    async fn record_addresses(&self, minion: &str, grains: &Value) {
+    async fn record_addresses(&self, minion: &MinionId, grains: &Value) {
         let declarations = self.jobs.declarations();
         let peer = self.app.connections.address(minion);
         if let Err(refusal) = declarations.record_addresses(minion, grains, peer).await {
-            tracing::warn!(minion, error = %refusal, "cannot choose the addresses of the node");
+            tracing::warn!(%minion, error = %refusal, "cannot choose the addresses of the node");
         }
     }
 
-    async fn message(&self, minion: &str, message: v1::MinionMessage) -> Result<(), Refusal> {
+    async fn message(&self, minion: &MinionId, message: v1::MinionMessage) -> Result<(), Refusal> {
         match message.body {
             Some(Body::Grains(grains)) => {
                 let grains: Value = serde_json::from_str(&grains.grains_json).unwrap_or_default();
@@ -142,12 +142,7 @@ impl Backend for LiveBackend {
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let node = NodeRequest {
-                name: request.name.clone(),
-                address: request.address.clone(),
-                roles: request.roles.clone(),
-                further: request.document_json.clone(),
-            };
+            let node = NodeRequest::try_from(request)?;
             self.jobs.declarations().add_node(&node).await?;
             tracing::info!(node = %request.name, operator, "node declared");
             Ok(())
@@ -156,7 +151,7 @@ impl Backend for LiveBackend {
 
     fn sign_allowed<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
@@ -165,7 +160,7 @@ impl Backend for LiveBackend {
 
     fn fetch<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
@@ -177,7 +172,7 @@ impl Backend for LiveBackend {
 
     fn on_connected<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         hello: &'a v1::MinionHello,
     ) -> BackendFuture<'a, ()> {
         Box::pin(self.connected(minion, hello))
@@ -185,13 +180,13 @@ impl Backend for LiveBackend {
 
     fn on_message<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         message: v1::MinionMessage,
     ) -> BackendFuture<'a, ()> {
         Box::pin(self.message(minion, message))
     }
 
-    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()> {
+    fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
         Box::pin(async move {
             self.jobs.disconnected(minion).await;
             Ok(())

@@ -18,7 +18,7 @@ mod trust_tests;
 use std::future::Future;
 use std::pin::Pin;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub trait Backend: Send + Sync {
     /// otherwise. The caller decides what to sign by the arguments of this chunk and nothing else.
     fn sign_allowed<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk>;
@@ -81,7 +81,7 @@ pub trait Backend: Send + Sync {
     /// stream of pieces, so that a large file of the bundle is never in memory as a whole.
     fn fetch<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream>;
@@ -89,18 +89,18 @@ pub trait Backend: Send + Sync {
     /// of its hello.
     fn on_connected<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         hello: &'a v1::MinionHello,
     ) -> BackendFuture<'a, ()>;
     /// Takes a message other than the hello. A return is stored before this answers; then the
     /// minion is sent `ReturnStored`.
     fn on_message<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         message: v1::MinionMessage,
     ) -> BackendFuture<'a, ()>;
     /// Notes that the stream of a minion ended.
-    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()>;
+    fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;
     /// Begins no work of the master's own any more, and waits for what is under way. Called before
     /// the master stops.
     fn finish(&self) -> BackendFuture<'_, ()> {

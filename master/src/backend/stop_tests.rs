@@ -1,6 +1,7 @@
 //! Jobs that are ended early, or that one of their minions holds up.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_proto::v1;
@@ -13,6 +14,7 @@ use super::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::Backend as _;
 use crate::connections::ConnectionGuard;
 use crate::event_stream::EventStream;
+use crate::names::minion;
 use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
@@ -44,7 +46,10 @@ struct Wire<'l> {
 impl<'l> Wire<'l> {
     fn connect(life: &'l Life, id: &'static str) -> Self {
         life.accept(id);
-        let (connection, messages) = life.app.connections.join(id, IpAddr::from([10, 10, 1, 12]));
+        let (connection, messages) = life
+            .app
+            .connections
+            .join(&minion(id), IpAddr::from([10, 10, 1, 12]));
         let hello = v1::MinionHello {
             protocol: 1,
             version: "0.1.0".into(),
@@ -52,7 +57,7 @@ impl<'l> Wire<'l> {
             running_jobs: Vec::new(),
         };
         life.runtime
-            .block_on(life.backend.on_connected(id, &hello))
+            .block_on(life.backend.on_connected(&minion(id), &hello))
             .unwrap();
         Self {
             life,
@@ -107,7 +112,12 @@ impl<'l> Wire<'l> {
 
     fn say(&self, body: ToMaster) {
         let message = v1::MinionMessage { body: Some(body) };
-        let said = self.life.backend.on_message(self.id, message);
+        let said = async {
+            self.life
+                .backend
+                .on_message(&minion(self.id), message)
+                .await
+        };
         self.life.runtime.block_on(said).unwrap();
     }
 }
@@ -180,7 +190,8 @@ fn a_run_that_stopped_at_a_failure_stays_stopped_after_a_restart() {
     drop((stream, wire));
     let jid = life.runtime.block_on(async {
         let job = life.store.jobs(1).await.unwrap().remove(0);
-        let lost = life.store.mark_lost(&job.jid, "bootstrap-1", "gone", 1);
+        let host = minion("bootstrap-1");
+        let lost = life.store.mark_lost(&job.jid, &host, "gone", 1);
         assert!(lost.await.unwrap());
         job.jid
     });
@@ -208,7 +219,7 @@ fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
             let message = v1::MasterMessage::default();
             life.app
                 .connections
-                .send("bootstrap-1", message)
+                .send(&minion("bootstrap-1"), message)
                 .await
                 .unwrap();
         }
@@ -216,7 +227,7 @@ fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
     life.runtime.block_on(fill);
     let events = life.collect(start(&life, "test.ping", "*", json!({}), 4));
     assert_eq!(summary(&events)["succeeded"], json!(["worker-1"]));
-    assert!(!life.app.connections.is_connected("bootstrap-1"));
+    assert!(!life.app.connections.is_connected(&minion("bootstrap-1")));
     // It comes back, and is served.
     let back = ScriptedMinion::new("bootstrap-1");
     life.connect(&back);
@@ -294,4 +305,82 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     assert!(refused.message.contains("has ended"), "{refused}");
     assert_eq!(cancel(2, true).unwrap()["asked"], json!(["worker-1"]));
     assert!(wire.cancel().force);
+}
+
+#[test]
+fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    let args = json!({"sls": ["host"]});
+    let stream = start(&life, "state.apply", "worker-1", args, 600);
+    let (connection, messages) = life
+        .app
+        .connections
+        .join(&minion("worker-1"), IpAddr::from([10, 10, 1, 12]));
+    let mut wire = Wire {
+        life: &life,
+        id: "worker-1",
+        messages,
+        _connection: connection,
+    };
+    let jobs = Arc::clone(life.backend.jobs());
+    let (jid, answer) = life.runtime.block_on(async {
+        let jid = life.store.jobs(1).await.unwrap().remove(0).jid;
+        let writer = life.store.hold_writer().await;
+        jobs.lane(&minion("worker-1")).lock().await.connect([], 0);
+        let sending = tokio::spawn({
+            let jobs = Arc::clone(&jobs);
+            async move { jobs.dispatch(&minion("worker-1")).await }
+        });
+        // It has the lane, and cannot record that it sends before the writer is free.
+        while jobs.lane(&minion("worker-1")).try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        let mut cancelling = tokio::spawn({
+            let (jobs, jid) = (Arc::clone(&jobs), jid.clone());
+            async move { jobs.cancel(&jid, "root", false).await }
+        });
+        // Without the lane it would read now that the part was not sent.
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut cancelling).await;
+        drop(writer);
+        assert!(early.is_err());
+        sending.await.unwrap().unwrap();
+        (jid, cancelling.await.unwrap().unwrap())
+    });
+    assert_eq!(
+        (&answer["asked"], &answer["ended"]),
+        (&json!(["worker-1"]), &json!([]))
+    );
+    assert_eq!(wire.job(), jid.as_str());
+    assert_eq!(wire.cancel().job, jid.as_str());
+    wire.returns(jid.as_str(), "cancelled by root");
+    assert_eq!(
+        error_of(&life.collect(stream), "worker-1"),
+        "cancelled by root"
+    );
+}
+
+#[test]
+fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
+    use std::sync::atomic::Ordering::SeqCst;
+    let site = Site::new(TREE);
+    let life = site.live();
+    let hung = &site.api.hung;
+    hung.on.store(true, SeqCst);
+    let args = json!({"sls": ["objects"]});
+    let first = start(&life, "state.apply", "master", args.clone(), 1);
+    let events = life.collect(first);
+    assert_eq!(summary(&events)["lost"], json!(["master"]));
+    let second = start(&life, "state.apply", "master", args, 600);
+    life.runtime.block_on(async {
+        while hung.came.load(SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        hung.on.store(false, SeqCst);
+        hung.free.notify_one();
+    });
+    let events = life.collect(second);
+    assert_eq!(summary(&events)["succeeded"], json!(["master"]));
+    assert_eq!(hung.most.load(SeqCst), 1);
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
 use crate::backend::Backend;
+use crate::names::minion;
 use crate::refusal::RefusalKind;
 use crate::store::{JobStatus, RowState, Store as _};
 
@@ -86,7 +87,7 @@ fn a_ping_is_answered_by_its_targets() {
         );
         assert_eq!(
             life.store
-                .row(&jobs[0].jid, "worker-1")
+                .row(&jobs[0].jid, &minion("worker-1"))
                 .await
                 .unwrap()
                 .unwrap()
@@ -133,12 +134,12 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         let large = "x".repeat(200_000);
         let _watched = life.backend.run("root", request("")).await.unwrap();
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
-        let (_connection, mut messages) = life.app.connections.join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
+        let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), std::net::Ipv4Addr::LOCALHOST.into());
         let text = json!({"text": large}).to_string();
         let answer = v1::JobReturn { job: jid.to_string(), retcode: 0, return_json: text, error: String::new() };
-        let hand_in = || {
+        let hand_in = async || {
             let body = Some(v1::minion_message::Body::Returned(answer.clone()));
-            life.backend.on_message("worker-1", v1::MinionMessage { body })
+            life.backend.on_message(&minion("worker-1"), v1::MinionMessage { body }).await
         };
         let limit = life.store.limit_pages(None).await;
         let refusal = hand_in().await.unwrap_err();
@@ -152,7 +153,7 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         hand_in().await.unwrap();
         let acknowledged = messages.try_recv().unwrap().body;
         assert!(matches!(acknowledged, Some(v1::master_message::Body::Stored(stored)) if jid == stored.job.as_str()));
-        assert_eq!(life.store.row(&jid, "worker-1").await.unwrap().unwrap().state, RowState::Returned);
+        assert_eq!(life.store.row(&jid, &minion("worker-1")).await.unwrap().unwrap().state, RowState::Returned);
     });
 }
 
@@ -233,7 +234,7 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
     let site = Site::new(TREE);
     let life = site.live();
     // No minion returns: the job stays open.
-    let id = "worker-1";
+    let id = &minion("worker-1");
     let idle = ScriptedMinion::new(id);
     life.connect(&idle);
     let (app, backend) = (Arc::clone(&life.app), Arc::clone(&life.backend));
@@ -246,7 +247,7 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             .await
             .unwrap();
         let request = v1::RunRequest {
-            target: id.into(),
+            target: id.to_string(),
             function: "state.apply".into(),
             args_json: json!({"sls": "payload"}).to_string(),
             ..Default::default()
@@ -283,13 +284,13 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         denied(backend.fetch(id, &jid, &other).await.map(|_| ()));
         denied(
             backend
-                .fetch("bootstrap-1", &jid, &sha256)
+                .fetch(&minion("bootstrap-1"), &jid, &sha256)
                 .await
                 .map(|_| ()),
         );
         denied(
             backend
-                .sign_allowed("bootstrap-1", &jid, tag)
+                .sign_allowed(&minion("bootstrap-1"), &jid, tag)
                 .await
                 .map(|_| ()),
         );
@@ -354,9 +355,9 @@ fn a_job_goes_on_after_the_master_was_killed() {
         let (_connection, _messages) = life
             .app
             .connections
-            .join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
+            .join(&minion("worker-1"), std::net::Ipv4Addr::LOCALHOST.into());
         life.backend
-            .on_connected("worker-1", &v1::MinionHello::default())
+            .on_connected(&minion("worker-1"), &v1::MinionHello::default())
             .await
             .unwrap();
         let request = v1::RunRequest {
@@ -405,7 +406,9 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
     let status = |jobs: &Value, index: usize| jobs[index]["status"].clone();
     life.runtime.block_on(async {
         let _events = life.backend.run("root", request()).await.unwrap();
-        while life.app.store.open_rows("master").await.unwrap()[0].state != RowState::Started {
+        while life.app.store.open_rows(&minion("master")).await.unwrap()[0].state
+            != RowState::Started
+        {
             tokio::task::yield_now().await;
         }
         assert_eq!(
@@ -419,7 +422,7 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
             (&json!("finished"), &json!(0))
         );
         let _events = life.backend.run("root", request()).await.unwrap();
-        let rows = life.app.store.open_rows("master").await.unwrap();
+        let rows = life.app.store.open_rows(&minion("master")).await.unwrap();
         assert_eq!(rows[0].state, RowState::Queued, "left for the next life");
     });
 }

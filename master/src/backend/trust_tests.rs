@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::Backend as _;
 use super::fixture::{CANARY, Life, Site};
+use crate::names::minion;
 use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
@@ -35,7 +36,7 @@ async fn hand_in(life: &Life, jid: &JobId, text: &str) -> Result<(), crate::refu
         error: text.to_owned(),
     }));
     let message = v1::MinionMessage { body };
-    life.backend.on_message("worker-1", message).await
+    life.backend.on_message(&minion("worker-1"), message).await
 }
 
 async fn secret_job(life: &Life) -> JobId {
@@ -50,7 +51,12 @@ async fn secret_job(life: &Life) -> JobId {
 }
 
 async fn stored(life: &Life, jid: &JobId) -> String {
-    let row = life.store.row(jid, "worker-1").await.unwrap().unwrap();
+    let row = life
+        .store
+        .row(jid, &minion("worker-1"))
+        .await
+        .unwrap()
+        .unwrap();
     format!("{:?} {}", row.return_json, row.error)
 }
 
@@ -66,10 +72,10 @@ fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_be
         life.accept("worker-1");
         life.runtime.block_on(async {
             let here = IpAddr::from([10, 10, 1, 12]);
-            let (_connection, mut messages) = life.app.connections.join("worker-1", here);
+            let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
             let jid = secret_job(&life).await;
             life.backend
-                .on_connected("worker-1", &hello("10.10.1.12"))
+                .on_connected(&minion("worker-1"), &hello("10.10.1.12"))
                 .await
                 .unwrap();
             let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body
@@ -138,10 +144,12 @@ fn an_address_that_is_not_the_hosts_own_is_refused_for_that_node_alone() {
             ("10.10.1.77", [10, 10, 1, 13]),
             ("10.10.1.12", [10, 10, 1, 12]),
         ] {
-            let (_connection, _messages) =
-                life.app.connections.join("worker-2", IpAddr::from(peer));
+            let (_connection, _messages) = life
+                .app
+                .connections
+                .join(&minion("worker-2"), IpAddr::from(peer));
             life.backend
-                .on_connected("worker-2", &hello(claimed))
+                .on_connected(&minion("worker-2"), &hello(claimed))
                 .await
                 .unwrap();
             let snapshot = declarations.load().unwrap();
@@ -151,9 +159,9 @@ fn an_address_that_is_not_the_hosts_own_is_refused_for_that_node_alone() {
         let (_connection, _messages) = life
             .app
             .connections
-            .join("worker-2", IpAddr::from([10, 10, 1, 13]));
+            .join(&minion("worker-2"), IpAddr::from([10, 10, 1, 13]));
         life.backend
-            .on_connected("worker-2", &hello("10.10.1.13"))
+            .on_connected(&minion("worker-2"), &hello("10.10.1.13"))
             .await
             .unwrap();
         let recorded = std::fs::read_to_string(&document).unwrap();
@@ -168,7 +176,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
     life.accept("worker-1");
     life.runtime.block_on(async {
         let here = IpAddr::from([10, 10, 1, 12]);
-        let (_connection, _messages) = life.app.connections.join("worker-1", here);
+        let (_connection, _messages) = life.app.connections.join(&minion("worker-1"), here);
         let jid = secret_job(&life).await;
         let mut running: Vec<String> = (0..100_000).map(|n| format!("2027{n:016}")).collect();
         running.push(jid.to_string());
@@ -177,10 +185,18 @@ fn job_ids_that_no_job_has_cost_nothing() {
             ..hello("10.10.1.12")
         };
         let began = tokio::time::Instant::now();
-        life.backend.on_connected("worker-1", &hello).await.unwrap();
+        life.backend
+            .on_connected(&minion("worker-1"), &hello)
+            .await
+            .unwrap();
         // Each would have been a commit of some milliseconds.
         assert!(began.elapsed() < std::time::Duration::from_secs(5));
-        let row = life.store.row(&jid, "worker-1").await.unwrap().unwrap();
+        let row = life
+            .store
+            .row(&jid, &minion("worker-1"))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(row.state, crate::store::RowState::Started);
     });
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use halite_proto::ids::MinionId;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
 use halite_states::signature::RunsOn;
@@ -27,12 +28,12 @@ pub enum Wanted {
 /// All problems that were found, each with file and line.
 pub fn compile(
     snapshot: &Snapshot,
-    minion: &str,
+    minion: &MinionId,
     grains: &Value,
     wanted: &Wanted,
 ) -> Result<Compiled, Refusal> {
     let pillar = snapshot.pillar(minion)?;
-    let place = if minion == crate::names::MASTER {
+    let place = if minion.is_master() {
         RunsOn::Master
     } else {
         RunsOn::Minion
@@ -46,7 +47,7 @@ pub fn compile(
 /// As [`compile`].
 pub fn with_pillar(
     snapshot: &Snapshot,
-    minion: &str,
+    minion: &MinionId,
     pillar: &Value,
     grains: &Value,
     wanted: &Wanted,
@@ -106,7 +107,7 @@ fn place_name(place: RunsOn) -> &'static str {
 /// As [`compile`].
 pub async fn in_background(
     snapshot: Arc<Snapshot>,
-    minion: String,
+    minion: MinionId,
     grains: Value,
     wanted: Wanted,
 ) -> Result<Compiled, Refusal> {
@@ -120,7 +121,7 @@ pub async fn in_background(
 ///
 /// # Errors
 /// As [`compile`].
-pub fn top(snapshot: &Snapshot, minion: &str, grains: &Value) -> Result<Vec<String>, Refusal> {
+pub fn top(snapshot: &Snapshot, minion: &MinionId, grains: &Value) -> Result<Vec<String>, Refusal> {
     let pillar = snapshot.pillar(minion)?;
     let bundle = |path: &str| snapshot.bundle_hash(path);
     let input = Input {

@@ -21,6 +21,7 @@ use halite_pillar::load::{Texts, load};
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_proto::ids::MinionId;
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
 use redactors::Redactors;
@@ -93,7 +94,7 @@ impl Declarations {
     /// # Errors
     /// The declaration cannot be read, and could not be since the master started. Nothing of the
     /// minion may be stored or displayed then.
-    pub fn redactor(&self, minion: &str) -> Result<Arc<Redactor>, Refusal> {
+    pub fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
         self.redactors.get(minion, self.load())
     }
 
@@ -219,14 +220,14 @@ impl Snapshot {
     ///
     /// # Errors
     /// The minion is not declared, or the bundle cannot be read now.
-    pub fn pillar(&self, minion: &str) -> Result<Value, Refusal> {
+    pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
         view(&self.declaration, self.bundle()?, &self.pki, minion)
             .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
     }
 
     /// As [`Snapshot::pillar`]; an empty mapping for a minion that is not declared.
     #[must_use]
-    pub fn pillar_or_empty(&self, minion: &str) -> Value {
+    pub fn pillar_or_empty(&self, minion: &MinionId) -> Value {
         self.pillar(minion)
             .unwrap_or_else(|_| Value::Object(Map::new()))
     }
@@ -255,7 +256,7 @@ impl Snapshot {
     }
 
     /// The value of a secret, if this minion may have it.
-    fn secret(&self, minion: &str, path: &str) -> Option<String> {
+    fn secret(&self, minion: &MinionId, path: &str) -> Option<String> {
         if !allowed_secrets(&self.declaration, minion).contains(path) {
             return None;
         }
@@ -275,14 +276,14 @@ impl Snapshot {
     ///
     /// # Errors
     /// The value refers to a secret that this minion may not have.
-    pub fn fill(&self, minion: &str, value: &mut Value) -> Result<(), Refusal> {
+    pub fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
         reference::fill(value, &|path| self.secret(minion, path))
             .map(|_| ())
             .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
     }
 
     /// The secrets that one minion may have.
-    fn secrets(&self, minion: &str) -> impl Iterator<Item = String> {
+    fn secrets(&self, minion: &MinionId) -> impl Iterator<Item = String> {
         allowed_secrets(&self.declaration, minion)
             .into_iter()
             .filter_map(move |path| self.secret(minion, &path))
@@ -293,15 +294,13 @@ impl Snapshot {
     /// restart at once), then the Kubernetes objects, then all other hosts together. Declared nodes
     /// that are not in `accepted` are left out.
     #[must_use]
-    pub fn safe_order(&self, accepted: &[String]) -> Vec<Vec<String>> {
-        let mut first: Vec<(bool, &String)> = Vec::new();
+    pub fn safe_order(&self, accepted: &[MinionId]) -> Vec<Vec<MinionId>> {
+        let mut first: Vec<(bool, &MinionId)> = Vec::new();
         let mut others = Vec::new();
-        for (name, node) in self
-            .declaration
-            .nodes
-            .iter()
-            .filter(|(name, _)| accepted.contains(name))
-        {
+        for (name, node) in &self.declaration.nodes {
+            let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
+                continue;
+            };
             if [Role::Bootstrap, Role::Etcd, Role::ControlPlane]
                 .iter()
                 .any(|role| node.has(*role))
@@ -312,11 +311,11 @@ impl Snapshot {
             }
         }
         first.sort();
-        let mut order: Vec<Vec<String>> = first
+        let mut order: Vec<Vec<MinionId>> = first
             .into_iter()
             .map(|(_, name)| vec![name.clone()])
             .collect();
-        order.push(vec![MASTER.to_owned()]);
+        order.push(vec![MASTER.clone()]);
         if !others.is_empty() {
             order.push(others);
         }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use halite_proto::ids::MinionId;
+
 use super::Snapshot;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
@@ -17,7 +19,7 @@ struct Known {
 
 /// For each minion a redactor for all secrets that it could have had since the master started.
 #[derive(Default)]
-pub(super) struct Redactors(Mutex<BTreeMap<String, Known>>);
+pub(super) struct Redactors(Mutex<BTreeMap<MinionId, Known>>);
 
 impl Redactors {
     /// The redactor of a minion, with the secrets of the present snapshot.
@@ -26,7 +28,7 @@ impl Redactors {
     /// The declaration cannot be read, and never could be.
     pub(super) fn get(
         &self,
-        minion: &str,
+        minion: &MinionId,
         present: Result<Arc<Snapshot>, Refusal>,
     ) -> Result<Arc<Redactor>, Refusal> {
         // Nothing panics while holding the lock.
@@ -44,7 +46,7 @@ impl Redactors {
                 ));
             }
         };
-        let known = known.entry(minion.to_owned()).or_insert_with(|| Known {
+        let known = known.entry(minion.clone()).or_insert_with(|| Known {
             newest: Weak::new(),
             secrets: BTreeSet::new(),
             redactor: Arc::default(),

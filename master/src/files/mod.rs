@@ -7,7 +7,7 @@
 
 mod stream;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_states::low::{Chunk, LowState};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ const BLOB: &str = "blob:";
 /// There is no such job, it has ended or is a test run, or the chunk requests no certificate.
 pub async fn certificate_chunk(
     app: &App,
-    minion: &str,
+    minion: &MinionId,
     job: &JobId,
     tag: &str,
 ) -> Result<Chunk, Refusal> {
@@ -63,7 +63,7 @@ fn requests_certificate(chunk: &Chunk) -> bool {
 pub async fn fetch(
     app: &App,
     snapshot: &Snapshot,
-    minion: &str,
+    minion: &MinionId,
     job: &JobId,
     sha256: &str,
 ) -> Result<ByteStream, Refusal> {
@@ -88,7 +88,7 @@ pub async fn fetch(
     stream::of_file(path, sha256.to_owned()).await
 }
 
-async fn open_low(app: &App, minion: &str, job: &JobId) -> Result<LowState, Refusal> {
+async fn open_low(app: &App, minion: &MinionId, job: &JobId) -> Result<LowState, Refusal> {
     let refusal = || Refusal::denied(format!("{minion} has no open job {job}"));
     let row = app.store.row(job, minion).await?.ok_or_else(refusal)?;
     if !matches!(

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::{Value, json};
 
 use super::Jobs;
 use super::open_job::PartEnd;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::RowState;
+use crate::store::{JobRow, RowState};
 
 impl Jobs {
     /// Ends a job: parts that were not sent end at once, and the minions of the others are asked to
@@ -41,7 +40,7 @@ impl Jobs {
                 )));
             }
             let mut asked = Vec::new();
-            for minion in job.minions.iter().filter(|minion| *minion != MASTER) {
+            for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
                 if self.send_cancel(jid, minion, &reason, true).await {
                     asked.push(minion);
                 }
@@ -50,19 +49,28 @@ impl Jobs {
         };
         let (mut asked, mut ended, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         let rows = self.app.store.rows(jid).await?;
-        // Those that wait come first: the end of another part must not release them.
-        let (waiting, sent): (Vec<_>, Vec<_>) = rows
-            .iter()
-            .filter(|row| pending.contains(&row.minion))
-            .partition(|row| row.state == RowState::Queued);
+        let open = rows.iter().filter(|row| pending.contains(&row.minion));
+        let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
+            open.partition(|row| row.state == RowState::Queued);
+        // Those that wait for another part come first: its end must not release them.
+        let blocked = |row: &&JobRow| {
+            let open = self.open_jobs();
+            open.get(jid).is_some_and(|job| job.is_blocked(&row.minion))
+        };
+        waiting.sort_by_key(|row| !blocked(row));
         for row in waiting {
             let text = format!("{reason} before it was sent");
-            self.end_without_return(jid, &row.minion, &text, PartEnd::NotStarted)
-                .await?;
-            ended.push(&row.minion);
+            if self
+                .end_unsent(jid, &row.minion, &text, PartEnd::NotStarted)
+                .await?
+            {
+                ended.push(&row.minion);
+            } else {
+                sent.push(row);
+            }
         }
         for row in sent {
-            if row.minion == MASTER {
+            if row.minion.is_master() {
                 runs.push(&row.minion);
             } else if self.send_cancel(jid, &row.minion, &reason, force).await {
                 asked.push(&row.minion);
@@ -77,11 +85,40 @@ impl Jobs {
         Ok(json!({"jid": jid, "asked": asked, "ended": ended, "runs": runs}))
     }
 
+    /// Ends a part that was not sent; false when it has been sent, or has ended. The lane is held
+    /// from the question to the record, so that dispatch cannot send the part in between.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_unsent(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<bool, Refusal> {
+        {
+            let lane = self.lane(minion);
+            let session = lane.lock().await;
+            let sent = session.sent.contains(jid) || session.running.contains(jid);
+            let row = self.app.store.row(jid, minion).await?;
+            if sent || row.is_none_or(|row| row.state != RowState::Queued) {
+                return Ok(false);
+            }
+            let now = self.app.clock.now();
+            if !self.app.store.mark_lost(jid, minion, why, now).await? {
+                return Ok(false);
+            }
+        }
+        self.after_loss(jid, minion, why, end).await?;
+        Ok(true)
+    }
+
     /// Asks a minion to end a job; false when it is not connected.
     pub(super) async fn send_cancel(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         reason: &str,
         force: bool,
     ) -> bool {

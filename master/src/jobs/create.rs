@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use serde_json::{Value, json};
 
 use super::function::{Function, Place, sls_of};
@@ -12,7 +12,6 @@ use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::Snapshot;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
 
@@ -30,9 +29,9 @@ pub struct NewJob {
     /// The target as the operator wrote it.
     pub target: String,
     /// The minions that the target resolved to.
-    pub minions: Vec<String>,
+    pub minions: Vec<MinionId>,
     /// Groups of minions that run one after the other; empty: all at once.
-    pub order: Vec<Vec<String>>,
+    pub order: Vec<Vec<MinionId>>,
     /// The timeout in seconds; 0 for the function's default.
     pub timeout: u32,
     /// The caller's id of this request.
@@ -124,7 +123,7 @@ impl Jobs {
         tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
         let ready = {
             let open = OpenJob::new(function, &job, &rows, now);
-            let ready: Vec<String> = open.ready_since.keys().cloned().collect();
+            let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
             self.open_jobs().insert(jid.clone(), open);
             ready
         };
@@ -197,10 +196,10 @@ impl Jobs {
 
     /// The grains of a minion, which templates need: without any, the result would not fit the
     /// host.
-    async fn grains_for_compile(&self, minion: &str) -> Result<Value, Refusal> {
+    async fn grains_for_compile(&self, minion: &MinionId) -> Result<Value, Refusal> {
         let grains = target::grains(&self.app, minion).await?;
         let known = grains.as_object().is_some_and(|grains| !grains.is_empty());
-        if minion == MASTER || known {
+        if minion.is_master() || known {
             return Ok(grains);
         }
         Err(Refusal::new(
@@ -212,7 +211,7 @@ impl Jobs {
     }
 
     /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
-    async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &str) -> Result<(), Refusal> {
+    async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
         let snapshot: Arc<Snapshot> = self.declarations.load()?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {

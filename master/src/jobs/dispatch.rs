@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl Jobs {
     /// The store failed.
     pub async fn connected(
         self: &Arc<Self>,
-        minion: &str,
+        minion: &MinionId,
         running: &[JobId],
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
@@ -44,7 +44,7 @@ impl Jobs {
     }
 
     /// Those of the jobs in which a part of this minion is open, each once.
-    fn open_of(&self, minion: &str, named: &[JobId]) -> BTreeSet<JobId> {
+    fn open_of(&self, minion: &MinionId, named: &[JobId]) -> BTreeSet<JobId> {
         let open = self.open_jobs();
         named
             .iter()
@@ -57,7 +57,7 @@ impl Jobs {
     }
 
     /// Notes that a stream of a minion ended, unless a newer one has replaced it.
-    pub async fn disconnected(&self, minion: &str) {
+    pub async fn disconnected(&self, minion: &MinionId) {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
         if !self.app.connections.is_connected(minion) {
@@ -68,7 +68,7 @@ impl Jobs {
     /// Starts no more parts of the target `master`, which ends with this process, and waits for the
     /// running ones. The next process finds the others in the store.
     pub async fn finish_own(&self) {
-        let lane = self.lane(MASTER);
+        let lane = self.lane(&MASTER);
         lane.lock().await.connected = false;
         while !lane.lock().await.running.is_empty() {
             tokio::time::sleep(OWN_PART).await;
@@ -79,7 +79,7 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn dispatch(self: &Arc<Self>, minion: &str) -> Result<(), Refusal> {
+    pub(crate) async fn dispatch(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
         // The lane is held until all is queued on the stream, so that nothing is sent twice in one
         // session.
         let lane = self.lane(minion);
@@ -109,11 +109,11 @@ impl Jobs {
                         when,
                     };
                     let jobs = Arc::clone(self);
-                    let minion = minion.to_owned();
+                    let minion = minion.clone();
                     // In a task of its own, because it takes the lane.
                     tokio::spawn(async move {
                         if let Err(error) = jobs.returned(&jid, &minion, answer).await {
-                            tracing::error!(job = %jid, minion, %error, "cannot store the refusal of a part");
+                            tracing::error!(job = %jid, %minion, %error, "cannot store the refusal of a part");
                         }
                     });
                     continue;
@@ -127,8 +127,8 @@ impl Jobs {
                     .mark_sent(&jid, minion, self.app.clock.now())
                     .await?;
             }
-            tracing::debug!(job = %jid, minion, "sending");
-            if minion == MASTER {
+            tracing::debug!(job = %jid, %minion, "sending");
+            if minion.is_master() {
                 self.run_here(job, message);
             } else {
                 let message = v1::MasterMessage {
@@ -152,7 +152,7 @@ impl Jobs {
                 jid: row.jid.clone(),
                 exclusive: job.function.place == Place::States,
                 state: row.state,
-                stoppable: row.minion != MASTER && !job.function.is_query(),
+                stoppable: !row.minion.is_master() && !job.function.is_query(),
                 blocked: job.is_blocked(&row.minion),
             })
         };

@@ -4,13 +4,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use halite_proto::ids::MinionId;
 
 use super::core::{Expiry, expired};
+use super::open_job::PartEnd;
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::rfc3339;
-use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::{Answer, JobRow, Millis};
+use crate::store::{Answer, JobRow, Millis, RowState};
 
 /// The reason that the return of a job has when its time was over.
 const TIME_LIMIT: &str = "the job's time limit has passed";
@@ -41,7 +42,7 @@ impl Jobs {
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
         let now = self.app.clock.now();
-        let minions: std::collections::BTreeSet<String> = self
+        let minions: std::collections::BTreeSet<MinionId> = self
             .open_jobs()
             .values()
             .flat_map(|job| job.ready_since.keys().cloned())
@@ -55,13 +56,23 @@ impl Jobs {
         checked.into_iter().collect()
     }
 
-    async fn expire_parts_of(self: &Arc<Self>, minion: &str, now: Millis) -> Result<(), Refusal> {
-        for (row, why) in self.expired_rows(minion, now).await? {
+    async fn expire_parts_of(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        now: Millis,
+    ) -> Result<(), Refusal> {
+        for (row, unsent, why) in self.expired_rows(minion, now).await? {
             if why == Expiry::OverTime {
                 self.end_over_time(&row).await;
                 continue;
             }
             let text = self.reason(&row, why).await?;
+            if unsent {
+                // One that is sent at this moment is checked again soon.
+                self.end_unsent(&row.jid, minion, &text, PartEnd::Failed)
+                    .await?;
+                continue;
+            }
             if why == Expiry::Interrupted {
                 let answer = Answer {
                     retcode: 2,
@@ -81,16 +92,17 @@ impl Jobs {
     async fn end_over_time(&self, row: &JobRow) {
         let lane = self.lane(&row.minion);
         lane.lock().await.cancelled.insert(row.jid.clone());
-        tracing::info!(job = %row.jid, minion = row.minion, "its time is over: asking the minion to end it");
+        tracing::info!(job = %row.jid, minion = %row.minion, "its time is over: asking the minion to end it");
         self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
             .await;
     }
 
+    /// The expired parts of a minion, and whether they were not sent.
     async fn expired_rows(
         &self,
-        minion: &str,
+        minion: &MinionId,
         now: Millis,
-    ) -> Result<Vec<(JobRow, Expiry)>, Refusal> {
+    ) -> Result<Vec<(JobRow, bool, Expiry)>, Refusal> {
         if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
         }
@@ -109,14 +121,15 @@ impl Jobs {
             };
             let since = job.ready_since.get(minion).copied().unwrap_or(now);
             if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
-                found.push((row, why));
+                let unsent = row.state == RowState::Queued && !session.sent.contains(&row.jid);
+                found.push((row, unsent, why));
             }
         }
         Ok(found)
     }
 
     /// False while a connected minion works within its time; saves a query of the store.
-    async fn might_be_expired(&self, minion: &str, now: Millis) -> bool {
+    async fn might_be_expired(&self, minion: &MinionId, now: Millis) -> bool {
         let lane = self.lane(minion);
         let session = lane.lock().await.clone();
         let open = self.open_jobs();
@@ -132,7 +145,7 @@ impl Jobs {
     async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
-            Some(facts) if minion != MASTER => {
+            Some(facts) if !minion.is_master() => {
                 format!(" (last seen {})", rfc3339(facts.last_seen))
             }
             _ => String::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
@@ -41,7 +41,7 @@ struct WatchedJob {
     /// The prefix of the tags of its events.
     prefix: String,
     /// The minions whose return was reported.
-    reported: BTreeSet<String>,
+    reported: BTreeSet<MinionId>,
     introduced: bool,
 }
 
@@ -75,7 +75,9 @@ impl Watched for WatchedJob {
         let rest = event.tag.strip_prefix(&self.prefix)?;
         let news = match rest.split_once('/') {
             _ if event.last => true,
-            Some(("ret", minion)) => self.reported.insert(minion.to_owned()),
+            Some(("ret", minion)) => minion
+                .parse()
+                .is_ok_and(|minion| self.reported.insert(minion)),
             _ => rest != "new",
         };
         news.then_some(event)

@@ -7,6 +7,7 @@ use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{Jobs, target};
 use crate::kubernetes::modules::{KubernetesModules, Patience};
@@ -18,14 +19,26 @@ impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.
     pub(super) fn run_here(self: &Arc<Self>, job: Job, message: v1::Job) {
         let jobs = Arc::clone(self);
+        let stop = Arc::new(Notify::new());
+        if let Some(open) = self.open_jobs().get_mut(&job.jid) {
+            open.stop_here = Some(Arc::clone(&stop));
+        }
         tokio::spawn(async move {
             let jid = job.jid;
-            let outcome = match jobs.started(&jid, MASTER).await {
-                Ok(()) => jobs.carry_out(&jid, &message).await,
-                Err(refusal) => Err(refusal),
+            let work = async {
+                jobs.started(&jid, &MASTER).await?;
+                jobs.carry_out(&jid, &message).await
+            };
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                () = stop.notified() => {
+                    // The part has ended without a return; its lane may have been taken again.
+                    jobs.lane(&MASTER).lock().await.running.remove(&jid);
+                    return;
+                }
             };
             let when = jobs.app.clock.now();
-            let redactor = match jobs.declarations.redactor(MASTER) {
+            let redactor = match jobs.declarations.redactor(&MASTER) {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
                     // The return goes, and only the reason stays: it may contain a secret.
@@ -56,8 +69,17 @@ impl Jobs {
         });
     }
 
+    /// Ends the work of a part of the target `master` whose time is over. The last call to the API
+    /// may still take effect; nothing follows it.
+    pub(super) fn stop_here(&self, jid: &JobId) {
+        let open = self.open_jobs();
+        if let Some(stop) = open.get(jid).and_then(|job| job.stop_here.as_ref()) {
+            stop.notify_one();
+        }
+    }
+
     async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
-        if let Err(error) = self.returned(jid, MASTER, answer).await {
+        if let Err(error) = self.returned(jid, &MASTER, answer).await {
             tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
         }
     }
@@ -70,7 +92,7 @@ impl Jobs {
         match message.function.as_str() {
             "state.apply" => self.apply_here(jid, message).await,
             "test.ping" => Ok((0, Value::Bool(true))),
-            "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": MASTER}))),
+            "grains.items" | "saltutil.refresh_grains" => Ok((0, json!({"id": *MASTER}))),
             other => Err(Refusal::invalid(format!(
                 "cannot run {other} on the target `master`: it runs on hosts"
             ))),
@@ -82,22 +104,28 @@ impl Jobs {
         jid: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
+        // One at a time: the part before, whose time is over, must have ended.
+        let _alone = self.applying.lock().await;
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
         let snapshot = self.declarations.load()?;
         let api = self.clusters.api(&snapshot).await?;
-        let joined = target::accepted(&self.app).await?;
+        // A minion's id is its node's name.
+        let joined = target::accepted(&self.app)
+            .await?
+            .into_iter()
+            .map(String::from);
         let cluster =
             KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        let redactor = self.declarations.redactor(MASTER)?;
+        let redactor = self.declarations.redactor(&MASTER)?;
         let mut index = 0;
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {
             index += 1;
             let shown = serde_json::to_string(state).unwrap_or_default();
             let state = serde_json::from_str(&redactor.json(&shown)).unwrap_or_default();
-            self.progressed(jid, MASTER, index, total, state);
+            self.progressed(jid, &MASTER, index, total, state);
         })
         .await;
         let retcode = i32::from(!run.succeeded());

@@ -23,7 +23,7 @@ pub mod target;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 
 use self::core::Session;
 use self::function::Function;
@@ -48,7 +48,9 @@ pub struct Jobs {
     clusters: Arc<Clusters>,
     jids: Jids,
     open: Mutex<BTreeMap<JobId, OpenJob>>,
-    lanes: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<Session>>>>,
+    lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
+    /// Held by the part of the target `master` that applies states.
+    applying: tokio::sync::Mutex<()>,
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
 }
@@ -71,10 +73,11 @@ impl Jobs {
             clusters,
             open: Mutex::default(),
             lanes: Mutex::default(),
+            applying: tokio::sync::Mutex::default(),
             ends: tokio::sync::watch::Sender::new(0),
         });
         let now = jobs.app.clock.now();
-        jobs.lane(MASTER).lock().await.connect([], now);
+        jobs.lane(&MASTER).lock().await.connect([], now);
         for job in jobs.app.store.open_jobs().await? {
             let rows = jobs.app.store.rows(&job.jid).await?;
             match Function::find(&job.function) {
@@ -96,7 +99,7 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
-        for row in self.app.store.open_rows(MASTER).await? {
+        for row in self.app.store.open_rows(&MASTER).await? {
             if row.state == RowState::Started {
                 let answer = Answer {
                     retcode: 2,
@@ -104,7 +107,7 @@ impl Jobs {
                     error: "the master was restarted during the job; run it again".into(),
                     when: self.app.clock.now(),
                 };
-                self.returned(&row.jid, MASTER, answer).await?;
+                self.returned(&row.jid, &MASTER, answer).await?;
             }
         }
         let jids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
@@ -113,7 +116,7 @@ impl Jobs {
             self.finish_if_done(&jid).await?;
         }
         self.watch_expiry();
-        self.dispatch(MASTER).await
+        self.dispatch(&MASTER).await
     }
 
     fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, OpenJob>> {
@@ -121,9 +124,9 @@ impl Jobs {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lane(&self, minion: &str) -> Arc<tokio::sync::Mutex<Session>> {
+    pub(crate) fn lane(&self, minion: &MinionId) -> Arc<tokio::sync::Mutex<Session>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(lanes.entry(minion.to_owned()).or_default())
+        Arc::clone(lanes.entry(minion.clone()).or_default())
     }
 
     /// Waits until the job has ended; answers with the job and its rows.

@@ -1,6 +1,10 @@
 //! Jobs that have not ended, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use halite_proto::ids::MinionId;
+use tokio::sync::Notify;
 
 use super::core::Limits;
 use super::function::Function;
@@ -12,15 +16,17 @@ pub(super) struct OpenJob {
     pub(super) deadline: Option<Millis>,
     pub(super) limits: Limits,
     /// The minions whose part has not ended.
-    pub(super) pending: BTreeSet<String>,
+    pub(super) pending: BTreeSet<MinionId>,
     /// Groups of minions; each waits for the one before. Empty: all at once.
-    order: Vec<Vec<String>>,
+    order: Vec<Vec<MinionId>>,
     /// True for a prediction: it changes nothing, so that a failure is no reason to stop.
     test: bool,
     /// The first minion whose part failed.
-    failed: Option<String>,
+    failed: Option<MinionId>,
     /// The time from which a minion's part may be sent.
-    pub(super) ready_since: BTreeMap<String, Millis>,
+    pub(super) ready_since: BTreeMap<MinionId, Millis>,
+    /// Ends the work of the part of the target `master`, once it has started.
+    pub(super) stop_here: Option<Arc<Notify>>,
 }
 
 impl OpenJob {
@@ -30,7 +36,7 @@ impl OpenJob {
         rows: &[JobRow],
         now: Millis,
     ) -> Self {
-        let pending: BTreeSet<String> = rows
+        let pending: BTreeSet<MinionId> = rows
             .iter()
             .filter(|row| !ended(row.state))
             .map(|row| row.minion.clone())
@@ -47,46 +53,47 @@ impl OpenJob {
                 .find(|row| failed(row))
                 .map(|row| row.minion.clone()),
             ready_since: BTreeMap::new(),
+            stop_here: None,
         };
         open.make_ready(now);
         open
     }
 
     /// True while a minion's part waits for another group.
-    pub(super) fn is_blocked(&self, minion: &str) -> bool {
+    pub(super) fn is_blocked(&self, minion: &MinionId) -> bool {
         !self.ready_since.contains_key(minion)
     }
 
     /// Notes the end of a minion's part.
-    pub(super) fn end(&mut self, minion: &str, end: PartEnd) {
+    pub(super) fn end(&mut self, minion: &MinionId, end: PartEnd) {
         self.pending.remove(minion);
         if end == PartEnd::Failed && self.failed.is_none() {
-            self.failed = Some(minion.to_owned());
+            self.failed = Some(minion.clone());
         }
     }
 
     /// The minion whose failure keeps the groups after its own from starting. An ordered job exists
     /// because its hosts must not be down together: what broke the first would break the next.
-    fn stopped_by(&self) -> Option<&str> {
+    fn stopped_by(&self) -> Option<&MinionId> {
         let stops = !self.order.is_empty() && !self.test;
-        self.failed.as_deref().filter(|_| stops)
+        self.failed.as_ref().filter(|_| stops)
     }
 
     /// The minions whose part will not start because another's failed, with that one's name.
-    pub(super) fn not_started(&self) -> Vec<(String, String)> {
+    pub(super) fn not_started(&self) -> Vec<(MinionId, MinionId)> {
         let Some(failed) = self.stopped_by() else {
             return Vec::new();
         };
         let waiting = self.pending.iter().filter(|minion| self.is_blocked(minion));
         waiting
-            .map(|minion| (minion.clone(), failed.to_owned()))
+            .map(|minion| (minion.clone(), failed.clone()))
             .collect()
     }
 
     /// Releases the first group that has not ended; answers with the minions whose part may be sent
     /// now for the first time.
-    pub(super) fn make_ready(&mut self, now: Millis) -> Vec<String> {
-        let mut ready: Vec<String> = Vec::new();
+    pub(super) fn make_ready(&mut self, now: Millis) -> Vec<MinionId> {
+        let mut ready: Vec<MinionId> = Vec::new();
         if self.stopped_by().is_some() {
             return ready;
         }
@@ -94,7 +101,7 @@ impl OpenJob {
             ready.extend(self.pending.iter().cloned());
         }
         for group in &self.order {
-            let waiting: Vec<&String> = group
+            let waiting: Vec<&MinionId> = group
                 .iter()
                 .filter(|minion| self.pending.contains(*minion))
                 .collect();

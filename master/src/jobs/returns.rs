@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
@@ -21,7 +21,11 @@ impl Jobs {
     ///
     /// # Errors
     /// The store failed: then the return is not acknowledged, and the minion sends it again.
-    pub async fn message_from(self: &Arc<Self>, minion: &str, body: Body) -> Result<(), Refusal> {
+    pub async fn message_from(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        body: Body,
+    ) -> Result<(), Refusal> {
         match body {
             Body::Started(started) => self.started(&started.job.parse()?, minion).await,
             Body::Progress(progress) => {
@@ -53,7 +57,7 @@ impl Jobs {
     }
 
     /// Notes that a minion has started the job: its journal has it.
-    pub(super) async fn started(&self, jid: &JobId, minion: &str) -> Result<(), Refusal> {
+    pub(super) async fn started(&self, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
         let place = self.open_jobs().get(jid).map(|job| job.function.place);
         let Some(place) = place else { return Ok(()) };
         {
@@ -76,7 +80,7 @@ impl Jobs {
         Ok(())
     }
 
-    async fn progress(&self, jid: &JobId, minion: &str, progress: v1::JobProgress) {
+    async fn progress(&self, jid: &JobId, minion: &MinionId, progress: v1::JobProgress) {
         let ours = self
             .open_jobs()
             .get(jid)
@@ -97,7 +101,7 @@ impl Jobs {
     pub(super) fn progressed(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         index: u32,
         total: u32,
         state: Value,
@@ -116,7 +120,7 @@ impl Jobs {
     pub(super) async fn returned(
         self: &Arc<Self>,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         answer: Answer,
     ) -> Result<(), Refusal> {
         // The events of a query are not stored, so its end is stored together with its last return.
@@ -130,11 +134,11 @@ impl Jobs {
             store.record_return(jid, minion, &answer).await?
         };
         if !first {
-            tracing::debug!(job = %jid, minion, "ignored a return that is stored already, or of no job of this minion");
+            tracing::debug!(job = %jid, %minion, "ignored a return that is stored already, or of no job of this minion");
             return Ok(());
         }
         self.app.metrics.returns.inc();
-        tracing::info!(job = %jid, minion, retcode = answer.retcode, error = %answer.error, "returned");
+        tracing::info!(job = %jid, %minion, retcode = answer.retcode, error = %answer.error, "returned");
         let end = match answer.retcode {
             0 => PartEnd::Succeeded,
             _ => PartEnd::Failed,
@@ -160,7 +164,7 @@ impl Jobs {
     pub(super) async fn lost(
         self: &Arc<Self>,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         why: &str,
     ) -> Result<(), Refusal> {
         self.end_without_return(jid, minion, why, PartEnd::Failed)
@@ -174,7 +178,7 @@ impl Jobs {
     pub(super) async fn end_without_return(
         self: &Arc<Self>,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         why: &str,
         end: PartEnd,
     ) -> Result<(), Refusal> {
@@ -182,11 +186,28 @@ impl Jobs {
         if !self.app.store.mark_lost(jid, minion, why, now).await? {
             return Ok(());
         }
-        tracing::warn!(job = %jid, minion, why, "expired");
+        self.after_loss(jid, minion, why, end).await
+    }
+
+    /// Announces a part that the store has recorded as lost, and continues after it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn after_loss(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<(), Refusal> {
+        tracing::warn!(job = %jid, %minion, why, "expired");
+        if minion.is_master() {
+            self.stop_here(jid);
+        }
         let row = JobRow {
             state: RowState::Lost,
             error: why.to_owned(),
-            ended: Some(now),
+            ended: Some(self.app.clock.now()),
             ..JobRow::queued(jid, minion, None)
         };
         self.app
@@ -216,7 +237,7 @@ impl Jobs {
     fn end_part<'a>(
         self: &'a Arc<Self>,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         end: PartEnd,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
         // Boxed, because sending may store a return at once, which calls this again.
@@ -314,7 +335,7 @@ impl Jobs {
 }
 
 /// `halite/job/JID/WHAT[/MINION]`, after Salt's `salt/job/JID/ret/MINION`.
-pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&str>) -> String {
+pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&MinionId>) -> String {
     match minion {
         Some(minion) => format!("halite/job/{jid}/{what}/{minion}"),
         None => format!("halite/job/{jid}/{what}"),

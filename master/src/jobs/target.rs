@@ -1,6 +1,7 @@
 //! Target expressions over the accepted minions.
 
 use halite_errors::chain;
+use halite_proto::ids::MinionId;
 use halite_states::target::{Candidate, matches};
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub async fn resolve(
     kind: &str,
     expression: &str,
     also_master: bool,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<MinionId>, Refusal> {
     let kind = if kind.is_empty() { "glob" } else { kind };
     let expression = expression.trim();
     if expression.is_empty() {
@@ -57,7 +58,7 @@ pub async fn resolve(
         }
     }
     if also_master && names_master(kind, expression) {
-        found.push(MASTER.to_owned());
+        found.push(MASTER.clone());
     }
     if found.is_empty() {
         let known = if accepted.is_empty() {
@@ -77,8 +78,10 @@ pub async fn resolve(
 /// True when an expression has the name of the target `master`; a pattern never matches it.
 fn names_master(kind: &str, expression: &str) -> bool {
     match kind {
-        "glob" => expression == MASTER,
-        "list" => expression.split(',').any(|name| name.trim() == MASTER),
+        "glob" => expression == MASTER.as_str(),
+        "list" => expression
+            .split(',')
+            .any(|name| name.trim() == MASTER.as_str()),
         _ => false,
     }
 }
@@ -87,7 +90,7 @@ fn names_master(kind: &str, expression: &str) -> bool {
 ///
 /// # Errors
 /// The store failed.
-pub async fn accepted(app: &App) -> Result<Vec<String>, Refusal> {
+pub async fn accepted(app: &App) -> Result<Vec<MinionId>, Refusal> {
     let keys = app.store.keys().await?;
     Ok(keys
         .into_iter()
@@ -100,7 +103,7 @@ pub async fn accepted(app: &App) -> Result<Vec<String>, Refusal> {
 ///
 /// # Errors
 /// The store failed.
-pub async fn grains(app: &App, minion: &str) -> Result<Value, Refusal> {
+pub async fn grains(app: &App, minion: &MinionId) -> Result<Value, Refusal> {
     let facts = app.store.facts(minion).await?;
     Ok(facts
         .and_then(|facts| serde_json::from_str(&facts.grains_json).ok())

@@ -5,6 +5,7 @@
 
 use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
+use halite_proto::ids::MinionId;
 use halite_proto::pki::Inspected;
 use serde::Deserialize;
 use serde_json::json;
@@ -68,9 +69,7 @@ pub enum Answer {
 /// # Errors
 /// The request is malformed or its token is not good; nothing was stored.
 pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Refusal> {
-    let id = newcomer.id.as_str();
-    Identity::new(&app.config.cluster, Kind::Minion, id)
-        .map_err(|error| Refusal::invalid(chain(&error)))?;
+    let id = &MinionId::for_host(&newcomer.id)?;
     if newcomer.csr_pem.len() > REQUEST_MAX {
         return Err(Refusal::invalid(format!(
             "the certificate request has more than {REQUEST_MAX} bytes"
@@ -105,7 +104,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         });
     }
     let mut key = Key {
-        id: id.to_owned(),
+        id: id.clone(),
         state: KeyState::Pending,
         fingerprint: fingerprint.clone(),
         csr_pem: newcomer.csr_pem.clone(),
@@ -135,7 +134,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     }
     app.gate.open(id, &fingerprint);
     tracing::info!(
-        minion = id,
+        minion = %id,
         fingerprint,
         token = token.id,
         "minion enrolled"
@@ -214,12 +213,12 @@ fn bad_token() -> Refusal {
     )
 }
 
-async fn valid_token(app: &App, text: &str, id: &str, now: Millis) -> Result<Token, Refusal> {
+async fn valid_token(app: &App, text: &str, id: &MinionId, now: Millis) -> Result<Token, Refusal> {
     let text = TokenText::parse(text)?;
     let token = app.store.token(&text.id).await?.ok_or_else(bad_token)?;
     let allowed = token.expires > now
         && token.uses_left > 0
-        && token.bound_id.as_deref().is_none_or(|bound| bound == id)
+        && token.bound_id.as_ref().is_none_or(|bound| bound == id)
         && text.matches(&token);
     if allowed { Ok(token) } else { Err(bad_token()) }
 }
@@ -232,7 +231,7 @@ struct Declared {
 }
 
 /// A token with roles lets in only a node whose declared roles it names.
-fn check_roles(app: &App, id: &str, token: &Token) -> Result<(), Refusal> {
+fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(), Refusal> {
     if token.roles.is_empty() {
         return Ok(());
     }
@@ -274,7 +273,7 @@ pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, R
             serial: issued.serial.clone(),
             ca: HALITE.to_owned(),
             subject: issued.subject.clone(),
-            owner: key.id.clone(),
+            owner: key.id.to_string(),
             job: None,
             tag: String::new(),
             created: now,
@@ -308,7 +307,7 @@ pub(super) async fn revoke_certificate(
     app.gate.revoke(serial);
     let revocation = Revocation {
         serial: serial.clone(),
-        owner: key.id.clone(),
+        owner: key.id.to_string(),
         when: now,
         reason: why.to_owned(),
     };
@@ -321,7 +320,7 @@ pub(super) async fn revoke_certificate(
 ///
 /// # Errors
 /// The request is malformed or of another key.
-pub async fn renew(app: &App, minion: &str, csr_pem: &str) -> Result<String, Refusal> {
+pub async fn renew(app: &App, minion: &MinionId, csr_pem: &str) -> Result<String, Refusal> {
     let fingerprint =
         ca::request_fingerprint(csr_pem).map_err(|error| Refusal::invalid(chain(&error)))?;
     let _turn = app.enrolling.lock().await;

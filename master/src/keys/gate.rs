@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use halite_errors::chain;
 use halite_proto::identity::Kind;
+use halite_proto::ids::MinionId;
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
 use tokio::sync::{mpsc, watch};
 
@@ -24,7 +25,7 @@ const SUMMARY_CHECK: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct Welcome {
     /// Accepted minions and the fingerprint of the one key of each.
-    minions: BTreeMap<String, String>,
+    minions: BTreeMap<MinionId, String>,
     /// Serial numbers of identities that are not valid any more.
     revoked: BTreeSet<String>,
 }
@@ -82,7 +83,7 @@ impl Gate {
 
     /// Lets a minion in with this key, and only this one. Does nothing when it may come in already,
     /// so that each answer that says so can open the gate.
-    pub fn open(&self, minion: &str, fingerprint: &str) {
+    pub fn open(&self, minion: &MinionId, fingerprint: &str) {
         let is_open = {
             let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
             welcome.minions.get(minion).map(String::as_str) == Some(fingerprint)
@@ -93,13 +94,13 @@ impl Gate {
         self.change(|welcome| {
             welcome
                 .minions
-                .insert(minion.to_owned(), fingerprint.to_owned())
+                .insert(minion.clone(), fingerprint.to_owned())
         });
     }
 
     /// Lets a minion in no more, and cuts it off. `serial` of its certificate counts as revoked
     /// from now on.
-    pub fn close(&self, minion: &str, serial: Option<&str>) {
+    pub fn close(&self, minion: &MinionId, serial: Option<&str>) {
         self.change(|welcome| {
             welcome.revoked.extend(serial.map(str::to_owned));
             welcome.minions.remove(minion)

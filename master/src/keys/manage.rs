@@ -1,5 +1,6 @@
 //! What an operator does with keys: list, accept, reject, delete.
 
+use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::enrol::{issue, revoke_certificate};
@@ -64,29 +65,29 @@ pub async fn list(app: &App) -> Result<Value, Refusal> {
 /// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
 /// the store fails.
 pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
-    let id = order.id.as_str();
+    let id: MinionId = order.id.parse()?;
     if matches!(order.action.as_str(), "reject" | "delete") {
-        let key = find(app, id).await?;
-        confirm(app, order)?;
+        let key = find(app, &id).await?;
+        confirm(app, &id, order)?;
         // Before anything that can wait or fail: the store may be slow or full.
         cut_off(app, &key);
     }
     let _turn = app.enrolling.lock().await;
-    let key = find(app, id).await?;
+    let key = find(app, &id).await?;
     let state = match order.action.as_str() {
         "accept" => accept(app, key, order).await?,
         "reject" => {
             cut_off(app, &key);
             reject(app, key)
                 .await
-                .map_err(|error| half_done(id, &error))?;
+                .map_err(|error| half_done(&id, &error))?;
             KeyState::Rejected.as_str()
         }
         "delete" => {
             cut_off(app, &key);
             delete(app, &key)
                 .await
-                .map_err(|error| half_done(id, &error))?;
+                .map_err(|error| half_done(&id, &error))?;
             "deleted"
         }
         other => {
@@ -101,11 +102,11 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
             &json!({ "act": state, "id": id }),
         )
         .await?;
-    tracing::info!(minion = id, state, "key changed");
+    tracing::info!(minion = %id, state, "key changed");
     Ok(json!({ "id": id, "state": state }))
 }
 
-async fn find(app: &App, id: &str) -> Result<Key, Refusal> {
+async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {
     app.store.key(id).await?.ok_or_else(|| {
         Refusal::not_found(format!(
             "there is no key of {id:?}; `ctl key list` shows them"
@@ -114,7 +115,7 @@ async fn find(app: &App, id: &str) -> Result<Key, Refusal> {
 }
 
 /// The refusal of an order that shut the gate and could not be stored.
-fn half_done(id: &str, error: &Refusal) -> Refusal {
+fn half_done(id: &MinionId, error: &Refusal) -> Refusal {
     Refusal::new(
         error.kind,
         format!(
@@ -125,10 +126,8 @@ fn half_done(id: &str, error: &Refusal) -> Refusal {
 }
 
 /// A live minion is disconnected only when the operator names the cluster.
-fn confirm(app: &App, order: &Change) -> Result<(), Refusal> {
-    if !app.connections.is_connected(&order.id)
-        || (order.force && order.cluster == app.config.cluster)
-    {
+fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
+    if !app.connections.is_connected(id) || (order.force && order.cluster == app.config.cluster) {
         return Ok(());
     }
     Err(Refusal::conflict(format!(

@@ -51,7 +51,7 @@ pub(super) async fn wait_for_operator(
             ));
         }
         app.store.put_key(&key).await?;
-        tracing::info!(minion = key.id, fingerprint, "key waits for an operator");
+        tracing::info!(minion = %key.id, fingerprint, "key waits for an operator");
         let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
         app.events
             .publish(&format!("halite/key/{}", key.id), &data)
@@ -69,7 +69,7 @@ pub(super) async fn expire(app: &App) -> Result<(), Refusal> {
     for key in app.store.keys().await? {
         if key.state == KeyState::Pending && now - key.created >= PENDING_LIFE {
             app.store.delete_key(&key.id).await?;
-            tracing::info!(minion = key.id, "a key that waited for an operator expired");
+            tracing::info!(minion = %key.id, "a key that waited for an operator expired");
         }
     }
     Ok(())

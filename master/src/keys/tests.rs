@@ -15,6 +15,7 @@ use super::*;
 use crate::app::App;
 use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::names::minion;
 use crate::refusal::RefusalKind;
 use crate::store::{KeyState, SqliteStore};
 
@@ -114,7 +115,12 @@ impl Site {
     }
 
     async fn state(&self, id: &str) -> Option<KeyState> {
-        self.app.store.key(id).await.unwrap().map(|key| key.state)
+        self.app
+            .store
+            .key(&minion(id))
+            .await
+            .unwrap()
+            .map(|key| key.state)
     }
 
     async fn uses(&self, token: &str) -> u32 {

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::ids::MinionId;
 use halite_proto::pki;
 use serde_json::{Value, json};
 
@@ -122,12 +122,8 @@ pub async fn create_token(
     let bound_id = if wanted.id.is_empty() {
         None
     } else {
-        Some(wanted.id)
+        Some(MinionId::for_host(&wanted.id)?)
     };
-    if let Some(id) = &bound_id {
-        Identity::new(&app.config.cluster, Kind::Minion, id)
-            .map_err(|error| Refusal::invalid(chain(&error)))?;
-    }
     let internal = |error: pki::PkiError| Refusal::internal(chain(&error));
     let text = TokenText {
         id: pki::hex(&pki::random::<8>().map_err(internal)?),

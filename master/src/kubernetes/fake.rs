@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served, compare};
 
@@ -27,7 +28,41 @@ pub struct FakeApi {
     pub passing: Mutex<BTreeMap<String, u32>>,
     /// So many updates lose a race.
     pub conflicts: AtomicU32,
+    /// Questions for an object hang.
+    pub hung: Hung,
     version: AtomicU32,
+}
+
+/// A server that takes questions and does not answer them.
+#[derive(Default)]
+pub struct Hung {
+    /// Set while it hangs.
+    pub on: AtomicBool,
+    /// Frees those that hang.
+    pub free: Notify,
+    /// So many questions have come.
+    pub came: AtomicU32,
+    /// So many hang now, and the most that did at once.
+    pub inside: AtomicU32,
+    pub most: AtomicU32,
+}
+
+impl Hung {
+    async fn wait(&self) {
+        struct Leave<'h>(&'h Hung);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.inside.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        if self.on.load(Ordering::SeqCst) {
+            let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+            let _leave = Leave(self);
+            self.most.fetch_max(inside, Ordering::SeqCst);
+            self.came.fetch_add(1, Ordering::SeqCst);
+            self.free.notified().await;
+        }
+    }
 }
 
 impl FakeApi {
@@ -145,6 +180,7 @@ pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
 impl Api for FakeApi {
     fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>> {
         Box::pin(async move {
+            self.hung.wait().await;
             match self.answer(Some(reference), false) {
                 Err(error) if error.is_not_found() => return Ok(None),
                 other => other?,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
+use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use crate::store::{Facts, Millis};
@@ -19,7 +20,7 @@ const AT_ONCE: Millis = 60 * 1000;
 /// declared.
 pub(super) fn inspect(
     declaration: &Declaration,
-    facts: &BTreeMap<String, Facts>,
+    facts: &BTreeMap<MinionId, Facts>,
     now: Millis,
 ) -> (Value, Vec<String>) {
     let Some(host) = declaration

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
+use crate::names::minion;
 use crate::store::Store as _;
 
 /// 2026-11-21T02:30:00Z
@@ -141,7 +142,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
 
 async fn say(life: &Life, grains: Value) {
     let facts = Facts {
-        minion: "worker-1".into(),
+        minion: minion("worker-1"),
         grains_json: grains.to_string(),
         version: "0.1.0".into(),
         last_seen: life.app.clock.now(),

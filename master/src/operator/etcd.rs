@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use halite_host_reports::etcd::{DATA, GRAIN, LOG, Member};
+use halite_proto::ids::MinionId;
 use serde_json::Value;
 
 use crate::store::Facts;
 
 /// The problems of hosts whose member ran and has no log any more.
-pub(super) fn problems(facts: &BTreeMap<String, Facts>) -> Vec<String> {
+pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
     let lost = facts.iter().filter_map(|(host, facts)| {
         let grains: Value = serde_json::from_str(&facts.grains_json).ok()?;
         let member: Member = serde_json::from_value(grains[GRAIN].clone()).ok()?;
@@ -17,7 +18,7 @@ pub(super) fn problems(facts: &BTreeMap<String, Facts>) -> Vec<String> {
     lost.collect()
 }
 
-fn problem(host: &str) -> String {
+fn problem(host: &MinionId) -> String {
     format!(
         "the etcd member on {host} has lost its data: {DATA}/{LOG} has no log; it is not started empty. `ctl highstate {host}` \
          changes nothing there, and names the way back"
@@ -29,15 +30,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::names::minion;
 
-    fn facts(host: &str, grains: &Value) -> (String, Facts) {
+    fn facts(host: &str, grains: &Value) -> (MinionId, Facts) {
         let facts = Facts {
-            minion: host.to_owned(),
+            minion: minion(host),
             grains_json: grains.to_string(),
             version: String::new(),
             last_seen: 0,
         };
-        (host.to_owned(), facts)
+        (minion(host), facts)
     }
 
     #[test]

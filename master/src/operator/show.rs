@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halite_errors::chain;
+use halite_names::MASTER;
+use halite_proto::ids::MinionId;
 use halite_proto::v1::ShowRequest;
 use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
@@ -15,7 +17,6 @@ use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::{Declarations, Snapshot};
 use crate::jobs::{Jobs, target};
-use crate::names::MASTER;
 use crate::refusal::Refusal;
 
 /// Texts larger than this are named by their digest.
@@ -31,10 +32,11 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
     }
     let snapshot = jobs.declarations().load()?;
     match request.what.as_str() {
-        "pillar" => snapshot.pillar(&request.target),
+        "pillar" => snapshot.pillar(&request.target.parse()?),
         "top" => {
-            let grains = target::grains(app, &request.target).await?;
-            Ok(json!(compile::top(&snapshot, &request.target, &grains)?))
+            let minion = request.target.parse()?;
+            let grains = target::grains(app, &minion).await?;
+            Ok(json!(compile::top(&snapshot, &minion, &grains)?))
         }
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;
@@ -58,7 +60,7 @@ async fn grains(
     let mut all = Map::new();
     for minion in target::resolve(app, declarations, "glob", expression, false).await? {
         let grains = target::grains(app, &minion).await?;
-        all.insert(minion, grains);
+        all.insert(minion.into(), grains);
     }
     Ok(Value::Object(all))
 }
@@ -73,13 +75,14 @@ async fn compiled(
             "name one minion, or `{MASTER}` for the Kubernetes objects"
         )));
     }
-    let grains = target::grains(app, &request.target).await?;
+    let minion: MinionId = request.target.parse()?;
+    let grains = target::grains(app, &minion).await?;
     let wanted = if request.sls.is_empty() {
         Wanted::Highstate
     } else {
         Wanted::Sls(request.sls.clone())
     };
-    compile::in_background(Arc::clone(snapshot), request.target.clone(), grains, wanted).await
+    compile::in_background(Arc::clone(snapshot), minion, grains, wanted).await
 }
 
 /// Every file and every Kubernetes object that the states declare, each with its content and

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_names::NodeName;
+use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
 use super::{backups, etcd};
@@ -53,21 +55,21 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         Some(snapshot) => kubernetes(jobs, snapshot).await,
         None => (json!({"answers": false}), Map::new()),
     };
-    let keys: BTreeMap<String, Key> = app
+    let keys: BTreeMap<MinionId, Key> = app
         .store
         .keys()
         .await?
         .into_iter()
         .map(|key| (key.id.clone(), key))
         .collect();
-    let facts: BTreeMap<String, Facts> = app
+    let facts: BTreeMap<MinionId, Facts> = app
         .store
         .all_facts()
         .await?
         .into_iter()
         .map(|facts| (facts.minion.clone(), facts))
         .collect();
-    let connected: BTreeSet<String> = app.connections.connected().into_iter().collect();
+    let connected: BTreeSet<MinionId> = app.connections.connected().into_iter().collect();
     let registry = snapshot
         .as_ref()
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
@@ -77,14 +79,14 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);
-    let mut names: BTreeSet<&String> = keys.keys().collect();
+    let mut names: BTreeSet<&str> = keys.keys().map(MinionId::as_str).collect();
     if let Some(snapshot) = &snapshot {
-        names.extend(snapshot.declaration().nodes.keys());
+        names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
     }
     if let Some(Ok(bundle)) = &in_use {
         problems.extend(bundles.behind(&names, &bundle.version));
     }
-    let node = |name: &String| {
+    let node = |name: &str| {
         let declared = snapshot
             .as_ref()
             .and_then(|snapshot| snapshot.declaration().nodes.get(name));
@@ -100,8 +102,8 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
             "kubernetes": ready.get(name),
             "highstate": highstates.get(name),
-            "bundle": bundles.last.get(name.as_str()),
-            "bundles": bundles.all.get(name.as_str()),
+            "bundle": bundles.last.get(name),
+            "bundles": bundles.all.get(name),
         })
     };
     let runs = app.store.runs(RUNS).await?;
@@ -117,7 +119,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "api": api,
         "registry": registry,
         "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.get(MASTER),
+        "master_highstate": highstates.get(MASTER.as_str()),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
         "problems": problems,
     }))
@@ -163,10 +165,10 @@ async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Val
 }
 
 /// The last highstate of each minion among the newest jobs, without test runs.
-async fn last_highstates(app: &App) -> Result<BTreeMap<String, Value>, Refusal> {
-    let mut last: BTreeMap<String, Value> = BTreeMap::new();
+async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, Value>, Refusal> {
+    let mut last: BTreeMap<MinionId, Value> = BTreeMap::new();
     for job in app.store.jobs(JOBS).await? {
-        let known = |minion| last.contains_key(minion);
+        let known = |minion: &MinionId| last.contains_key(minion);
         if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
             continue;
         }
@@ -201,13 +203,15 @@ impl<'a> Bundles<'a> {
         let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut last: BTreeMap<&str, &MinionBundle> = BTreeMap::new();
         for one in known {
-            all.entry(&one.minion).or_default().push(&one.bundle);
+            all.entry(one.minion.as_str())
+                .or_default()
+                .push(&one.bundle);
             // Job ids grow with time.
             let before = last
                 .get(one.minion.as_str())
                 .and_then(|last| last.highstate.as_deref());
             if one.highstate.as_deref() > before {
-                last.insert(&one.minion, one);
+                last.insert(one.minion.as_str(), one);
             }
         }
         let last = last
@@ -218,14 +222,10 @@ impl<'a> Bundles<'a> {
     }
 
     /// The problem of hosts whose last highstate was from another bundle than the one in use.
-    fn behind(&self, names: &BTreeSet<&String>, in_use: &str) -> Vec<String> {
+    fn behind(&self, names: &BTreeSet<&str>, in_use: &str) -> Vec<String> {
         let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
-            if let Some(&bundle) = self
-                .last
-                .get(name.as_str())
-                .filter(|bundle| **bundle != in_use)
-            {
+            if let Some(&bundle) = self.last.get(name).filter(|bundle| **bundle != in_use) {
                 by_bundle.entry(bundle).or_default().push(name);
             }
         }

@@ -157,14 +157,14 @@ impl Orchestrator {
             ));
         }
         let snapshot = self.jobs.declarations().load()?;
-        let mut pillar = snapshot.pillar(MASTER)?;
+        let mut pillar = snapshot.pillar(&MASTER)?;
         merge(&mut pillar, over);
         let wanted = Wanted::Sls(vec![sls.to_owned()]);
         let work = move || {
-            let grains = json!({"id": MASTER});
+            let grains = json!({"id": *MASTER});
             compile::with_pillar(
                 &snapshot,
-                MASTER,
+                &MASTER,
                 &pillar,
                 &grains,
                 &wanted,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,6 @@ use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, tim
 use crate::jobs::NewJob;
 use crate::jobs::function::Function;
 use crate::jobs::target::resolve;
-use crate::names::MASTER;
 use crate::store::{JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
@@ -100,10 +99,17 @@ impl StepRunner<'_> {
         .await
         .map_err(failed)?;
         let skips = skips_offline(chunk)?;
-        let mut left_out = Vec::new();
+        let size = batch_size(named.len(), text(chunk, "batch").as_deref())?;
         let mut minions = named;
+        let mut changes = Map::new();
+        // The parts that this step has already done, before a restart of the master: they are not
+        // repeated, whichever minions are connected now.
+        let done = self.done_earlier(index, &minions).await?;
+        let (mut left, mut left_out) = (minions.clone(), Vec::new());
+        left.retain(|minion| !done.iter().any(|row| row.minion == *minion));
+        note_changes(&mut changes, done);
         if skips {
-            (minions, left_out) = self.reachable(minions).await;
+            (left, left_out) = self.reachable(left).await;
         }
         let new = NewJob {
             test: self.run.test,
@@ -112,16 +118,9 @@ impl StepRunner<'_> {
             timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
             ..new
         };
-        let mut before = self.earlier_jobs(index);
-        let mut changes = Map::new();
-        for batch in batches(&minions, text(chunk, "batch").as_deref())? {
-            let done = self.one_job(index, &new, batch, &mut before, skips).await?;
-            for row in done.good {
-                let changed = changed(&row);
-                if changed > 0 {
-                    changes.insert(row.minion, json!({"changed": changed}));
-                }
-            }
+        for batch in left.chunks(size) {
+            let done = self.one_job(index, &new, batch, skips).await?;
+            note_changes(&mut changes, done.good);
             left_out.extend(done.gone);
         }
         minions.retain(|minion| !left_out.contains(minion));
@@ -151,7 +150,7 @@ impl StepRunner<'_> {
 
     /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
     /// always connected.
-    async fn reachable(&self, minions: Vec<String>) -> (Vec<String>, Vec<String>) {
+    async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
         let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
@@ -159,52 +158,57 @@ impl StepRunner<'_> {
             RECONNECT
         };
         let looks = minions.into_iter().map(|minion| async move {
-            let there = minion == MASTER || connections.wait_connected(&minion, patience).await;
+            let there = minion.is_master() || connections.wait_connected(&minion, patience).await;
             (minion, there)
         });
         let looked = futures_util::future::join_all(looks).await;
         let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, there)| *there);
         let names =
-            |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
+            |pairs: Vec<(MinionId, bool)>| pairs.into_iter().map(|(minion, _)| minion).collect();
         (names(there), names(gone))
     }
 
-    /// The jobs that this step made before the master restarted, oldest first.
-    fn earlier_jobs(&self, index: usize) -> Vec<JobId> {
+    /// The parts of these minions that succeeded in jobs that this step made before the master
+    /// restarted. Such a job may still run: it is waited for.
+    async fn done_earlier(
+        &self,
+        index: usize,
+        minions: &[MinionId],
+    ) -> Result<Vec<JobRow>, Failure> {
         let detail = self.recorder.detail(index);
-        let jobs = detail
-            .get("jobs")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        jobs.iter()
-            .filter_map(|jid| jid.as_str()?.parse().ok())
-            .collect()
+        let jobs = detail.get("jobs").and_then(Value::as_array);
+        let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
+        let jids: Vec<JobId> = jobs.filter_map(|jid| jid.parse().ok()).collect();
+        let mut done = Vec::new();
+        for jid in jids {
+            let store = &self.jobs.app().store;
+            let job = store.job(&jid).await;
+            // Recorded, but the master ended before the job was made: there is no such job.
+            if job.map_err(|error| Failure::new(chain(&error)))?.is_none() {
+                continue;
+            }
+            let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
+            let ours = |row: &JobRow| succeeded(row) && minions.contains(&row.minion);
+            done.extend(rows.into_iter().filter(ours));
+        }
+        Ok(done)
     }
 
-    /// Runs one batch: its job, and another job with the minions that were interrupted. A job for
-    /// the same minions from before a restart of the master counts: it is waited for and not
-    /// repeated. With `skips`, a minion that disconnects during the job is no failure.
+    /// Runs one batch: its job, and another job with the minions that were interrupted. With
+    /// `skips`, a minion that disconnects during the job is no failure.
     async fn one_job(
         &self,
         index: usize,
         new: &NewJob,
-        batch: &[String],
-        before: &mut Vec<JobId>,
+        batch: &[MinionId],
         skips: bool,
     ) -> Result<BatchDone, Failure> {
-        let mut left: Vec<String> = batch.to_vec();
+        let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
-        let mut attempts = 0;
-        loop {
-            let (jid, earlier) = match self.earlier_job(&left, before).await? {
-                Some(jid) => (jid, true),
-                None => (self.new_job(index, new, &left).await?, false),
-            };
+        for attempt in 1.. {
+            let jid = self.new_job(index, new, &left).await?;
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows
-                .into_iter()
-                .partition(|row| row.state == RowState::Returned && row.retcode == Some(0));
+            let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
             done.good.extend(good);
             let connections = &self.jobs.app().connections;
             bad.retain(|row| {
@@ -218,11 +222,8 @@ impl StepRunner<'_> {
             if bad.is_empty() {
                 break;
             }
-            // A failure from before the restart is tried again; an interruption is tried again in
-            // any case.
-            attempts += usize::from(!earlier);
             let interrupted = bad.iter().all(|row| row.retcode == Some(2));
-            if !earlier && (!interrupted || attempts >= ATTEMPTS) {
+            if !interrupted || attempt >= ATTEMPTS {
                 return Err(Failure::new(
                     bad.iter().map(failure).collect::<Vec<_>>().join("\n"),
                 ));
@@ -232,33 +233,11 @@ impl StepRunner<'_> {
         Ok(done)
     }
 
-    async fn earlier_job(
-        &self,
-        minions: &[String],
-        before: &mut Vec<JobId>,
-    ) -> Result<Option<JobId>, Failure> {
-        while !before.is_empty() {
-            let jid = before.remove(0);
-            let job = self
-                .jobs
-                .app()
-                .store
-                .job(&jid)
-                .await
-                .map_err(|error| Failure::new(chain(&error)))?;
-            // Recorded, but the master ended before the job was made: there is no such job.
-            if job.is_some_and(|job| job.minions == minions) {
-                return Ok(Some(jid));
-            }
-        }
-        Ok(None)
-    }
-
     async fn new_job(
         &self,
         index: usize,
         new: &NewJob,
-        minions: &[String],
+        minions: &[MinionId],
     ) -> Result<JobId, Failure> {
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
@@ -277,7 +256,7 @@ struct BatchDone {
     /// The parts that succeeded.
     good: Vec<JobRow>,
     /// The minions that disconnected.
-    gone: Vec<String>,
+    gone: Vec<MinionId>,
 }
 
 /// True when `offline` is `skip`: targets that are not connected are left out.
@@ -295,25 +274,38 @@ fn list_first(args: &Value) -> Value {
     args.pointer("/arg/0").cloned().unwrap_or_default()
 }
 
-/// The batches by the argument `batch`: a number of minions, or a percentage of all; at least one.
-fn batches<'a>(minions: &'a [String], batch: Option<&str>) -> Result<Vec<&'a [String]>, Failure> {
-    let size = match batch {
-        None => minions.len(),
-        Some(text) => {
-            let bad = || {
-                Failure::new(format!(
-                    "batch: {text:?} is neither a number nor a percentage"
-                ))
-            };
-            match text.strip_suffix('%') {
-                Some(percent) => {
-                    minions.len() * percent.trim().parse::<usize>().map_err(|_| bad())? / 100
-                }
-                None => text.trim().parse::<usize>().map_err(|_| bad())?,
-            }
-        }
+/// The size of a batch by the argument `batch`: a number of minions, or a percentage of all; at
+/// least one.
+fn batch_size(minions: usize, batch: Option<&str>) -> Result<usize, Failure> {
+    let Some(text) = batch else {
+        return Ok(minions.max(1));
     };
-    Ok(minions.chunks(size.max(1)).collect())
+    let number = |text: &str| {
+        text.trim().parse::<usize>().map_err(|_| {
+            Failure::new(format!(
+                "batch: {text:?} is neither a number nor a percentage"
+            ))
+        })
+    };
+    let size = match text.strip_suffix('%') {
+        Some(percent) => minions.saturating_mul(number(percent)?) / 100,
+        None => number(text)?,
+    };
+    Ok(size.max(1))
+}
+
+fn succeeded(row: &JobRow) -> bool {
+    row.state == RowState::Returned && row.retcode == Some(0)
+}
+
+/// Notes the minions on which states have changed something.
+fn note_changes(changes: &mut Map<String, Value>, done: Vec<JobRow>) {
+    for row in done {
+        let changed = changed(&row);
+        if changed > 0 {
+            changes.insert(row.minion.into(), json!({"changed": changed}));
+        }
+    }
 }
 
 /// The number of states of a minion's run that changed something.
@@ -328,7 +320,7 @@ fn changed(row: &JobRow) -> usize {
 /// The failure of a minion's part, for people: minion, state and comment.
 fn failure(row: &JobRow) -> String {
     if !row.error.is_empty() {
-        return if row.error.starts_with(&row.minion) {
+        return if row.error.starts_with(row.minion.as_str()) {
             row.error.clone()
         } else {
             format!("{}: {}", row.minion, row.error)
@@ -381,22 +373,17 @@ fn failure(row: &JobRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::minion;
 
     #[test]
     fn batches_by_number_and_percentage() {
-        let minions: Vec<String> = (1..=5).map(|n| format!("m{n}")).collect();
-        let sizes = |batch| {
-            batches(&minions, batch)
-                .unwrap()
-                .iter()
-                .map(|b| b.len())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(sizes(None), [5]);
-        assert_eq!(sizes(Some("2")), [2, 2, 1]);
-        assert_eq!(sizes(Some("40%")), [2, 2, 1]);
-        assert_eq!(sizes(Some("1%")), [1, 1, 1, 1, 1]);
-        assert!(batches(&minions, Some("half")).is_err());
+        let size = |batch| batch_size(5, batch).unwrap();
+        assert_eq!(size(None), 5);
+        assert_eq!(size(Some("2")), 2);
+        assert_eq!(size(Some("40%")), 2);
+        assert_eq!(size(Some("1%")), 1);
+        assert_eq!(batch_size(0, None).unwrap(), 1);
+        assert!(batch_size(5, Some("half")).is_err());
     }
 
     #[test]
@@ -406,7 +393,7 @@ mod tests {
                 "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 0.0,
                 "__run_num__": 0, "__state_ran__": ran})
         };
-        let mut row = JobRow::queued(&JobId::from_number(1), "worker-1", None);
+        let mut row = JobRow::queued(&JobId::from_number(1), &minion("worker-1"), None);
         row.return_json = Some(
             json!({"states": [state("manifest", true, "no space left on /etc"), state("later", false, "requisite failed")]})
                 .to_string(),

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::store::{RunStatus, Step, StepStatus, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),
@@ -234,6 +235,58 @@ fn a_host_that_is_down_does_not_hold_up_another() {
             .data_json
             .contains("neither `fail` nor `skip`")
     );
+}
+
+#[test]
+fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected() {
+    let mut tree = TREE.to_vec();
+    let step = "peers:\n  halite.state:\n    - tgt: '*'\n    - sls: [one]\n    - offline: skip\n";
+    tree.push(("orchestrate/peers.sls", step));
+    let site = Site::new(&tree);
+    let (first, worker) = (
+        ScriptedMinion::new("bootstrap-1"),
+        ScriptedMinion::new("worker-1"),
+    );
+    let life = site.live();
+    life.accept("bootstrap-1");
+    life.connect(&worker);
+    let step = life.runtime.block_on(async {
+        use futures_util::StreamExt;
+        let request = v1::OrchestrateRequest {
+            sls: "orchestrate.peers".into(),
+            ..Default::default()
+        };
+        let mut events = life.backend.orchestrate("root", request).await.unwrap();
+        while events.next().await.is_some() {}
+        let run = life.store.runs(1).await.unwrap().remove(0);
+        life.store.steps(&run.id).await.unwrap().remove(0)
+    });
+    // As if the master had been killed after the job, before the end of the step.
+    let reopened = Step {
+        status: StepStatus::Running,
+        ..step.clone()
+    };
+    life.runtime.block_on(async {
+        life.store.put_step(&reopened).await.unwrap();
+        let open = life
+            .store
+            .update_run(&step.run, RunStatus::Running, 0, 1)
+            .await;
+        open.unwrap();
+    });
+    life.kill();
+    // The other minion comes back meanwhile: the list of the targets is another one.
+    let life = site.live();
+    life.connect(&first);
+    life.connect(&worker);
+    let bus = life.app.events.subscribe();
+    let stream = life.runtime.block_on(async {
+        let jobs = std::sync::Arc::clone(life.backend.jobs());
+        super::steps_watch::follow(jobs, step.run.clone(), bus)
+    });
+    assert_eq!(life.collect(stream).last().unwrap().retcode, 0);
+    assert_eq!(first.journal.lock().unwrap().applied, ["one"]);
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one"]);
 }
 
 #[test]

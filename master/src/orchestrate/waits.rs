@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -26,7 +28,9 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let id = required(chunk, "id")?;
+        let id: MinionId = required(chunk, "id")?
+            .parse()
+            .map_err(|error: IdentityError| Failure::new(chain(&error)))?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
         let app = self.jobs.app();
@@ -81,7 +85,7 @@ impl StepRunner<'_> {
         }
     }
 
-    async fn why_absent(&self, id: &str) -> Result<Absent, Failure> {
+    async fn why_absent(&self, id: &MinionId) -> Result<Absent, Failure> {
         let key = self
             .jobs
             .app()

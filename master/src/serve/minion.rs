@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use halite_errors::chain;
+use halite_proto::ids::MinionId;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
@@ -20,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::enrolment::protocol_refusal;
 use super::shares::Work;
-use super::{Call, Services, caller_id, status};
+use super::{Call, Services, caller_minion, status};
 use crate::ca::Profile;
 use crate::connections::ConnectionGuard;
 use crate::keys;
@@ -64,7 +65,7 @@ impl Minion for Services {
         request: Request<Streaming<MinionMessage>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?.to_owned();
+        let minion = caller_minion(&peer)?;
         let mut inbound = request.into_inner();
         let first = tokio::time::timeout(HELLO, inbound.message()).await;
         let first =
@@ -83,7 +84,7 @@ impl Minion for Services {
             refused: String::new(),
         };
         if let Some(reason) = protocol_refusal(hello.protocol) {
-            tracing::warn!(minion, reason, "minion refused");
+            tracing::warn!(%minion, reason, "minion refused");
             answer.refused = reason;
             let only = MasterMessage {
                 body: Some(master_message::Body::Hello(answer)),
@@ -110,7 +111,7 @@ impl Minion for Services {
 
     async fn sign(&self, request: Request<SignRequest>) -> Result<Response<SignReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?.to_owned();
+        let minion = caller_minion(&peer)?;
         let request = request.into_inner();
         let what = format!("job {} {}", brief(&request.job), brief(&request.tag));
         let call = Call::new(&peer, "Minion/Sign", what);
@@ -131,7 +132,7 @@ impl Minion for Services {
                     serial: issued.serial,
                     ca,
                     subject: issued.subject,
-                    owner: minion,
+                    owner: minion.to_string(),
                     job: Some(job),
                     tag: request.tag,
                     created: now,
@@ -155,7 +156,7 @@ impl Minion for Services {
         request: Request<FetchRequest>,
     ) -> Result<Response<Self::FetchStream>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?;
+        let minion = caller_minion(&peer)?;
         let request = request.into_inner();
         let what = format!(
             "job {} file {}",
@@ -163,11 +164,11 @@ impl Minion for Services {
             brief(&request.sha256)
         );
         let call = Call::new(&peer, "Minion/Fetch", what);
-        self.share(minion, Work::Fetch).await?;
+        self.share(&minion, Work::Fetch).await?;
         self.counted(call, async {
             let pieces = self
                 .backend
-                .fetch(minion, &request.job.parse()?, &request.sha256)
+                .fetch(&minion, &request.job.parse()?, &request.sha256)
                 .await?;
             let replies = pieces.map(|piece| piece.map(|data| FetchReply { data }).map_err(status));
             Ok(Box::pin(replies) as Self::FetchStream)
@@ -177,7 +178,7 @@ impl Minion for Services {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let minion = caller_id(&peer)?.to_owned();
+        let minion = caller_minion(&peer)?;
         let request = request.into_inner();
         let call = Call::new(&peer, "Minion/Renew", String::new());
         self.share(&minion, Work::Renew).await?;
@@ -191,13 +192,13 @@ impl Minion for Services {
 }
 
 impl Services {
-    async fn share(&self, minion: &str, work: Work) -> Result<(), Status> {
+    async fn share(&self, minion: &MinionId, work: Work) -> Result<(), Status> {
         self.shares.wait(minion, work).await.map_err(status)
     }
 
     async fn store_facts(
         &self,
-        minion: &str,
+        minion: &MinionId,
         grains_json: &str,
         version: &str,
     ) -> Result<(), Refusal> {
@@ -209,7 +210,7 @@ impl Services {
         keys::parse_grains(grains_json)?;
         self.shares.wait(minion, Work::Grains).await?;
         let facts = Facts {
-            minion: minion.to_owned(),
+            minion: minion.clone(),
             grains_json: grains_json.to_owned(),
             version: brief(version),
             last_seen: self.app.clock.now(),
@@ -220,18 +221,18 @@ impl Services {
     /// Listens to a minion until either side ends the stream.
     async fn listen(
         self,
-        minion: String,
+        minion: MinionId,
         hello: MinionHello,
         mut inbound: Streaming<MinionMessage>,
         connection: ConnectionGuard,
         mut ended: oneshot::Receiver<()>,
     ) {
         let version = hello.version.clone();
-        tracing::info!(minion, version, "minion connected");
+        tracing::info!(%minion, version, "minion connected");
         self.app.metrics.connected.inc();
         let connected = self.backend.on_connected(&minion, &hello).await;
         if let Err(error) = connected {
-            tracing::error!(minion, %error, "cannot send what waits for the minion");
+            tracing::error!(%minion, %error, "cannot send what waits for the minion");
         }
         loop {
             let message = tokio::select! {
@@ -242,13 +243,13 @@ impl Services {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::debug!(minion, %error, "the minion's stream broke");
+                    tracing::debug!(%minion, %error, "the minion's stream broke");
                     break;
                 }
             };
             if let Err(error) = self.on_message(&minion, &version, message).await {
                 // The minion keeps what is not stored and sends it again after the next hello.
-                tracing::error!(minion, %error, "cannot take a message of the minion; its stream ends");
+                tracing::error!(%minion, %error, "cannot take a message of the minion; its stream ends");
                 self.app.connections.leave(&connection);
                 break;
             }
@@ -256,22 +257,22 @@ impl Services {
         let last = self.app.store.touch(&minion, self.app.clock.now()).await;
         if let Err(error) = last {
             tracing::error!(
-                minion,
+                %minion,
                 error = chain(&error),
                 "cannot note when the minion was last seen"
             );
         }
         drop(connection);
         self.app.metrics.connected.dec();
-        tracing::info!(minion, "minion disconnected");
+        tracing::info!(%minion, "minion disconnected");
         if let Err(error) = self.backend.on_disconnected(&minion).await {
-            tracing::error!(minion, %error, "cannot note that the minion has disconnected");
+            tracing::error!(%minion, %error, "cannot note that the minion has disconnected");
         }
     }
 
     async fn on_message(
         &self,
-        minion: &str,
+        minion: &MinionId,
         version: &str,
         message: MinionMessage,
     ) -> Result<(), Refusal> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_proto::ids::MinionId;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
 use halite_proto::transport::{Peer, STRANGER_MESSAGE, Server, TlsError};
@@ -248,6 +249,14 @@ fn outcome(error: Option<&Status>) -> String {
         || "ok".to_owned(),
         |error| format!("refused: {}", error.message()),
     )
+}
+
+/// The id in the certificate of a calling minion.
+fn caller_minion(peer: &Peer) -> Result<MinionId, Status> {
+    let caller = peer.caller.as_ref();
+    caller
+        .and_then(|caller| caller.identity.minion())
+        .ok_or_else(|| Status::unauthenticated("this call needs the certificate of a minion"))
 }
 
 /// The id in the caller's certificate. The table admits only callers with a certificate here.

@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -281,8 +280,6 @@ impl Operator for Services {
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
-            Identity::new(&app.config.cluster, Kind::Minion, &request.name)
-                .map_err(|error| Refusal::invalid(chain(&error)))?;
             services.backend.add_node(&operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),

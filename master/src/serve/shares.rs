@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_proto::ids::MinionId;
 use tokio::time::Instant;
 
 use crate::refusal::{Refusal, RefusalKind};
@@ -59,14 +60,14 @@ struct Bucket {
 
 /// The shares of all minions.
 #[derive(Debug, Default)]
-pub(super) struct Shares(Mutex<BTreeMap<(String, Work), Bucket>>);
+pub(super) struct Shares(Mutex<BTreeMap<(MinionId, Work), Bucket>>);
 
 impl Shares {
     /// Waits for a minion's share of a work.
     ///
     /// # Errors
     /// The minion has asked for so much that it would wait too long.
-    pub(super) async fn wait(&self, minion: &str, work: Work) -> Result<(), Refusal> {
+    pub(super) async fn wait(&self, minion: &MinionId, work: Work) -> Result<(), Refusal> {
         let Some(delay) = self.take(minion, work, LONGEST, Instant::now()) else {
             return Err(Refusal::new(
                 RefusalKind::Unavailable,
@@ -83,16 +84,22 @@ impl Shares {
     }
 
     /// Takes a share if there is one now.
-    pub(super) fn try_take(&self, minion: &str, work: Work) -> bool {
+    pub(super) fn try_take(&self, minion: &MinionId, work: Work) -> bool {
         self.take(minion, work, Duration::ZERO, Instant::now())
             .is_some()
     }
 
     /// The time to wait; `None`, and nothing taken, when it is longer than `longest`.
-    fn take(&self, minion: &str, work: Work, longest: Duration, now: Instant) -> Option<Duration> {
+    fn take(
+        &self,
+        minion: &MinionId,
+        work: Work,
+        longest: Duration,
+        now: Instant,
+    ) -> Option<Duration> {
         let (burst, rate) = work.limits();
         let mut buckets = self.buckets();
-        let bucket = buckets.entry((minion.to_owned(), work)).or_insert(Bucket {
+        let bucket = buckets.entry((minion.clone(), work)).or_insert(Bucket {
             tokens: burst,
             at: now,
         });
@@ -107,7 +114,7 @@ impl Shares {
         Some(delay)
     }
 
-    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(String, Work), Bucket>> {
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<(MinionId, Work), Bucket>> {
         // Nothing panics while holding the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,31 +123,36 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::minion;
 
     #[test]
     fn a_minion_that_asks_too_much_waits_then_is_refused_and_others_do_not() {
         let shares = Shares::default();
         let now = Instant::now();
         for _ in 0..200 {
-            let delay = shares.take("a", Work::Sign, LONGEST, now);
+            let delay = shares.take(&minion("a"), Work::Sign, LONGEST, now);
             assert_eq!(delay, Some(Duration::ZERO));
         }
         for number in 1..=50 {
-            let delay = shares.take("a", Work::Sign, LONGEST, now).unwrap();
+            let delay = shares.take(&minion("a"), Work::Sign, LONGEST, now).unwrap();
             let wanted = Duration::from_millis(200 * number);
             assert!(
                 delay.abs_diff(wanted) < Duration::from_millis(1),
                 "{delay:?}"
             );
         }
-        assert_eq!(shares.take("a", Work::Sign, LONGEST, now), None);
-        for (minion, work) in [("b", Work::Sign), ("a", Work::Fetch)] {
-            let delay = shares.take(minion, work, LONGEST, now);
+        assert_eq!(shares.take(&minion("a"), Work::Sign, LONGEST, now), None);
+        for (id, work) in [("b", Work::Sign), ("a", Work::Fetch)] {
+            let delay = shares.take(&minion(id), work, LONGEST, now);
             assert_eq!(delay, Some(Duration::ZERO));
         }
         // A refused call takes nothing.
         let later = now + Duration::from_millis(250);
-        assert!(shares.take("a", Work::Sign, LONGEST, later).is_some());
+        assert!(
+            shares
+                .take(&minion("a"), Work::Sign, LONGEST, later)
+                .is_some()
+        );
     }
 
     #[test]
@@ -150,7 +162,7 @@ mod tests {
         let taken = |now: Instant| {
             let share = |_: &i32| {
                 shares
-                    .take("a", Work::Progress, Duration::ZERO, now)
+                    .take(&minion("a"), Work::Progress, Duration::ZERO, now)
                     .is_some()
             };
             (0..10_000).filter(share).count()
@@ -163,7 +175,11 @@ mod tests {
     fn a_certificate_of_its_own_is_rare() {
         let shares = Shares::default();
         let now = Instant::now();
-        let takes = |now: Instant| shares.take("a", Work::Renew, LONGEST, now).is_some();
+        let takes = |now: Instant| {
+            shares
+                .take(&minion("a"), Work::Renew, LONGEST, now)
+                .is_some()
+        };
         assert!((0..5).all(|_| takes(now)));
         assert!(!takes(now));
         assert!(takes(now + Duration::from_secs(60)));
@@ -173,9 +189,9 @@ mod tests {
     async fn a_refusal_says_what_was_too_much() {
         let shares = Shares::default();
         for _ in 0..5 {
-            shares.wait("a", Work::Renew).await.unwrap();
+            shares.wait(&minion("a"), Work::Renew).await.unwrap();
         }
-        let refused = shares.wait("a", Work::Renew).await.unwrap_err();
+        let refused = shares.wait(&minion("a"), Work::Renew).await.unwrap_err();
         assert_eq!(refused.kind, RefusalKind::Unavailable);
         assert!(refused.message.contains("too many certificates of its own"));
     }

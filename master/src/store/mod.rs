@@ -13,7 +13,7 @@ mod suite;
 use std::future::Future;
 use std::pin::Pin;
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
 pub use sqlite::{SqliteStore, write_backups};
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync {
     // Keys and tokens
 
     /// The key of a minion id, in whatever state.
-    fn key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Key>>;
+    fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>>;
     /// All keys, by id.
     fn keys(&self) -> StoreFuture<'_, Vec<Key>>;
     /// Stores a key, replacing the one with the same id.
@@ -118,7 +118,7 @@ pub trait Store: Send + Sync {
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Removes a key and its minion's facts; false when there was none.
-    fn delete_key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
+    fn delete_key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, bool>;
     /// Stores a token.
     fn put_token<'a>(&'a self, token: &'a Token) -> StoreFuture<'a, ()>;
     /// A token by its public id.
@@ -153,22 +153,22 @@ pub trait Store: Send + Sync {
     /// A job's rows, by minion.
     fn rows<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<JobRow>>;
     /// One row.
-    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a str) -> StoreFuture<'a, Option<JobRow>>;
+    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a MinionId) -> StoreFuture<'a, Option<JobRow>>;
     /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
     /// minion is sent again.
-    fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>>;
+    fn open_rows<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Vec<JobRow>>;
     /// Queued → sent; false when it was past that.
     fn mark_sent<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Queued or sent → started; false when it was past that.
     fn mark_started<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
@@ -176,7 +176,7 @@ pub trait Store: Send + Sync {
     fn record_return<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
     /// As [`Store::record_return`], and in the same transaction the job is finished, as by
@@ -185,7 +185,7 @@ pub trait Store: Send + Sync {
     fn record_last_return<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool>;
     /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's
@@ -197,7 +197,7 @@ pub trait Store: Send + Sync {
     fn mark_lost<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool>;
@@ -252,9 +252,9 @@ pub trait Store: Send + Sync {
     /// Stores what a minion says of itself.
     fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()>;
     /// Sets when a minion was last heard of; without facts this does nothing.
-    fn touch<'a>(&'a self, minion: &'a str, now: Millis) -> StoreFuture<'a, ()>;
+    fn touch<'a>(&'a self, minion: &'a MinionId, now: Millis) -> StoreFuture<'a, ()>;
     /// What a minion last said of itself.
-    fn facts<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Option<Facts>>;
+    fn facts<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Option<Facts>>;
     /// All facts, by minion.
     fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>>;
     /// Keeps a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent

@@ -1,6 +1,6 @@
 //! The records of the store: plain data, one type a table.
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 
 use super::{Millis, StoreError};
 
@@ -103,7 +103,7 @@ stored_as_text! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// The minion's id.
-    pub id: String,
+    pub id: MinionId,
     /// Its state.
     pub state: KeyState,
     /// SHA-256 of the public key (SPKI DER), lower-case hex in pairs with colons.
@@ -138,7 +138,7 @@ pub struct Token {
     /// Roles that an enrolled node may have; empty: any.
     pub roles: Vec<String>,
     /// The only minion id that may use it; such a token also lets that id come back with a new key.
-    pub bound_id: Option<String>,
+    pub bound_id: Option<MinionId>,
     /// When it was made.
     pub created: Millis,
     /// By whom.
@@ -197,9 +197,9 @@ pub struct Job {
     /// The target expression as it was asked for.
     pub target: String,
     /// The minions that it resolved to, sorted.
-    pub minions: Vec<String>,
+    pub minions: Vec<MinionId>,
     /// Groups of minions that run one after the other; empty: all at once.
-    pub order: Vec<Vec<String>>,
+    pub order: Vec<Vec<MinionId>>,
     /// Made at.
     pub created: Millis,
     /// Deadline; none: no time-out.
@@ -220,7 +220,7 @@ pub struct Job {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinionBundle {
     /// The minion.
-    pub minion: String,
+    pub minion: MinionId,
     /// The bundle's version.
     pub bundle: String,
     /// The last job for the minion that was made from it, test runs aside.
@@ -235,7 +235,7 @@ pub struct JobRow {
     /// The job.
     pub jid: JobId,
     /// The minion.
-    pub minion: String,
+    pub minion: MinionId,
     /// The low state for this minion with placeholders for secrets; none for plain functions.
     pub low_json: Option<String>,
     /// Its state.
@@ -257,10 +257,10 @@ pub struct JobRow {
 impl JobRow {
     /// A row that is stored and not yet sent.
     #[must_use]
-    pub fn queued(jid: &JobId, minion: &str, low_json: Option<String>) -> Self {
+    pub fn queued(jid: &JobId, minion: &MinionId, low_json: Option<String>) -> Self {
         Self {
             jid: jid.clone(),
-            minion: minion.to_owned(),
+            minion: minion.clone(),
             low_json,
             state: RowState::Queued,
             return_json: None,
@@ -368,7 +368,7 @@ pub struct Audit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The minion.
-    pub minion: String,
+    pub minion: MinionId,
     /// Its grains, JSON.
     pub grains_json: String,
     /// Its version.

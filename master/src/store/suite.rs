@@ -3,6 +3,7 @@
 mod jobs;
 
 use super::*;
+use crate::names::minion;
 
 pub(super) use self::jobs::{
     a_job_that_cannot_be_stored_whole_is_not_stored, a_repeated_request_finds_its_job,
@@ -18,7 +19,7 @@ pub(super) fn jid(number: u64) -> JobId {
 
 pub(super) fn key(id: &str, state: KeyState) -> Key {
     Key {
-        id: id.to_owned(),
+        id: minion(id),
         state,
         fingerprint: format!("fp-{id}"),
         csr_pem: "CSR".to_owned(),
@@ -52,8 +53,8 @@ pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
         test: true,
         operator: "root".to_owned(),
         target: "*".to_owned(),
-        minions: vec!["a".to_owned(), "b".to_owned()],
-        order: vec![vec!["b".to_owned()], vec!["a".to_owned()]],
+        minions: vec![minion("a"), minion("b")],
+        order: vec![vec![minion("b")], vec![minion("a")]],
         created: 10,
         deadline: Some(99),
         request_id: request_id.map(str::to_owned),
@@ -102,7 +103,7 @@ fn answer(retcode: i32) -> Answer {
 }
 
 pub(super) async fn keys_are_kept_replaced_and_deleted(store: &dyn Store) {
-    assert_eq!(store.key("a").await.unwrap(), None);
+    assert_eq!(store.key(&minion("a")).await.unwrap(), None);
     store.put_key(&key("b", KeyState::Pending)).await.unwrap();
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     assert_eq!(
@@ -111,11 +112,11 @@ pub(super) async fn keys_are_kept_replaced_and_deleted(store: &dyn Store) {
     );
     store.put_key(&key("b", KeyState::Rejected)).await.unwrap();
     assert_eq!(
-        store.key("b").await.unwrap(),
+        store.key(&minion("b")).await.unwrap(),
         Some(key("b", KeyState::Rejected))
     );
-    assert!(store.delete_key("b").await.unwrap());
-    assert!(!store.delete_key("b").await.unwrap());
+    assert!(store.delete_key(&minion("b")).await.unwrap());
+    assert!(!store.delete_key(&minion("b")).await.unwrap());
     assert_eq!(store.keys().await.unwrap().len(), 1);
 }
 
@@ -153,7 +154,7 @@ pub(super) async fn a_token_is_taken_together_with_the_key_or_not_at_all(store: 
             .await
             .unwrap()
     );
-    assert_eq!(store.key("c").await.unwrap(), None);
+    assert_eq!(store.key(&minion("c")).await.unwrap(), None);
     assert_eq!(store.token("t").await.unwrap().unwrap().uses_left, 0);
     assert_eq!(store.tokens().await.unwrap().len(), 1);
     assert!(store.delete_token("t").await.unwrap());
@@ -298,25 +299,28 @@ pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &
 }
 
 pub(super) async fn facts_and_blobs_are_kept(store: &dyn Store) {
-    let facts = |minion: &str, last_seen| Facts {
-        minion: minion.to_owned(),
+    let facts = |name: &str, last_seen| Facts {
+        minion: minion(name),
         grains_json: "{\"os\":\"Debian\"}".to_owned(),
         version: "1".to_owned(),
         last_seen,
     };
-    store.touch("a", 1).await.unwrap();
-    assert_eq!(store.facts("a").await.unwrap(), None);
+    store.touch(&minion("a"), 1).await.unwrap();
+    assert_eq!(store.facts(&minion("a")).await.unwrap(), None);
     store.put_facts(&facts("b", 1)).await.unwrap();
     store.put_facts(&facts("a", 1)).await.unwrap();
-    store.touch("a", 5).await.unwrap();
-    assert_eq!(store.facts("a").await.unwrap(), Some(facts("a", 5)));
+    store.touch(&minion("a"), 5).await.unwrap();
+    assert_eq!(
+        store.facts(&minion("a")).await.unwrap(),
+        Some(facts("a", 5))
+    );
     assert_eq!(
         store.all_facts().await.unwrap(),
         [facts("a", 5), facts("b", 1)]
     );
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
-    store.delete_key("a").await.unwrap();
-    assert_eq!(store.facts("a").await.unwrap(), None);
+    store.delete_key(&minion("a")).await.unwrap();
+    assert_eq!(store.facts(&minion("a")).await.unwrap(), None);
     store.put_blob("abc", &[0, 1, 255]).await.unwrap();
     store.put_blob("abc", &[0, 1, 255]).await.unwrap();
     assert_eq!(store.blob("abc").await.unwrap(), Some(vec![0, 1, 255]));

@@ -6,7 +6,7 @@ use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
 use halite_master::refusal::Refusal;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::{Value, json};
@@ -14,6 +14,11 @@ use tokio::sync::{Notify, watch};
 
 /// The one minion that has a job.
 pub const MINION: &str = "worker-1";
+/// Its id.
+pub fn minion_id() -> MinionId {
+    MINION.parse().unwrap()
+}
+
 /// Its job.
 pub const JOB: &str = "20270101000000000000";
 /// The tag of the chunk that asks for a certificate.
@@ -147,28 +152,28 @@ impl Backend for OneJob {
 
     fn sign_allowed<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
-        let own = minion == MINION && *job == JOB && tag == TAG;
+        let own = *minion == MINION && *job == JOB && tag == TAG;
         self.if_own(own, format!("sign by {minion}"), chunk())
     }
 
     fn fetch<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         job: &'a JobId,
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
-        let own = minion == MINION && *job == JOB && sha256 == SHA256;
+        let own = *minion == MINION && *job == JOB && sha256 == SHA256;
         let pieces = futures_util::stream::iter([Ok(b"con".to_vec()), Ok(b"tent".to_vec())]);
         self.if_own(own, format!("fetch by {minion}"), Box::pin(pieces))
     }
 
     fn on_connected<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         _hello: &'a v1::MinionHello,
     ) -> BackendFuture<'a, ()> {
         self.answer(format!("connected {minion}"), ())
@@ -176,7 +181,7 @@ impl Backend for OneJob {
 
     fn on_message<'a>(
         &'a self,
-        minion: &'a str,
+        minion: &'a MinionId,
         message: v1::MinionMessage,
     ) -> BackendFuture<'a, ()> {
         use v1::minion_message::Body;
@@ -191,7 +196,7 @@ impl Backend for OneJob {
         answer
     }
 
-    fn on_disconnected<'a>(&'a self, minion: &'a str) -> BackendFuture<'a, ()> {
+    fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
         let answer = self.answer(format!("disconnected {minion}"), ());
         self.messages.send_modify(|count| *count += 1);
         answer

@@ -10,7 +10,7 @@ use halite_proto::v1::{MasterMessage, MinionHello, MinionMessage, master_message
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::backend::MINION;
+use super::backend::{MINION, minion_id};
 use super::site::{SOON, Site, start};
 
 type Line = (mpsc::Sender<MinionMessage>, Streaming<MasterMessage>);
@@ -65,8 +65,13 @@ async fn hello_jobs_and_returns_travel() {
     };
     assert_eq!((answer.protocol, answer.refused.as_str()), (1, ""));
     assert_eq!(answer.masters, ["127.0.0.1:4550"]);
-    assert!(site.app.connections.wait_connected(MINION, SOON).await);
-    let facts = site.app.store.facts(MINION).await.unwrap().unwrap();
+    assert!(
+        site.app
+            .connections
+            .wait_connected(&minion_id(), SOON)
+            .await
+    );
+    let facts = site.app.store.facts(&minion_id()).await.unwrap().unwrap();
     assert_eq!(
         (facts.version.as_str(), facts.grains_json.as_str()),
         ("1.2.3", "{\"id\":\"worker-1\"}")
@@ -81,7 +86,7 @@ async fn hello_jobs_and_returns_travel() {
     };
     site.app
         .connections
-        .send(MINION, job.clone())
+        .send(&minion_id(), job.clone())
         .await
         .unwrap();
     assert_eq!(next(&mut stream).await, job.body);
@@ -101,7 +106,7 @@ async fn hello_jobs_and_returns_travel() {
     assert_eq!(
         site.app
             .store
-            .facts(MINION)
+            .facts(&minion_id())
             .await
             .unwrap()
             .unwrap()
@@ -111,8 +116,8 @@ async fn hello_jobs_and_returns_travel() {
 
     drop(sender);
     site.asked("disconnected worker-1").await;
-    assert!(!site.app.connections.is_connected(MINION));
-    assert!(site.app.connections.send(MINION, job).await.is_err());
+    assert!(!site.app.connections.is_connected(&minion_id()));
+    assert!(site.app.connections.send(&minion_id(), job).await.is_err());
 }
 
 #[tokio::test]
@@ -131,7 +136,7 @@ async fn another_protocol_is_refused_with_a_reason() {
         );
         assert_eq!(next(&mut stream).await, None);
     }
-    assert!(!site.app.connections.is_connected(MINION));
+    assert!(!site.app.connections.is_connected(&minion_id()));
 }
 
 #[tokio::test]
@@ -158,7 +163,7 @@ async fn the_newer_stream_of_a_minion_wins() {
     assert_eq!(next(&mut old).await, None, "the old one ends");
     site.asked("disconnected worker-1").await;
     assert!(
-        site.app.connections.is_connected(MINION),
+        site.app.connections.is_connected(&minion_id()),
         "the end of the old one does not take the new one out"
     );
     let cancel = MasterMessage {
@@ -169,7 +174,7 @@ async fn the_newer_stream_of_a_minion_wins() {
     };
     site.app
         .connections
-        .send(MINION, cancel.clone())
+        .send(&minion_id(), cancel.clone())
         .await
         .unwrap();
     assert_eq!(next(&mut new).await, cancel.body);

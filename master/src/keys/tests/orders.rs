@@ -1,6 +1,7 @@
 //! Operators' orders on keys, and the limits of enrolment.
 
 use super::*;
+use crate::names::minion;
 
 #[tokio::test]
 async fn a_rejected_or_deleted_key_is_out_at_once() {
@@ -104,7 +105,7 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
     let (_connection, mut messages) = site
         .app
         .connections
-        .join("worker-1", std::net::Ipv4Addr::LOCALHOST.into());
+        .join(&minion("worker-1"), std::net::Ipv4Addr::LOCALHOST.into());
     for action in ["delete", "reject"] {
         for (force, cluster) in [(false, ""), (true, ""), (false, "prod"), (true, "prd")] {
             let order = Change {
@@ -132,7 +133,7 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
     };
     change(&site.app, &order).await.unwrap();
     assert!(messages.recv().await.is_none(), "the stream ends");
-    assert!(!site.app.connections.is_connected("worker-1"));
+    assert!(!site.app.connections.is_connected(&minion("worker-1")));
 }
 
 #[tokio::test]
@@ -235,7 +236,13 @@ async fn a_token_for_roles_lets_in_only_those_declared_with_them() {
     let token = site.token(roles(&["worker", "etcd", "infra"])).await;
     certificate(site.enrol(&host, &token).await);
     assert_eq!(
-        site.app.store.key("n").await.unwrap().unwrap().roles,
+        site.app
+            .store
+            .key(&minion("n"))
+            .await
+            .unwrap()
+            .unwrap()
+            .roles,
         ["worker", "etcd", "infra"]
     );
 }
@@ -249,18 +256,24 @@ async fn renewal_keeps_the_key() {
             .await,
     );
     site.clock.advance(10 * DAY);
-    let second = renew(&site.app, "a", &host.key.request("a").unwrap())
+    let second = renew(&site.app, &minion("a"), &host.key.request("a").unwrap())
         .await
         .unwrap();
     assert_ne!(first, second);
     assert!(site.admits(&second) && site.admits(&first));
     let other = PrivateKey::generate().unwrap().request("a").unwrap();
     assert_eq!(
-        renew(&site.app, "a", &other).await.unwrap_err().kind,
+        renew(&site.app, &minion("a"), &other)
+            .await
+            .unwrap_err()
+            .kind,
         RefusalKind::Denied
     );
     assert_eq!(
-        renew(&site.app, "b", &other).await.unwrap_err().kind,
+        renew(&site.app, &minion("b"), &other)
+            .await
+            .unwrap_err()
+            .kind,
         RefusalKind::Denied
     );
 }

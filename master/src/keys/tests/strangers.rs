@@ -1,6 +1,7 @@
 //! Hosts that no operator knows: what they may leave in the store, and what they learn.
 
 use super::*;
+use crate::names::minion;
 use crate::store::Audit;
 
 fn from(host: &Host, id: &str, source: &str) -> EnrolmentRequest {
@@ -69,7 +70,13 @@ async fn a_waiting_key_is_small_whatever_the_host_says() {
         ..host.asks("")
     };
     enrol(&site.app, &newcomer).await.unwrap();
-    let key = site.app.store.key("worker-1").await.unwrap().unwrap();
+    let key = site
+        .app
+        .store
+        .key(&minion("worker-1"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(key.grains_json.len() + key.csr_pem.len() < 4096);
     let shown = list(&site.app).await.unwrap();
     assert_eq!(shown["keys"][0]["os"], "Debian-12");
@@ -118,11 +125,11 @@ async fn an_answer_opens_the_gate_that_a_cut_call_left_shut() {
     let token = site.token(Wanted::default()).await;
     let pem = certificate(site.enrol(&host, &token).await);
     // The process stored the key, and ended before it opened the gate.
-    site.app.gate.close("worker-1", None);
+    site.app.gate.close(&minion("worker-1"), None);
     assert!(!site.admits(&pem));
     assert_eq!(certificate(site.enrol(&host, "").await), pem);
     assert!(site.admits(&pem));
-    site.app.gate.close("worker-1", None);
+    site.app.gate.close(&minion("worker-1"), None);
     site.order("worker-1", "accept").await.unwrap();
     assert!(site.admits(&pem));
 }

@@ -4,7 +4,7 @@
 //! group of tables. The futures are boxed because the master holds the store as `dyn Store`: a store
 //! of several masters will implement the same trait.
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
 use crate::store::records::{
@@ -14,7 +14,7 @@ use crate::store::records::{
 use crate::store::{Created, Millis, Store, StoreFuture};
 
 impl Store for SqliteStore {
-    fn key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Key>> {
+    fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>> {
         Box::pin(self.get_key(id))
     }
 
@@ -35,7 +35,7 @@ impl Store for SqliteStore {
         Box::pin(self.set_key_with_token(key, token, now))
     }
 
-    fn delete_key<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool> {
+    fn delete_key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, bool> {
         Box::pin(self.remove_key(id))
     }
 
@@ -91,18 +91,18 @@ impl Store for SqliteStore {
         Box::pin(self.get_rows(jid))
     }
 
-    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a str) -> StoreFuture<'a, Option<JobRow>> {
+    fn row<'a>(&'a self, jid: &'a JobId, minion: &'a MinionId) -> StoreFuture<'a, Option<JobRow>> {
         Box::pin(self.get_row(jid, minion))
     }
 
-    fn open_rows<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Vec<JobRow>> {
+    fn open_rows<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Vec<JobRow>> {
         Box::pin(self.get_open_rows(minion))
     }
 
     fn mark_sent<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_sent(jid, minion, now))
@@ -111,7 +111,7 @@ impl Store for SqliteStore {
     fn mark_started<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_started(jid, minion, now))
@@ -120,7 +120,7 @@ impl Store for SqliteStore {
     fn record_return<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_returned(jid, minion, answer))
@@ -129,7 +129,7 @@ impl Store for SqliteStore {
     fn record_last_return<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_last_returned(jid, minion, answer))
@@ -142,7 +142,7 @@ impl Store for SqliteStore {
     fn mark_lost<'a>(
         &'a self,
         jid: &'a JobId,
-        minion: &'a str,
+        minion: &'a MinionId,
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
@@ -220,11 +220,11 @@ impl Store for SqliteStore {
         Box::pin(self.set_facts(facts))
     }
 
-    fn touch<'a>(&'a self, minion: &'a str, now: Millis) -> StoreFuture<'a, ()> {
+    fn touch<'a>(&'a self, minion: &'a MinionId, now: Millis) -> StoreFuture<'a, ()> {
         Box::pin(self.set_seen(minion, now))
     }
 
-    fn facts<'a>(&'a self, minion: &'a str) -> StoreFuture<'a, Option<Facts>> {
+    fn facts<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Option<Facts>> {
         Box::pin(self.get_facts(minion))
     }
 

@@ -1,5 +1,6 @@
 //! Events, audit, facts, blobs.
 
+use halite_proto::ids::MinionId;
 use sqlx::Row as _;
 
 use super::SqliteStore;
@@ -76,7 +77,7 @@ impl SqliteStore {
         sqlx::query(
             "INSERT OR REPLACE INTO facts (minion, grains_json, version, last_seen) VALUES (?, ?, ?, ?)",
         )
-        .bind(&facts.minion)
+        .bind(facts.minion.as_str())
         .bind(&facts.grains_json)
         .bind(&facts.version)
         .bind(facts.last_seen)
@@ -85,18 +86,18 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn set_seen(&self, minion: &str, now: Millis) -> Outcome<()> {
+    pub(super) async fn set_seen(&self, minion: &MinionId, now: Millis) -> Outcome<()> {
         sqlx::query("UPDATE facts SET last_seen = ? WHERE minion = ?")
             .bind(now)
-            .bind(minion)
+            .bind(minion.as_str())
             .execute(&self.writer)
             .await?;
         Ok(())
     }
 
-    pub(super) async fn get_facts(&self, minion: &str) -> Outcome<Option<Facts>> {
+    pub(super) async fn get_facts(&self, minion: &MinionId) -> Outcome<Option<Facts>> {
         Ok(sqlx::query_as("SELECT * FROM facts WHERE minion = ?")
-            .bind(minion)
+            .bind(minion.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }

@@ -1,6 +1,6 @@
 //! Jobs and their rows.
 
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use sqlx::SqliteConnection;
 
 use super::SqliteStore;
@@ -13,7 +13,7 @@ type Outcome<T> = Result<T, StoreError>;
 async fn write_return(
     to: &mut SqliteConnection,
     jid: &JobId,
-    minion: &str,
+    minion: &MinionId,
     answer: &Answer,
 ) -> Outcome<bool> {
     let done = sqlx::query(
@@ -25,7 +25,7 @@ async fn write_return(
     .bind(&answer.error)
     .bind(answer.when)
     .bind(jid.as_str())
-    .bind(minion)
+    .bind(minion.as_str())
     .execute(&mut *to)
     .await?;
     let first = done.rows_affected() > 0;
@@ -36,7 +36,7 @@ async fn write_return(
 }
 
 /// What succeeded as a whole leaves nothing of the bundles before.
-async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &str) -> Outcome<()> {
+async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionId) -> Outcome<()> {
     let bundle: Option<Option<String>> = sqlx::query_scalar(
         "SELECT bundle FROM jobs WHERE jid = ? AND function = 'state.highstate' AND test = 0",
     )
@@ -47,7 +47,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &str) ->
         return Ok(());
     };
     sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
-        .bind(minion)
+        .bind(minion.as_str())
         .bind(jid.as_str())
         .execute(&mut *to)
         .await?;
@@ -57,7 +57,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &str) ->
          WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
     )
     .bind(jid.as_str())
-    .bind(minion)
+    .bind(minion.as_str())
     .bind(bundle)
     .execute(to)
     .await?;
@@ -103,7 +103,7 @@ impl SqliteStore {
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(row.jid.as_str())
-            .bind(&row.minion)
+            .bind(row.minion.as_str())
             .bind(&row.low_json)
             .bind(row.state.as_str())
             .bind(&row.return_json)
@@ -119,7 +119,7 @@ impl SqliteStore {
                     "INSERT INTO minion_bundles (minion, bundle, jid) VALUES (?, ?, ?) \
                      ON CONFLICT (minion, bundle) DO UPDATE SET jid = max(jid, excluded.jid)",
                 )
-                .bind(&row.minion)
+                .bind(row.minion.as_str())
                 .bind(bundle)
                 .bind(job.jid.as_str())
                 .execute(&mut *transaction)
@@ -163,32 +163,37 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_row(&self, jid: &JobId, minion: &str) -> Outcome<Option<JobRow>> {
+    pub(super) async fn get_row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
         Ok(
             sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
                 .bind(jid.as_str())
-                .bind(minion)
+                .bind(minion.as_str())
                 .fetch_optional(&self.reader)
                 .await?,
         )
     }
 
-    pub(super) async fn get_open_rows(&self, minion: &str) -> Outcome<Vec<JobRow>> {
+    pub(super) async fn get_open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
         )
-        .bind(minion)
+        .bind(minion.as_str())
         .fetch_all(&self.reader)
         .await?)
     }
 
-    pub(super) async fn set_sent(&self, jid: &JobId, minion: &str, now: Millis) -> Outcome<bool> {
+    pub(super) async fn set_sent(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        now: Millis,
+    ) -> Outcome<bool> {
         let done = sqlx::query(
             "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
         )
         .bind(now)
         .bind(jid.as_str())
-        .bind(minion)
+        .bind(minion.as_str())
         .execute(&self.writer)
         .await?;
         Ok(done.rows_affected() > 0)
@@ -197,7 +202,7 @@ impl SqliteStore {
     pub(super) async fn set_started(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         now: Millis,
     ) -> Outcome<bool> {
         let done = sqlx::query(
@@ -206,7 +211,7 @@ impl SqliteStore {
         )
         .bind(now)
         .bind(jid.as_str())
-        .bind(minion)
+        .bind(minion.as_str())
         .execute(&self.writer)
         .await?;
         Ok(done.rows_affected() > 0)
@@ -215,7 +220,7 @@ impl SqliteStore {
     pub(super) async fn set_returned(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         answer: &Answer,
     ) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
@@ -235,7 +240,7 @@ impl SqliteStore {
     pub(super) async fn set_last_returned(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         answer: &Answer,
     ) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
@@ -257,7 +262,7 @@ impl SqliteStore {
     pub(super) async fn set_lost(
         &self,
         jid: &JobId,
-        minion: &str,
+        minion: &MinionId,
         why: &str,
         now: Millis,
     ) -> Outcome<bool> {
@@ -268,7 +273,7 @@ impl SqliteStore {
         .bind(why)
         .bind(now)
         .bind(jid.as_str())
-        .bind(minion)
+        .bind(minion.as_str())
         .execute(&self.writer)
         .await?;
         Ok(done.rows_affected() > 0)

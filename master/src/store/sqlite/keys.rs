@@ -1,5 +1,6 @@
 //! Keys, tokens, certificates.
 
+use halite_proto::ids::MinionId;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
@@ -15,7 +16,7 @@ async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> O
          (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, created, changed) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(&key.id)
+    .bind(key.id.as_str())
     .bind(key.state.as_str())
     .bind(&key.fingerprint)
     .bind(&key.csr_pem)
@@ -31,9 +32,9 @@ async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> O
 }
 
 impl SqliteStore {
-    pub(super) async fn get_key(&self, id: &str) -> Outcome<Option<Key>> {
+    pub(super) async fn get_key(&self, id: &MinionId) -> Outcome<Option<Key>> {
         Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?")
-            .bind(id)
+            .bind(id.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
@@ -70,14 +71,14 @@ impl SqliteStore {
         Ok(true)
     }
 
-    pub(super) async fn remove_key(&self, id: &str) -> Outcome<bool> {
+    pub(super) async fn remove_key(&self, id: &MinionId) -> Outcome<bool> {
         let mut transaction = self.writer.begin().await?;
         sqlx::query("DELETE FROM facts WHERE minion = ?")
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await?;
         let gone = sqlx::query("DELETE FROM keys WHERE id = ?")
-            .bind(id)
+            .bind(id.as_str())
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
@@ -94,7 +95,7 @@ impl SqliteStore {
         .bind(token.expires)
         .bind(token.uses_left)
         .bind(json(&token.roles)?)
-        .bind(&token.bound_id)
+        .bind(token.bound_id.as_deref())
         .bind(token.created)
         .bind(&token.operator)
         .execute(&self.writer)

@@ -164,6 +164,12 @@ impl SqliteStore {
         before
     }
 
+    /// Holds the only writer, so that every change waits until this is dropped.
+    #[cfg(test)]
+    pub(crate) async fn hold_writer(&self) -> sqlx::pool::PoolConnection<sqlx::Sqlite> {
+        self.writer.acquire().await.unwrap()
+    }
+
     /// Closes all connections; the write-ahead log goes into the file.
     pub async fn close(&self) {
         self.reader.close().await;

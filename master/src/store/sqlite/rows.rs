@@ -59,7 +59,7 @@ pub(super) fn json<T: Serialize>(list: &[T]) -> Result<String, Error> {
 impl FromRow<'_, SqliteRow> for Key {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            id: row.try_get("id")?,
+            id: id(row, "id")?,
             state: word(row, "state", KeyState::parse)?,
             fingerprint: row.try_get("fingerprint")?,
             csr_pem: row.try_get("csr_pem")?,
@@ -81,7 +81,7 @@ impl FromRow<'_, SqliteRow> for Token {
             expires: row.try_get("expires")?,
             uses_left: row.try_get("uses_left")?,
             roles: list(row, "roles")?,
-            bound_id: row.try_get("bound_id")?,
+            bound_id: optional_id(row, "bound_id")?,
             created: row.try_get("created")?,
             operator: row.try_get("operator")?,
         })
@@ -140,7 +140,7 @@ impl FromRow<'_, SqliteRow> for Job {
 impl FromRow<'_, SqliteRow> for MinionBundle {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            minion: row.try_get("minion")?,
+            minion: id(row, "minion")?,
             bundle: row.try_get("bundle")?,
             jid: id(row, "jid")?,
             highstate: optional_id(row, "highstate")?,
@@ -152,7 +152,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
             jid: id(row, "jid")?,
-            minion: row.try_get("minion")?,
+            minion: id(row, "minion")?,
             low_json: row.try_get("low_json")?,
             state: word(row, "state", RowState::parse)?,
             return_json: row.try_get("return_json")?,
@@ -225,7 +225,7 @@ impl FromRow<'_, SqliteRow> for Audit {
 impl FromRow<'_, SqliteRow> for Facts {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
-            minion: row.try_get("minion")?,
+            minion: id(row, "minion")?,
             grains_json: row.try_get("grains_json")?,
             version: row.try_get("version")?,
             last_seen: row.try_get("last_seen")?,

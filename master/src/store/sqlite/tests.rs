@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use halite_proto::ids::MinionId;
 use tempfile::TempDir;
 
 use super::*;
+use crate::names::minion;
 use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
 use crate::store::suite::jid;
 use crate::store::{JobRow, Store as _, suite};
@@ -23,17 +25,25 @@ suite::suite!(fresh());
 async fn what_was_answered_is_there_after_a_restart() {
     let (store, directory) = fresh().await;
     store
-        .create_job(&suite::job(1, None), &[JobRow::queued(&jid(1), "a", None)])
+        .create_job(
+            &suite::job(1, None),
+            &[JobRow::queued(&jid(1), &minion("a"), None)],
+        )
         .await
         .unwrap();
-    store.mark_sent(&jid(1), "a", 3).await.unwrap();
+    store.mark_sent(&jid(1), &minion("a"), 3).await.unwrap();
     // Not closed: as after a kill.
     drop(store);
     let store = SqliteStore::open(&directory.path().join("store.db"))
         .await
         .unwrap();
     assert_eq!(
-        store.row(&jid(1), "a").await.unwrap().unwrap().state,
+        store
+            .row(&jid(1), &minion("a"))
+            .await
+            .unwrap()
+            .unwrap()
+            .state,
         RowState::Sent
     );
 }
@@ -76,7 +86,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
     earlier.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
     let known = |bundle: &str, number: u64, good: bool| MinionBundle {
-        minion: "a".to_owned(),
+        minion: minion("a"),
         bundle: bundle.to_owned(),
         jid: jid(number),
         highstate: good.then(|| jid(number)),
@@ -122,14 +132,14 @@ async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
     }
     earlier.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    let found: Vec<(Vec<Vec<String>>, String)> = store
+    let found: Vec<(Vec<Vec<MinionId>>, String)> = store
         .open_jobs()
         .await
         .unwrap()
         .into_iter()
         .map(|job| (job.order, job.args_json))
         .collect();
-    let groups = vec![vec!["a".into()], vec!["b".into(), "c".into()]];
+    let groups = vec![vec![minion("a")], vec![minion("b"), minion("c")]];
     let expected = [
         (groups, r#"{"x":1}"#.to_owned()),
         (vec![], "{}".to_owned()),
@@ -304,7 +314,7 @@ async fn a_word_of_a_newer_version_is_named() {
         .execute(&store.writer)
         .await
         .unwrap();
-    let error = chain(&store.key("a").await.unwrap_err());
+    let error = chain(&store.key(&minion("a")).await.unwrap_err());
     assert!(error.contains("quarantined"), "{error}");
 }
 
@@ -323,14 +333,17 @@ async fn readers_cannot_write() {
 async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     let (store, _directory) = fresh().await;
     store
-        .create_job(&suite::job(1, None), &[JobRow::queued(&jid(1), "a", None)])
+        .create_job(
+            &suite::job(1, None),
+            &[JobRow::queued(&jid(1), &minion("a"), None)],
+        )
         .await
         .unwrap();
     let limit = store.limit_pages(None).await;
     let large = "x".repeat(200_000);
     let rows = [
-        JobRow::queued(&jid(2), "a", None),
-        JobRow::queued(&jid(2), "b", Some(large.clone())),
+        JobRow::queued(&jid(2), &minion("a"), None),
+        JobRow::queued(&jid(2), &minion("b"), Some(large.clone())),
     ];
     let error = store
         .create_job(&suite::job(2, None), &rows)
@@ -346,15 +359,25 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         when: 1,
     };
     store
-        .record_return(&jid(1), "a", &answer)
+        .record_return(&jid(1), &minion("a"), &answer)
         .await
         .unwrap_err();
     assert_eq!(
-        store.row(&jid(1), "a").await.unwrap().unwrap().state,
+        store
+            .row(&jid(1), &minion("a"))
+            .await
+            .unwrap()
+            .unwrap()
+            .state,
         RowState::Queued
     );
 
     store.limit_pages(Some(limit)).await;
-    assert!(store.record_return(&jid(1), "a", &answer).await.unwrap());
+    assert!(
+        store
+            .record_return(&jid(1), &minion("a"), &answer)
+            .await
+            .unwrap()
+    );
     store.create_job(&suite::job(2, None), &rows).await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! Laws of jobs and their rows.
 
 use super::*;
+use crate::names::minion;
 
 /// The last two digits of a job id.
 fn short(id: &JobId) -> String {
@@ -9,15 +10,18 @@ fn short(id: &JobId) -> String {
 
 pub(in crate::store) async fn a_repeated_request_finds_its_job(store: &dyn Store) {
     let rows = [
-        JobRow::queued(&jid(1), "a", Some("{}".to_owned())),
-        JobRow::queued(&jid(1), "b", None),
+        JobRow::queued(&jid(1), &minion("a"), Some("{}".to_owned())),
+        JobRow::queued(&jid(1), &minion("b"), None),
     ];
     assert_eq!(
         store.create_job(&job(1, Some("r")), &rows).await.unwrap(),
         Created::New
     );
     let again = store
-        .create_job(&job(2, Some("r")), &[JobRow::queued(&jid(2), "a", None)])
+        .create_job(
+            &job(2, Some("r")),
+            &[JobRow::queued(&jid(2), &minion("a"), None)],
+        )
         .await
         .unwrap();
     assert_eq!(again, Created::Existing(job(1, Some("r"))));
@@ -42,8 +46,8 @@ pub(in crate::store) async fn a_repeated_request_finds_its_job(store: &dyn Store
 
 pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(store: &dyn Store) {
     let twice = [
-        JobRow::queued(&jid(1), "a", None),
-        JobRow::queued(&jid(1), "a", None),
+        JobRow::queued(&jid(1), &minion("a"), None),
+        JobRow::queued(&jid(1), &minion("a"), None),
     ];
     store
         .create_job(&job(1, Some("r")), &twice)
@@ -61,23 +65,36 @@ pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(st
 
 pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
     let rows = [
-        JobRow::queued(&jid(1), "a", None),
-        JobRow::queued(&jid(1), "b", None),
-        JobRow::queued(&jid(1), "c", None),
+        JobRow::queued(&jid(1), &minion("a"), None),
+        JobRow::queued(&jid(1), &minion("b"), None),
+        JobRow::queued(&jid(1), &minion("c"), None),
     ];
     store.create_job(&job(1, None), &rows).await.unwrap();
-    assert!(store.mark_sent(&jid(1), "a", 20).await.unwrap());
-    assert!(!store.mark_sent(&jid(1), "a", 21).await.unwrap());
-    assert!(store.mark_started(&jid(1), "a", 30).await.unwrap());
-    assert!(!store.mark_started(&jid(1), "a", 31).await.unwrap());
-    assert!(!store.mark_sent(&jid(1), "a", 32).await.unwrap());
-    assert!(store.record_return(&jid(1), "a", &answer(0)).await.unwrap());
+    assert!(store.mark_sent(&jid(1), &minion("a"), 20).await.unwrap());
+    assert!(!store.mark_sent(&jid(1), &minion("a"), 21).await.unwrap());
+    assert!(store.mark_started(&jid(1), &minion("a"), 30).await.unwrap());
+    assert!(!store.mark_started(&jid(1), &minion("a"), 31).await.unwrap());
+    assert!(!store.mark_sent(&jid(1), &minion("a"), 32).await.unwrap());
     assert!(
-        !store.record_return(&jid(1), "a", &answer(1)).await.unwrap(),
+        store
+            .record_return(&jid(1), &minion("a"), &answer(0))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .record_return(&jid(1), &minion("a"), &answer(1))
+            .await
+            .unwrap(),
         "a repeated return changes nothing"
     );
-    assert!(!store.mark_lost(&jid(1), "a", "late", 60).await.unwrap());
-    let row = store.row(&jid(1), "a").await.unwrap().unwrap();
+    assert!(
+        !store
+            .mark_lost(&jid(1), &minion("a"), "late", 60)
+            .await
+            .unwrap()
+    );
+    let row = store.row(&jid(1), &minion("a")).await.unwrap().unwrap();
     assert_eq!(
         (row.state, row.retcode, row.sent, row.started),
         (RowState::Returned, Some(0), Some(20), Some(30))
@@ -87,29 +104,49 @@ pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
         (Some("{\"a\":1}"), Some(50))
     );
     // Started without a record that it was sent; expired; answered all the same.
-    assert!(store.mark_started(&jid(1), "b", 30).await.unwrap());
+    assert!(store.mark_started(&jid(1), &minion("b"), 30).await.unwrap());
     assert!(
         store
-            .mark_lost(&jid(1), "b", "no answer", 60)
+            .mark_lost(&jid(1), &minion("b"), "no answer", 60)
             .await
             .unwrap()
     );
     assert_eq!(
-        store.row(&jid(1), "b").await.unwrap().unwrap().error,
+        store
+            .row(&jid(1), &minion("b"))
+            .await
+            .unwrap()
+            .unwrap()
+            .error,
         "no answer"
     );
-    assert!(store.record_return(&jid(1), "b", &answer(2)).await.unwrap());
+    assert!(
+        store
+            .record_return(&jid(1), &minion("b"), &answer(2))
+            .await
+            .unwrap()
+    );
     assert_eq!(
-        store.row(&jid(1), "b").await.unwrap().unwrap().retcode,
+        store
+            .row(&jid(1), &minion("b"))
+            .await
+            .unwrap()
+            .unwrap()
+            .retcode,
         Some(2)
     );
     assert!(
         !store
-            .record_return(&jid(1), "unknown", &answer(0))
+            .record_return(&jid(1), &minion("unknown"), &answer(0))
             .await
             .unwrap()
     );
-    assert!(!store.record_return(&jid(9), "a", &answer(0)).await.unwrap());
+    assert!(
+        !store
+            .record_return(&jid(9), &minion("a"), &answer(0))
+            .await
+            .unwrap()
+    );
 }
 
 pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store: &dyn Store) {
@@ -118,23 +155,26 @@ pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store
             .create_job(
                 &job(number, None),
                 &[
-                    JobRow::queued(&jid(number), "a", None),
-                    JobRow::queued(&jid(number), "b", None),
+                    JobRow::queued(&jid(number), &minion("a"), None),
+                    JobRow::queued(&jid(number), &minion("b"), None),
                 ],
             )
             .await
             .unwrap();
     }
-    store.record_return(&jid(1), "a", &answer(0)).await.unwrap();
+    store
+        .record_return(&jid(1), &minion("a"), &answer(0))
+        .await
+        .unwrap();
     let open: Vec<JobId> = store
-        .open_rows("a")
+        .open_rows(&minion("a"))
         .await
         .unwrap()
         .into_iter()
         .map(|row| row.jid)
         .collect();
     assert_eq!(open, [jid(2)]);
-    assert_eq!(store.open_rows("b").await.unwrap().len(), 2);
+    assert_eq!(store.open_rows(&minion("b")).await.unwrap().len(), 2);
     assert_eq!(store.open_jobs().await.unwrap().len(), 2);
     store.finish_job(&jid(1), 1, 70).await.unwrap();
     let finished = store.job(&jid(1)).await.unwrap().unwrap();
@@ -148,13 +188,13 @@ pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store
 pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store) {
     for number in [1, 2] {
         let rows = [
-            JobRow::queued(&jid(number), "a", None),
-            JobRow::queued(&jid(number), "b", None),
+            JobRow::queued(&jid(number), &minion("a"), None),
+            JobRow::queued(&jid(number), &minion("b"), None),
         ];
         store.create_job(&job(number, None), &rows).await.unwrap();
         assert!(
             store
-                .record_last_return(&jid(number), "a", &answer(0))
+                .record_last_return(&jid(number), &minion("a"), &answer(0))
                 .await
                 .unwrap()
         );
@@ -166,20 +206,20 @@ pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store
     }
     assert!(
         store
-            .record_last_return(&jid(1), "b", &answer(0))
+            .record_last_return(&jid(1), &minion("b"), &answer(0))
             .await
             .unwrap()
     );
     assert!(
         !store
-            .record_last_return(&jid(1), "b", &answer(3))
+            .record_last_return(&jid(1), &minion("b"), &answer(3))
             .await
             .unwrap(),
         "a repeated return"
     );
     assert!(
         store
-            .record_last_return(&jid(2), "b", &answer(3))
+            .record_last_return(&jid(2), &minion("b"), &answer(3))
             .await
             .unwrap()
     );
@@ -195,7 +235,7 @@ pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store
     }
     assert!(
         !store
-            .record_last_return(&jid(9), "a", &answer(0))
+            .record_last_return(&jid(9), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
@@ -203,19 +243,19 @@ pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store
 
 pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
-    let made = async |number: u64, operator: &str, minion: &str| {
+    let made = async |number: u64, operator: &str, name: &str| {
         let job = Job {
             operator: operator.to_owned(),
             ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(&jid(number), minion, None)])
+            .create_job(&job, &[JobRow::queued(&jid(number), &minion(name), None)])
             .await
             .unwrap();
     };
     let answered = async |number: u64, ended: Millis| {
         store
-            .record_return(&jid(number), "a", &answer(0))
+            .record_return(&jid(number), &minion("a"), &answer(0))
             .await
             .unwrap();
         store.finish_job(&jid(number), 0, ended).await.unwrap();
@@ -244,10 +284,10 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
     }
     // Not finished; expired, though its minion may still answer; expired for good; not old.
     made(5, "root", "a").await;
-    for (number, minion) in [(6, "a"), (7, "gone")] {
-        made(number, "root", minion).await;
+    for (number, name) in [(6, "a"), (7, "gone")] {
+        made(number, "root", name).await;
         store
-            .mark_lost(&jid(number), minion, "away", 20)
+            .mark_lost(&jid(number), &minion(name), "away", 20)
             .await
             .unwrap();
         store.finish_job(&jid(number), 1, 20).await.unwrap();
@@ -299,7 +339,10 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
         .update_run(&jid(92), RunStatus::Failed, 1, 20)
         .await
         .unwrap();
-    store.record_return(&jid(6), "a", &answer(0)).await.unwrap();
+    store
+        .record_return(&jid(6), &minion("a"), &answer(0))
+        .await
+        .unwrap();
     store.create_run(&run(93, None), &[]).await.unwrap();
     assert_eq!(store.prune_jobs(100, 1, 99).await.unwrap(), 3);
     assert_eq!(left().await, "05 08 09");
@@ -317,13 +360,13 @@ pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_i
             ..job(number, None)
         };
         store
-            .create_job(&job, &[JobRow::queued(&jid(number), "a", None)])
+            .create_job(&job, &[JobRow::queued(&jid(number), &minion("a"), None)])
             .await
             .unwrap();
     };
     let returned = async |number: u64, retcode: i32| {
         store
-            .record_return(&jid(number), "a", &answer(retcode))
+            .record_return(&jid(number), &minion("a"), &answer(retcode))
             .await
             .unwrap();
         store.finish_job(&jid(number), retcode, 20).await.unwrap();
@@ -342,7 +385,10 @@ pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_i
         known.into_iter().map(of).collect::<Vec<_>>().join(" ")
     };
     store
-        .create_job(&job(0, None), &[JobRow::queued(&jid(0), "a", None)])
+        .create_job(
+            &job(0, None),
+            &[JobRow::queued(&jid(0), &minion("a"), None)],
+        )
         .await
         .unwrap();
     made(1, "state.highstate", "A", true).await;
@@ -362,7 +408,7 @@ pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_i
     made(4, "state.apply", "C", false).await;
     assert!(
         store
-            .record_last_return(&jid(4), "a", &answer(0))
+            .record_last_return(&jid(4), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
@@ -372,17 +418,20 @@ pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_i
     made(6, "state.apply", "A", false).await;
     assert!(
         store
-            .record_last_return(&jid(5), "a", &answer(0))
+            .record_last_return(&jid(5), &minion("a"), &answer(0))
             .await
             .unwrap()
     );
     assert_eq!(known().await, "A:06:02 B:05:05");
-    store.record_return(&jid(6), "a", &answer(0)).await.unwrap();
+    store
+        .record_return(&jid(6), &minion("a"), &answer(0))
+        .await
+        .unwrap();
     store.finish_job(&jid(6), 0, 20).await.unwrap();
     store.create_job(&job(99, None), &[]).await.unwrap();
     assert!(store.prune_jobs(100, 1, 99).await.unwrap() >= 5);
     assert_eq!(store.job(&jid(5)).await.unwrap(), None);
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
-    store.delete_key("a").await.unwrap();
+    store.delete_key(&minion("a")).await.unwrap();
     assert_eq!(known().await, "A:06:02 B:05:05");
 }
