@@ -6,6 +6,7 @@ mod registry;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use halite_names::NodeName;
 use halite_proto::ids::{JobId, MinionId};
 
 use crate::output::Format;
@@ -142,7 +143,7 @@ pub enum Node {
 #[derive(Debug, Args)]
 pub struct NodeAdd {
     /// The new host's name.
-    pub name: String,
+    pub name: NodeName,
     /// Its address in a control-plane network; default: taken from its grains.
     #[arg(long, default_value = "")]
     pub address: String,

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
+use halite_names::NodeName;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
@@ -11,8 +12,7 @@ use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
-use halite_proto::identity::IdentityError;
-use halite_proto::ids::MinionId;
+use halite_proto::v1;
 use serde_json::{Map, Value};
 
 use super::Declarations;
@@ -25,16 +25,29 @@ const MODE: u32 = 0o644;
 const FURTHER: [&str; 3] = ["labels", "taints", "custom"];
 
 /// The request to declare a node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NodeRequest {
     /// The name of the node.
-    pub name: String,
+    pub name: NodeName,
     /// The address in a control-plane network; empty: chosen when the minion first connects.
     pub address: String,
     /// The roles; empty: worker.
     pub roles: Vec<String>,
     /// JSON mapping with `labels`, `taints` and `custom`; may be empty.
     pub further: String,
+}
+
+impl TryFrom<&v1::AddNodeRequest> for NodeRequest {
+    type Error = Refusal;
+
+    fn try_from(request: &v1::AddNodeRequest) -> Result<Self, Refusal> {
+        Ok(Self {
+            name: request.name.parse()?,
+            address: request.address.clone(),
+            roles: request.roles.clone(),
+            further: request.document_json.clone(),
+        })
+    }
 }
 
 impl Declarations {
@@ -135,7 +148,7 @@ impl Declarations {
         write(Path::new(file), &text)
     }
 
-    fn node_file(&self, name: &str) -> Result<PathBuf, Refusal> {
+    fn node_file(&self, name: &NodeName) -> Result<PathBuf, Refusal> {
         let directory = self.config_dir().join("nodes");
         std::fs::create_dir_all(&directory).map_err(|error| {
             Refusal::internal(format!("cannot make {}: {error}", directory.display()))
@@ -146,14 +159,6 @@ impl Declarations {
 
 /// The node document for a request.
 fn document(request: &NodeRequest) -> Result<Node, Refusal> {
-    let id: MinionId = request.name.parse().map_err(|error: IdentityError| {
-        Refusal::invalid(format!("the node's name: {}", chain(&error)))
-    })?;
-    if id.is_master() {
-        return Err(Refusal::invalid(
-            "cannot name a node `master`: this is the name of the master itself; choose another name",
-        ));
-    }
     let address = match request.address.as_str() {
         "" => None,
         text => Some(text.parse::<Ipv4Addr>().map_err(|_| {
@@ -237,7 +242,7 @@ mod tests {
     #[test]
     fn a_request_becomes_a_document() {
         let node = document(&NodeRequest {
-            name: "worker-1".into(),
+            name: "worker-1".parse().unwrap(),
             address: "10.10.1.12".into(),
             roles: vec!["worker".into()],
             further: r#"{"labels": {"disk": "ssd"}, "custom": {"rack": 4}}"#.into(),
@@ -252,9 +257,10 @@ mod tests {
     fn a_role_named_twice_counts_once() {
         let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
         let node = document(&NodeRequest {
-            name: "a".into(),
+            name: "a".parse().unwrap(),
+            address: String::new(),
             roles,
-            ..NodeRequest::default()
+            further: String::new(),
         })
         .unwrap();
         assert_eq!(node.roles, [Role::Worker, Role::Infra]);
@@ -262,11 +268,11 @@ mod tests {
 
     #[test]
     fn a_mistake_in_a_request_is_named() {
-        let request = |name: &str, address: &str, role: &str, further: &str| NodeRequest {
+        let request = |name: &str, address: &str, role: &str, further: &str| v1::AddNodeRequest {
             name: name.into(),
             address: address.into(),
             roles: vec![role.into()],
-            further: further.into(),
+            document_json: further.into(),
         };
         for (request, wanted) in [
             (request("master", "", "worker", ""), "master"),
@@ -277,7 +283,8 @@ mod tests {
             (request("a", "", "worker", "[1]"), "mapping"),
             (request("a", "", "worker", "{"), "further"),
         ] {
-            let refusal = document(&request).unwrap_err();
+            let read = NodeRequest::try_from(&request);
+            let refusal = read.and_then(|read| document(&read)).unwrap_err();
             assert!(
                 refusal.message.contains(wanted),
                 "{request:?}: {}",
