@@ -293,6 +293,7 @@ async fn accept(app: &App, id: &str) {
         certificate_pem: None,
         roles: Vec::new(),
         grains_json: "{}".into(),
+        token: None,
         created: now,
         changed: now,
     };

@@ -5,6 +5,7 @@ mod delegate;
 mod events;
 mod jobs;
 mod keys;
+mod operators;
 mod rows;
 mod runs;
 #[cfg(test)]
@@ -43,6 +44,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         3,
         "order",
         include_str!("../../../migrations/0003_order.sql"),
+    ),
+    (
+        4,
+        "operators",
+        include_str!("../../../migrations/0004_operators.sql"),
     ),
 ];
 
