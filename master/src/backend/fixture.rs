@@ -19,7 +19,7 @@ use super::LiveBackend;
 use crate::app::App;
 use crate::backend::Backend;
 use crate::ca::Cas;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, KeptJobs};
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
@@ -139,6 +139,11 @@ impl Site {
 
     /// Starts a master.
     pub fn live(&self) -> Life {
+        self.live_at(Arc::new(SystemClock))
+    }
+
+    /// Starts a master with this clock.
+    pub fn live_at(&self, clock: Arc<dyn Clock>) -> Life {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -164,9 +169,7 @@ impl Site {
                     .await
                     .unwrap(),
             );
-            let app = App::open(config, Arc::new(SystemClock), store.clone())
-                .await
-                .unwrap();
+            let app = App::open(config, clock, store.clone()).await.unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
             let backend = LiveBackend::start(Arc::clone(&app), Arc::new(clusters))
                 .await

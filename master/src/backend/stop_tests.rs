@@ -12,10 +12,11 @@ use tokio::sync::mpsc::Receiver;
 
 use super::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::Backend as _;
+use crate::clock::ManualClock;
 use crate::connections::ConnectionGuard;
 use crate::event_stream::EventStream;
 use crate::names::minion;
-use crate::store::Store as _;
+use crate::store::{RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -45,6 +46,10 @@ struct Wire<'l> {
 
 impl<'l> Wire<'l> {
     fn connect(life: &'l Life, id: &'static str) -> Self {
+        Self::with_running(life, id, &[])
+    }
+
+    fn with_running(life: &'l Life, id: &'static str, running: &[&str]) -> Self {
         life.accept(id);
         let (connection, messages) = life
             .app
@@ -54,7 +59,7 @@ impl<'l> Wire<'l> {
             protocol: 1,
             version: "0.1.0".into(),
             grains_json: json!({"id": id, "ip4_interfaces": {"host0": ["10.10.1.12"]}}).to_string(),
-            running_jobs: Vec::new(),
+            running_jobs: running.iter().map(|job| (*job).to_owned()).collect(),
         };
         life.runtime
             .block_on(life.backend.on_connected(&minion(id), &hello))
@@ -328,7 +333,10 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
     let (jid, answer) = life.runtime.block_on(async {
         let jid = life.store.jobs(1).await.unwrap().remove(0).jid;
         let writer = life.store.hold_writer().await;
-        jobs.lane(&minion("worker-1")).lock().await.connect([], 0);
+        jobs.lane(&minion("worker-1"))
+            .lock()
+            .await
+            .connect([], life.app.clock.steady());
         let sending = tokio::spawn({
             let jobs = Arc::clone(&jobs);
             async move { jobs.dispatch(&minion("worker-1")).await }
@@ -383,4 +391,41 @@ fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
     let events = life.collect(second);
     assert_eq!(summary(&events)["succeeded"], json!(["master"]));
     assert_eq!(hung.most.load(SeqCst), 1);
+}
+
+#[test]
+fn a_clock_that_is_set_while_a_job_runs_changes_no_result() {
+    const HOURS: i64 = 5 * 3_600_000;
+    for step in [HOURS, -HOURS] {
+        let site = Site::new(TREE);
+        let clock = Arc::new(ManualClock::at(1_800_000_000_000 + 2 * HOURS));
+        let life = site.live_at(clock.clone());
+        let mut wire = Wire::connect(&life, "worker-1");
+        let args = json!({"sls": ["host"]});
+        drop(start(&life, "state.apply", "worker-1", args, 600));
+        let job = wire.job();
+        let row_of = |life: &Life| {
+            let (jobs, jid) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
+            life.runtime.block_on(async {
+                jobs.expire_parts().await.unwrap();
+                let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+                row.unwrap().state
+            })
+        };
+        clock.step(step);
+        assert_eq!(row_of(&life), RowState::Started);
+        assert!(wire.messages.try_recv().is_err(), "nothing to end");
+        // Neither does it when the master starts again afterwards.
+        drop(wire);
+        life.kill();
+        let life = site.live_at(clock.clone());
+        assert_eq!(row_of(&life), RowState::Started);
+        let mut wire = Wire::with_running(&life, "worker-1", &[&job]);
+        clock.advance(599_000);
+        assert_eq!(row_of(&life), RowState::Started);
+        assert!(wire.messages.try_recv().is_err(), "nothing to end");
+        clock.advance(2_000);
+        row_of(&life);
+        assert_eq!(wire.cancel().job, job);
+    }
 }

@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 use halite_proto::ids::JobId;
 
+use crate::clock::Steady;
 use crate::store::{Millis, RowState};
 
 /// The time after a minion's hello within which the return of a started job that the hello did not
@@ -32,7 +33,7 @@ pub struct Session {
     /// Whether the stream is open.
     pub connected: bool,
     /// The time at which the stream was opened or closed.
-    pub since: Millis,
+    pub since: Steady,
     /// The jobs that the hello named as running, or that have started since.
     pub running: BTreeSet<JobId>,
     /// The jobs that were sent since the stream was opened.
@@ -43,7 +44,7 @@ pub struct Session {
 
 impl Session {
     /// Begins a session with a minion's hello.
-    pub fn connect(&mut self, running: impl IntoIterator<Item = JobId>, now: Millis) {
+    pub fn connect(&mut self, running: impl IntoIterator<Item = JobId>, now: Steady) {
         *self = Self {
             connected: true,
             since: now,
@@ -53,8 +54,8 @@ impl Session {
     }
 
     /// Ends the session.
-    pub fn disconnect(&mut self, now: Millis) {
-        if self.connected || self.since == 0 {
+    pub fn disconnect(&mut self, now: Steady) {
+        if self.connected || self.since == Steady::default() {
             *self = Self {
                 connected: false,
                 since: now,
@@ -134,10 +135,10 @@ pub struct Limits {
 pub fn expired(
     row: &OpenRow,
     session: &Session,
-    queued_since: Millis,
-    deadline: Option<Millis>,
+    queued_since: Steady,
+    deadline: Option<Steady>,
     limits: Limits,
-    now: Millis,
+    now: Steady,
 ) -> Option<Expiry> {
     if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
         if !session.connected {
@@ -185,8 +186,30 @@ mod tests {
 
     fn session(running: &[u64]) -> Session {
         let mut session = Session::default();
-        session.connect(running.iter().copied().map(JobId::from_number), 1000);
+        session.connect(
+            running.iter().copied().map(JobId::from_number),
+            Steady(1000),
+        );
         session
+    }
+
+    fn expired_at(
+        row: &OpenRow,
+        session: &Session,
+        queued_since: Millis,
+        deadline: Option<Millis>,
+        limits: Limits,
+        now: Millis,
+    ) -> Option<Expiry> {
+        let deadline = deadline.map(Steady);
+        expired(
+            row,
+            session,
+            Steady(queued_since),
+            deadline,
+            limits,
+            Steady(now),
+        )
     }
 
     #[test]
@@ -236,36 +259,36 @@ mod tests {
             reconnect: 1000,
         };
         let mut gone = session(&[]);
-        gone.disconnect(2000);
+        gone.disconnect(Steady(2000));
         let queued = row(1, true, RowState::Queued);
         let started = row(1, true, RowState::Started);
-        assert_eq!(expired(&queued, &gone, 2500, None, limits, 2599), None);
+        assert_eq!(expired_at(&queued, &gone, 2500, None, limits, 2599), None);
         assert_eq!(
-            expired(&queued, &gone, 2500, None, limits, 2600),
+            expired_at(&queued, &gone, 2500, None, limits, 2600),
             Some(Expiry::NotConnected)
         );
-        assert_eq!(expired(&started, &gone, 0, None, limits, 2999), None);
+        assert_eq!(expired_at(&started, &gone, 0, None, limits, 2999), None);
         assert_eq!(
-            expired(&started, &gone, 0, None, limits, 3000),
+            expired_at(&started, &gone, 0, None, limits, 3000),
             Some(Expiry::Disconnected)
         );
         assert_eq!(
-            expired(&started, &session(&[1]), 0, Some(5000), limits, 4999),
+            expired_at(&started, &session(&[1]), 0, Some(5000), limits, 4999),
             None
         );
         // The minion is asked once, and has a while to end the job.
         let mut over = session(&[1]);
-        let at = |session: &Session, now| expired(&started, session, 0, Some(5000), limits, now);
+        let at = |session: &Session, now| expired_at(&started, session, 0, Some(5000), limits, now);
         assert_eq!(at(&over, 5000), Some(Expiry::OverTime));
         over.cancelled.insert(started.jid.clone());
         assert_eq!(at(&over, 5000), None);
         assert_eq!(at(&over, 5000 + STOP_GRACE), Some(Expiry::TimedOut));
         assert_eq!(
-            expired(&queued, &over, 0, Some(5000), limits, 5000),
+            expired_at(&queued, &over, 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
         assert_eq!(
-            expired(
+            expired_at(
                 &started,
                 &session(&[]),
                 0,
@@ -276,7 +299,7 @@ mod tests {
             Some(Expiry::Interrupted)
         );
         assert_eq!(
-            expired(&started, &session(&[1]), 0, None, limits, i64::MAX / 2),
+            expired_at(&started, &session(&[1]), 0, None, limits, i64::MAX / 2),
             None
         );
     }

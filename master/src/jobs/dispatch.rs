@@ -35,7 +35,7 @@ impl Jobs {
             let mut session = lane.lock().await;
             // The minion may name any number of jobs: those that are not open cost nothing.
             let running = self.open_of(minion, running);
-            session.connect(running.iter().cloned(), now);
+            session.connect(running.iter().cloned(), self.app.clock.steady());
             for jid in running {
                 self.app.store.mark_started(&jid, minion, now).await?;
             }
@@ -61,7 +61,7 @@ impl Jobs {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
         if !self.app.connections.is_connected(minion) {
-            session.disconnect(self.app.clock.now());
+            session.disconnect(self.app.clock.steady());
         }
     }
 
@@ -135,7 +135,7 @@ impl Jobs {
                     body: Some(Body::Job(message)),
                 };
                 if self.app.connections.send(minion, message).await.is_err() {
-                    session.disconnect(self.app.clock.now());
+                    session.disconnect(self.app.clock.steady());
                     return Ok(());
                 }
             }

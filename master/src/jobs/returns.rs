@@ -247,7 +247,7 @@ impl Jobs {
                 match open.get_mut(jid) {
                     Some(job) => {
                         job.end(minion, end);
-                        job.make_ready(self.app.clock.now())
+                        job.make_ready(self.app.clock.steady())
                     }
                     None => Vec::new(),
                 }

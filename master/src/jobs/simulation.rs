@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use halite_proto::ids::JobId;
 
 use super::core::{OpenRow, Session, due};
+use crate::clock::Steady;
 use crate::store::RowState;
 
 /// A small generator of pseudo-random numbers (xorshift): a seed determines a whole run.
@@ -120,7 +121,8 @@ impl Simulation {
         for jid in &running {
             self.mark_started(*jid);
         }
-        self.session.connect(running.iter().copied().map(id), 1);
+        self.session
+            .connect(running.iter().copied().map(id), Steady(1));
         for (jid, entry) in &self.minion.journal {
             if let Entry::Returned = entry {
                 self.up.push(ToMaster::Returned(*jid));
@@ -131,7 +133,7 @@ impl Simulation {
 
     /// Breaks the stream; messages under way are lost.
     fn disconnect(&mut self) {
-        self.session.disconnect(1);
+        self.session.disconnect(Steady(1));
         self.down.clear();
         self.up.clear();
     }

@@ -78,7 +78,8 @@ impl SqliteStore {
         }
         sqlx::query(
             "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
-             status, retcode, finished, bundle, minion_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             status, retcode, finished, bundle, minion_order, boot, boot_deadline) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(job.jid.as_str())
         .bind(&job.function)
@@ -95,6 +96,8 @@ impl SqliteStore {
         .bind(job.finished)
         .bind(&job.bundle)
         .bind(json(&job.order)?)
+        .bind(job.steady_deadline.as_ref().map(|known| &known.boot))
+        .bind(job.steady_deadline.as_ref().map(|known| known.millis))
         .execute(&mut *transaction)
         .await?;
         for row in rows {

@@ -44,6 +44,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "order",
         include_str!("../../../migrations/0003_order.sql"),
     ),
+    (
+        4,
+        "steady",
+        include_str!("../../../migrations/0004_steady.sql"),
+    ),
 ];
 
 /// The store in one SQLite file.
