@@ -215,20 +215,14 @@ impl Life {
             let (connection, mut messages) = app
                 .connections
                 .join(&minion.id, std::net::Ipv4Addr::LOCALHOST.into());
-            let running = {
-                let journal = minion.journal.lock().unwrap();
-                journal
-                    .entries
-                    .iter()
-                    .filter(|(_, e)| **e == Entry::Started)
-                    .map(|(jid, _)| jid.clone())
-                    .collect()
-            };
             let hello = v1::MinionHello {
                 protocol: 1,
                 version: "0.1.0".into(),
                 grains_json: grains(&minion.id).to_string(),
-                running_jobs: running,
+                running_jobs: named(&minion, Entry::Started),
+                unstored: Some(v1::JobList {
+                    jobs: named(&minion, Entry::Returned),
+                }),
             };
             backend.on_connected(&minion.id, &hello).await.unwrap();
             tokio::spawn(async move {
@@ -283,6 +277,13 @@ impl Life {
         }
         text
     }
+}
+
+/// The jobs of a minion's journal with this entry.
+fn named(minion: &ScriptedMinion, wanted: Entry) -> Vec<String> {
+    let journal = minion.journal.lock().unwrap();
+    let named = journal.entries.iter().filter(|(_, e)| **e == wanted);
+    named.map(|(jid, _)| jid.clone()).collect()
 }
 
 async fn accept(app: &App, id: &str) {

@@ -6,9 +6,9 @@
 //! - A row goes into a session at most once. A new session sends again each row that is not known
 //!   to have started: the minion's journal answers a repeated id with the return it still holds, or
 //!   not at all, and never starts it again.
-//! - A row that is known to have started is never sent again. The minion either still runs it (its
-//!   hello says so) or sends its return right after the hello; a minion that does neither has lost
-//!   its journal, and the row is interrupted.
+//! - A row that is known to have started is never sent again. The hello of its minion names it: as
+//!   running, or as returned and not known to be stored, and then its return follows. A minion that
+//!   names it as neither has lost its journal, and the row is interrupted.
 //! - One state job at a time for each minion; others wait in the order of their ids. Other
 //!   functions do not wait.
 
@@ -18,10 +18,6 @@ use halite_proto::ids::JobId;
 
 use crate::clock::Steady;
 use crate::store::{Millis, RowState};
-
-/// The time after a minion's hello within which the return of a started job that the hello did not
-/// name must arrive; later the job counts as interrupted.
-pub const RETURN_GRACE: Millis = 30_000;
 
 /// The time after the deadline of a job within which the minion must end it: ten seconds between
 /// SIGTERM and SIGKILL, and some for the return. Later the part is given up.
@@ -36,6 +32,8 @@ pub struct Session {
     pub since: Steady,
     /// The jobs that the hello named as running, or that have started since.
     pub running: BTreeSet<JobId>,
+    /// The jobs whose return the hello announced; none of a minion that does not say.
+    pub unstored: Option<BTreeSet<JobId>>,
     /// The jobs that were sent since the stream was opened.
     pub sent: BTreeSet<JobId>,
     /// The jobs that the minion was asked to end since the stream was opened.
@@ -44,11 +42,17 @@ pub struct Session {
 
 impl Session {
     /// Begins a session with a minion's hello.
-    pub fn connect(&mut self, running: impl IntoIterator<Item = JobId>, now: Steady) {
+    pub fn connect(
+        &mut self,
+        running: impl IntoIterator<Item = JobId>,
+        unstored: Option<BTreeSet<JobId>>,
+        now: Steady,
+    ) {
         *self = Self {
             connected: true,
             since: now,
             running: running.into_iter().collect(),
+            unstored,
             ..Self::default()
         };
     }
@@ -153,7 +157,7 @@ pub fn expired(
         let forgotten = row.state == RowState::Started
             && !session.running.contains(&row.jid)
             && !session.sent.contains(&row.jid)
-            && now - session.since >= RETURN_GRACE;
+            && (session.unstored.as_ref()).is_some_and(|jobs| !jobs.contains(&row.jid));
         return forgotten.then_some(Expiry::Interrupted);
     }
     let absent = now - session.since.max(queued_since);
@@ -188,6 +192,7 @@ mod tests {
         let mut session = Session::default();
         session.connect(
             running.iter().copied().map(JobId::from_number),
+            None,
             Steady(1000),
         );
         session
@@ -287,15 +292,20 @@ mod tests {
             expired_at(&queued, &over, 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
+        // A minion that says what it still has to hand in has lost what it does not name.
+        let mut says = session(&[]);
         assert_eq!(
-            expired_at(
-                &started,
-                &session(&[]),
-                0,
-                None,
-                limits,
-                1000 + RETURN_GRACE
-            ),
+            expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
+            None
+        );
+        says.unstored = Some(BTreeSet::from([started.jid.clone()]));
+        assert_eq!(
+            expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
+            None
+        );
+        says.unstored = Some(BTreeSet::new());
+        assert_eq!(
+            expired_at(&started, &says, 0, None, limits, 1000),
             Some(Expiry::Interrupted)
         );
         assert_eq!(

@@ -20,7 +20,8 @@ use crate::store::{Answer, Job, JobRow};
 const OWN_PART: Duration = Duration::from_millis(50);
 
 impl Jobs {
-    /// Takes the hello of a minion: notes what it runs, and sends what is due.
+    /// Takes the hello of a minion: notes what it runs and which returns it will hand in, and sends
+    /// what is due.
     ///
     /// # Errors
     /// The store failed.
@@ -28,6 +29,7 @@ impl Jobs {
         self: &Arc<Self>,
         minion: &MinionId,
         running: &[JobId],
+        unstored: Option<&[JobId]>,
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         {
@@ -35,7 +37,8 @@ impl Jobs {
             let mut session = lane.lock().await;
             // The minion may name any number of jobs: those that are not open cost nothing.
             let running = self.open_of(minion, running);
-            session.connect(running.iter().cloned(), self.app.clock.steady());
+            let unstored = unstored.map(|named| self.open_of(minion, named));
+            session.connect(running.iter().cloned(), unstored, self.app.clock.steady());
             for jid in running {
                 self.app.store.mark_started(&jid, minion, now).await?;
             }

@@ -11,7 +11,7 @@ use super::open_job::PartEnd;
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::{Steady, rfc3339};
 use crate::refusal::Refusal;
-use crate::store::{Answer, JobRow, RowState};
+use crate::store::{JobRow, RowState};
 
 /// The reason that the return of a job has when its time was over.
 const TIME_LIMIT: &str = "the job's time limit has passed";
@@ -74,13 +74,7 @@ impl Jobs {
                 continue;
             }
             if why == Expiry::Interrupted {
-                let answer = Answer {
-                    retcode: 2,
-                    return_json: "null".into(),
-                    error: text,
-                    when: self.app.clock.now(),
-                };
-                self.returned(&row.jid, minion, answer).await?;
+                self.interrupted(&row.jid, minion, &text).await?;
             } else {
                 self.lost(&row.jid, minion, &text).await?;
             }

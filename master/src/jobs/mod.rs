@@ -78,7 +78,7 @@ impl Jobs {
         });
         let now = jobs.app.clock.now();
         let lane = jobs.lane(&MASTER);
-        lane.lock().await.connect([], jobs.app.clock.steady());
+        lane.lock().await.connect([], None, jobs.app.clock.steady());
         for job in jobs.app.store.open_jobs().await? {
             let rows = jobs.app.store.rows(&job.jid).await?;
             match Function::find(&job.function) {

@@ -189,6 +189,24 @@ impl Jobs {
         self.after_loss(jid, minion, why, end).await
     }
 
+    /// Ends a part that its minion no longer knows. It is lost with the return code of an
+    /// interrupted job: should a return come after all, that one counts.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn interrupted(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        let (store, now) = (&self.app.store, self.app.clock.now());
+        if !store.mark_interrupted(jid, minion, why, now).await? {
+            return Ok(());
+        }
+        self.after_loss(jid, minion, why, PartEnd::Failed).await
+    }
+
     /// Announces a part that the store has recorded as lost, and continues after it.
     ///
     /// # Errors
