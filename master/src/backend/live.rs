@@ -174,7 +174,7 @@ impl Backend for LiveBackend {
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
         Box::pin(async move {
-            let snapshot = self.jobs.declarations().load()?;
+            let snapshot = self.jobs.declarations().load().await?;
             files::fetch(&self.app, &snapshot, minion, job, sha256).await
         })
     }

@@ -75,7 +75,7 @@ impl Jobs {
         let (rows, bundle) = match function.place {
             Place::States => {
                 // Reported once, not for each minion.
-                let version = self.declarations.load()?.bundle()?.version.clone();
+                let version = self.declarations.load().await?.bundle()?.version.clone();
                 (
                     self.compiled_rows(&new, function, &jid).await?,
                     Some(version),
@@ -173,7 +173,7 @@ impl Jobs {
                 continue;
             }
             let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
-            let snapshot = self.declarations.load()?;
+            let snapshot = self.declarations.load().await?;
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
@@ -216,7 +216,7 @@ impl Jobs {
 
     /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
     async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
-        let snapshot: Arc<Snapshot> = self.declarations.load()?;
+        let snapshot: Arc<Snapshot> = self.declarations.load().await?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {
             Ok(pillar) => Answer {

@@ -169,9 +169,7 @@ impl Jobs {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
                 Refusal::internal(format!("cannot read the stored low state: {error}"))
             })?;
-            // The return must be redacted also when the declaration cannot be read by then.
-            self.declarations.redactor(&row.minion)?;
-            self.declarations.load()?.fill(&row.minion, &mut low)?;
+            self.declarations.fill(&row.minion, &mut low).await?;
             low_json = low.to_string();
         }
         let function = if job.function == "state.highstate" {

@@ -35,7 +35,7 @@ impl Jobs {
             }
             Body::Returned(returned) => {
                 let jid = returned.job.parse()?;
-                let redactor = self.declarations.redactor(minion)?;
+                let redactor = self.declarations.redactor(minion).await?;
                 let answer = Answer {
                     retcode: returned.retcode,
                     return_json: redactor.json(&returned.return_json),
@@ -89,7 +89,7 @@ impl Jobs {
             return;
         }
         // Without a redactor there is no progress to display; the return says the same later.
-        let Ok(redactor) = self.declarations.redactor(minion) else {
+        let Ok(redactor) = self.declarations.redactor(minion).await else {
             return;
         };
         let clean = redactor.json(&progress.state_json);
