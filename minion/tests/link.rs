@@ -285,7 +285,8 @@ impl World {
         let (outbox, inbox) = mpsc::unbounded_channel();
         let (channel, connected): (watch::Sender<Option<Channel>>, _) = watch::channel(None);
         let (going, gone) = watch::channel(false);
-        let jobs = Jobs::open(&self.config, "worker-1", outbox, connected).unwrap();
+        let jobs =
+            Jobs::open(&self.config, "worker-1".parse().unwrap(), outbox, connected).unwrap();
         tokio::spawn(link::maintain(
             self.config.clone(),
             jobs,

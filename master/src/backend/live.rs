@@ -146,12 +146,7 @@ impl Backend for LiveBackend {
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let node = NodeRequest {
-                name: request.name.clone(),
-                address: request.address.clone(),
-                roles: request.roles.clone(),
-                further: request.document_json.clone(),
-            };
+            let node = NodeRequest::try_from(request)?;
             self.jobs.declarations().add_node(&node).await?;
             tracing::info!(node = %request.name, operator, "node declared");
             Ok(())

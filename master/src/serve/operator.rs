@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use halite_errors::chain;
-use halite_proto::ids::MinionId;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -281,7 +280,6 @@ impl Operator for Services {
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
-            MinionId::for_host(&request.name)?;
             services.backend.add_node(&operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),
