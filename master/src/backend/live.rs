@@ -197,6 +197,10 @@ impl Backend for LiveBackend {
         })
     }
 
+    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
+        Box::pin(self.jobs.end_parts_of(minion))
+    }
+
     fn finish(&self) -> BackendFuture<'_, ()> {
         Box::pin(async move {
             self.jobs.finish_own().await;

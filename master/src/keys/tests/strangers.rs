@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::minion;
-use crate::store::Audit;
+use crate::store::{Audit, AuditFilter};
 
 fn from(host: &Host, id: &str, source: &str) -> EnrolmentRequest {
     EnrolmentRequest {
@@ -109,7 +109,12 @@ async fn refused_strangers_fill_neither_audit_nor_events() {
     assert!(started.elapsed() < std::time::Duration::from_secs(5));
     let mut lines = Vec::new();
     for _ in 0..100 {
-        lines = site.app.store.audit(20_000).await.unwrap();
+        lines = site
+            .app
+            .store
+            .audit(&AuditFilter::newest(20_000))
+            .await
+            .unwrap();
         if lines.len() >= 120 {
             break;
         }

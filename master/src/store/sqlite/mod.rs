@@ -5,6 +5,7 @@ mod delegate;
 mod events;
 mod jobs;
 mod keys;
+mod operators;
 mod rows;
 mod runs;
 #[cfg(test)]
@@ -46,8 +47,13 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     ),
     (
         4,
+        "operators",
+        include_str!("../../../migrations/0004_operators.sql"),
+    ),
+    (
+        5,
         "steady",
-        include_str!("../../../migrations/0004_steady.sql"),
+        include_str!("../../../migrations/0005_steady.sql"),
     ),
 ];
 
