@@ -103,7 +103,11 @@ async fn renew_own(app: Arc<App>, server: Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     loop {
         checks.tick().await;
-        if let Err(error) = renew_once(&app, &server) {
+        let (app, server) = (Arc::clone(&app), Arc::clone(&server));
+        // It makes a key and writes files.
+        let renewed = tokio::task::spawn_blocking(move || renew_once(&app, &server)).await;
+        let Ok(renewed) = renewed else { continue };
+        if let Err(error) = renewed {
             tracing::error!(
                 error = chain(&error),
                 "cannot renew the master's own certificate"

@@ -186,7 +186,8 @@ pub trait Store: Send + Sync {
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
-    /// an answer is there already (a repeated return) or the row does not exist.
+    /// an answer is there already (a repeated return) or the row does not exist. The return code of
+    /// a finished job follows the late answer.
     fn record_return<'a>(
         &'a self,
         jid: &'a JobId,
@@ -209,6 +210,15 @@ pub trait Store: Send + Sync {
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>>;
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
+        &'a self,
+        jid: &'a JobId,
+        minion: &'a MinionId,
+        why: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
+    /// As [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows it.
+    fn mark_interrupted<'a>(
         &'a self,
         jid: &'a JobId,
         minion: &'a MinionId,

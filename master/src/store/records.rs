@@ -213,6 +213,15 @@ pub struct Revocation {
     pub reason: String,
 }
 
+/// A moment in the time since the host started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SteadyDeadline {
+    /// The id of that start of the host.
+    pub boot: String,
+    /// Milliseconds since then.
+    pub millis: Millis,
+}
+
 /// One function sent to a set of minions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
@@ -236,6 +245,8 @@ pub struct Job {
     pub created: Millis,
     /// Deadline; none: no time-out.
     pub deadline: Option<Millis>,
+    /// The same in the time since the host started, which is the one that counts.
+    pub steady_deadline: Option<SteadyDeadline>,
     /// The asker's id for this request, unique over all jobs.
     pub request_id: Option<String>,
     /// Its state.

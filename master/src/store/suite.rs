@@ -63,6 +63,10 @@ pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
         order: vec![vec![minion("b")], vec![minion("a")]],
         created: 10,
         deadline: Some(99),
+        steady_deadline: Some(SteadyDeadline {
+            boot: "b".to_owned(),
+            millis: 98,
+        }),
         request_id: request_id.map(str::to_owned),
         status: JobStatus::Running,
         retcode: None,

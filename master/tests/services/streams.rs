@@ -21,7 +21,7 @@ fn hello(protocol: u32) -> MinionMessage {
         protocol,
         version: "1.2.3".to_owned(),
         grains_json: "{\"id\":\"worker-1\"}".to_owned(),
-        running_jobs: Vec::new(),
+        ..MinionHello::default()
     };
     MinionMessage {
         body: Some(minion_message::Body::Hello(hello)),

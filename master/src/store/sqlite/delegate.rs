@@ -13,6 +13,9 @@ use crate::store::records::{
 };
 use crate::store::{Created, Millis, Store, StoreFuture};
 
+/// The return code of an interrupted job.
+const INTERRUPTED: i32 = 2;
+
 impl Store for SqliteStore {
     fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>> {
         Box::pin(self.get_key(id))
@@ -162,7 +165,17 @@ impl Store for SqliteStore {
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_lost(jid, minion, why, now))
+        Box::pin(self.set_lost(jid, minion, why, None, now))
+    }
+
+    fn mark_interrupted<'a>(
+        &'a self,
+        jid: &'a JobId,
+        minion: &'a MinionId,
+        why: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_lost(jid, minion, why, Some(INTERRUPTED), now))
     }
 
     fn finish_job<'a>(&'a self, jid: &'a JobId, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {

@@ -50,6 +50,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "operators",
         include_str!("../../../migrations/0004_operators.sql"),
     ),
+    (
+        5,
+        "steady",
+        include_str!("../../../migrations/0005_steady.sql"),
+    ),
 ];
 
 /// The store in one SQLite file.

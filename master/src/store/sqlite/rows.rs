@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
-use crate::store::StoreError;
 use crate::store::records::{
     Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
-    Operator, Revocation, RowState, Run, RunStatus, Step, StepStatus, Token,
+    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
 };
+use crate::store::{Millis, StoreError};
 
 fn list<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<Vec<T>, Error> {
     let text: String = row.try_get(column)?;
@@ -151,6 +151,7 @@ impl FromRow<'_, SqliteRow> for Job {
             order: list(row, "minion_order")?,
             created: row.try_get("created")?,
             deadline: row.try_get("deadline")?,
+            steady_deadline: steady(row)?,
             request_id: row.try_get("request_id")?,
             status: word(row, "status", JobStatus::parse)?,
             retcode: row.try_get("retcode")?,
@@ -158,6 +159,13 @@ impl FromRow<'_, SqliteRow> for Job {
             bundle: row.try_get("bundle")?,
         })
     }
+}
+
+fn steady(row: &SqliteRow) -> Result<Option<SteadyDeadline>, Error> {
+    let boot: Option<String> = row.try_get("boot")?;
+    let millis: Option<Millis> = row.try_get("boot_deadline")?;
+    let both = boot.zip(millis);
+    Ok(both.map(|(boot, millis)| SteadyDeadline { boot, millis }))
 }
 
 impl FromRow<'_, SqliteRow> for MinionBundle {
