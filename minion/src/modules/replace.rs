@@ -1,10 +1,9 @@
 //! What is at the path of a file and is no file: a directory, pipe, socket, device, or a link.
 
-use crate::host::effect::Effect;
-use crate::host::{FileKind, Host, Stat};
-
 use super::Failure;
 use super::paths::{follow, removable};
+use crate::host::effect::Effect;
+use crate::host::{FileKind, Host, Stat};
 
 /// The content of a file that a state manages alone, and the effects that make room for it; see
 /// [`not_a_file`].
