@@ -68,6 +68,11 @@ fn refused(cluster: &Cluster, args: &[&str], words: &str) -> Result<()> {
     Ok(())
 }
 
+/// The master, as a minion names it.
+fn master(cluster: &Cluster) -> String {
+    format!("{}:4550", cluster.bootstrap.control_plane_address())
+}
+
 /// A new token of the worker's: id, secret, hash of the CA.
 fn token(cluster: &Cluster) -> Result<[String; 3]> {
     let answer = ctl(
@@ -97,11 +102,16 @@ fn revoked_token(cluster: &Cluster) -> Result<Counts> {
         "enrol",
         "--force",
         "--master",
-        &cluster.bootstrap.control_plane_address(),
+        &master(cluster),
         "--id",
         "worker-2",
     ])?;
-    ensure!(!output.status.success(), "a revoked token let a host in");
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && said.contains("token"),
+        "with a revoked token: {}: {said}",
+        output.status
+    );
     refused(
         cluster,
         &["token", "revoke", "no-such-token"],
@@ -114,7 +124,7 @@ fn revoked_token(cluster: &Cluster) -> Result<Counts> {
 /// Starts the enrolment of the worker with the hash of the CA alone; it ends when an operator has
 /// decided.
 fn enrol(cluster: &Cluster, hash: &str) -> Result<Child> {
-    let address = cluster.bootstrap.control_plane_address();
+    let address = master(cluster);
     let line = [
         "/usr/local/bin/halite-minion",
         "enrol",
