@@ -5,6 +5,7 @@ mod delegate;
 mod events;
 mod jobs;
 mod keys;
+mod row_changes;
 mod rows;
 mod runs;
 #[cfg(test)]
@@ -13,10 +14,12 @@ mod tests;
 use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use backup::{advice, backup_path};
 use halite_errors::chain;
+use row_changes::RowChanges;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -53,6 +56,8 @@ pub struct SqliteStore {
     writer: SqlitePool,
     /// Readers see the last commit and never wait for a writer.
     reader: SqlitePool,
+    /// Changes of rows that wait for the writer.
+    row_changes: Arc<RowChanges>,
 }
 
 impl SqliteStore {
@@ -98,6 +103,7 @@ impl SqliteStore {
             path: path.to_owned(),
             writer: pool(1, options(path)).await?,
             reader: readers(path).await?,
+            row_changes: Arc::default(),
         })
     }
 
