@@ -1,6 +1,7 @@
 //! The command line, as definitions for clap. The help texts are also the manual pages.
 
 mod bundle;
+mod operators;
 mod registry;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use halite_proto::ids::{JobId, MinionId};
 use crate::output::Format;
 
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
+pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use halite_cli::builder::Signing;
 
@@ -41,7 +43,8 @@ pub struct Global {
         hide_short_help = true
     )]
     pub master: String,
-    /// Directory of the operator's identity: operator.crt, operator.key, ca.crt.
+    /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
+    /// that `ctl operator create` wrote.
     #[arg(
         long,
         default_value = "/etc/halite/operator",
@@ -84,6 +87,11 @@ pub enum Command {
     /// Manage tokens, with which new minions enrol.
     #[command(subcommand)]
     Token(Token),
+    /// Manage operators: who may use this program with the master, and for what.
+    #[command(subcommand)]
+    Operator(Operator),
+    /// Show the audit log: who asked the master for what, and the outcome.
+    Audit(Audit),
     /// Run an orchestration.
     Orchestrate(Orchestrate),
     /// Check and show the cluster document.

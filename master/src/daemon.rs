@@ -192,6 +192,7 @@ mod tests {
                 order: Vec::new(),
                 created: 0,
                 deadline: None,
+                steady_deadline: None,
                 request_id: None,
                 status: JobStatus::Running,
                 retcode: None,

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -12,6 +13,9 @@ use halite_master::config::Config;
 use halite_master::{backend, daemon, init};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
+
+/// Longest wait for files that are being read when the daemon has ended.
+const LAST_FILES: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
@@ -43,8 +47,10 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(daemon::run(config, backend::start))?;
-    Ok(())
+    let ended = runtime.block_on(daemon::run(config, backend::start));
+    // A file system that hangs must not keep the process.
+    runtime.shutdown_timeout(LAST_FILES);
+    Ok(ended?)
 }
 
 /// Starts logging to standard error. `HALITE_LOG` is a level, or `target=level` pairs separated by

@@ -10,7 +10,7 @@ use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body;
-use halite_proto::v1::{MinionHello, MinionMessage, RenewRequest, master_message};
+use halite_proto::v1::{JobList, MinionHello, MinionMessage, RenewRequest, master_message};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -141,11 +141,17 @@ impl Session<'_> {
         let grains_json = self.jobs.grains().await.to_string();
         // Messages from the time without a link are either journaled or outdated.
         while self.inbox.try_recv().is_ok() {}
+        let names = |jobs: Vec<JobId>| jobs.into_iter().map(String::from).collect();
+        let running_jobs = names(self.jobs.running());
+        let unstored = JobList {
+            jobs: names(self.jobs.unstored()),
+        };
         let hello = MinionHello {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             grains_json,
-            running_jobs: self.jobs.running().into_iter().map(String::from).collect(),
+            running_jobs,
+            unstored: Some(unstored),
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };

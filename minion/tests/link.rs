@@ -19,6 +19,7 @@ use halite_minion::jobs::Jobs;
 use halite_minion::{enrol, identity, link};
 use halite_proto::ids::JobId;
 use halite_proto::pki::PrivateKey;
+use halite_proto::role::Role;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::{Caller, Channel, NotAdmitted, Peer, PeerPolicy, Server};
@@ -113,6 +114,9 @@ struct Master {
 impl PeerPolicy for Master {
     fn admit(&self, _: &Caller) -> Result<(), NotAdmitted> {
         Ok(())
+    }
+    fn role(&self, _: &Caller) -> Option<Role> {
+        None
     }
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

@@ -111,7 +111,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         let jid = life.store.jobs(1).await.unwrap()[0].jid.clone();
         let digest = halite_proto::pki::sha256_hex(b"a file of the bundle 0.2.0\n");
         record(&site, "0.3.0");
-        let snapshot = life.backend.jobs().declarations().load().unwrap();
+        let snapshot = life.backend.jobs().declarations().load().await.unwrap();
         assert_eq!(snapshot.bundle().unwrap().version, "0.3.0");
         files::fetch(&life.app, &snapshot, &minion("bootstrap-1"), &jid, &digest)
             .await
@@ -327,5 +327,50 @@ fn what_can_be_no_bundle_is_told() {
         refusal.message.contains("resolved.bundle") && refusal.message.contains("ctl bundle use"),
         "{refusal}"
     );
+    life.kill();
+}
+
+#[test]
+fn a_disk_that_hangs_under_the_bundle_stops_no_ping() {
+    let site = Site::new(&[(
+        "top.sls",
+        "base:
+  '*': []
+",
+    )]);
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    // A pipe that no process writes to: whoever reads the manifest waits.
+    let manifest = site.path().join("bundle/manifest.json");
+    std::fs::remove_file(&manifest).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&manifest).status();
+    assert!(made.unwrap().success());
+    // One that needs the bundle fails, with the place.
+    let refused = life.runtime.block_on(async {
+        let request = v1::RunRequest {
+            target: "worker-1".into(),
+            function: "state.highstate".into(),
+            ..v1::RunRequest::default()
+        };
+        let refused = life.backend.run("root", request).await;
+        refused.map(|_| ()).unwrap_err()
+    });
+    assert!(
+        refused
+            .message
+            .contains("/bundle: the file system has not answered"),
+        "{refused}"
+    );
+    let ping = |life: &Life| {
+        let events = life.run("test.ping", "*", json!({}), false);
+        assert_eq!(events.last().unwrap().retcode, 0);
+    };
+    ping(&life);
+    life.kill();
+    // Neither does it stop a master that starts now.
+    let life = site.live();
+    life.connect(&worker);
+    ping(&life);
     life.kill();
 }

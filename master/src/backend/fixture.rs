@@ -19,7 +19,7 @@ use super::LiveBackend;
 use crate::app::App;
 use crate::backend::Backend;
 use crate::ca::Cas;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, KeptJobs};
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
@@ -139,6 +139,11 @@ impl Site {
 
     /// Starts a master.
     pub fn live(&self) -> Life {
+        self.live_at(Arc::new(SystemClock))
+    }
+
+    /// Starts a master with this clock.
+    pub fn live_at(&self, clock: Arc<dyn Clock>) -> Life {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -164,9 +169,7 @@ impl Site {
                     .await
                     .unwrap(),
             );
-            let app = App::open(config, Arc::new(SystemClock), store.clone())
-                .await
-                .unwrap();
+            let app = App::open(config, clock, store.clone()).await.unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
             let backend = LiveBackend::start(Arc::clone(&app), Arc::new(clusters))
                 .await
@@ -212,20 +215,14 @@ impl Life {
             let (connection, mut messages) = app
                 .connections
                 .join(&minion.id, std::net::Ipv4Addr::LOCALHOST.into());
-            let running = {
-                let journal = minion.journal.lock().unwrap();
-                journal
-                    .entries
-                    .iter()
-                    .filter(|(_, e)| **e == Entry::Started)
-                    .map(|(jid, _)| jid.clone())
-                    .collect()
-            };
             let hello = v1::MinionHello {
                 protocol: 1,
                 version: "0.1.0".into(),
                 grains_json: grains(&minion.id).to_string(),
-                running_jobs: running,
+                running_jobs: named(&minion, Entry::Started),
+                unstored: Some(v1::JobList {
+                    jobs: named(&minion, Entry::Returned),
+                }),
             };
             backend.on_connected(&minion.id, &hello).await.unwrap();
             tokio::spawn(async move {
@@ -282,6 +279,13 @@ impl Life {
     }
 }
 
+/// The jobs of a minion's journal with this entry.
+fn named(minion: &ScriptedMinion, wanted: Entry) -> Vec<String> {
+    let journal = minion.journal.lock().unwrap();
+    let named = journal.entries.iter().filter(|(_, e)| **e == wanted);
+    named.map(|(jid, _)| jid.clone()).collect()
+}
+
 async fn accept(app: &App, id: &str) {
     let now = app.clock.now();
     let key = Key {
@@ -293,6 +297,7 @@ async fn accept(app: &App, id: &str) {
         certificate_pem: None,
         roles: Vec::new(),
         grains_json: "{}".into(),
+        token: None,
         created: now,
         changed: now,
     };

@@ -62,12 +62,12 @@ impl LiveBackend {
     async fn connected(&self, minion: &MinionId, hello: &v1::MinionHello) -> Result<(), Refusal> {
         let grains: Value = serde_json::from_str(&hello.grains_json).unwrap_or_default();
         self.record_addresses(minion, &grains).await;
-        let running: Vec<JobId> = hello
-            .running_jobs
-            .iter()
-            .map(|job| job.parse())
-            .collect::<Result<_, JobIdError>>()?;
-        self.jobs.connected(minion, &running).await
+        let running = job_ids(&hello.running_jobs)?;
+        let unstored = hello.unstored.as_ref().map(|list| job_ids(&list.jobs));
+        let unstored = unstored.transpose()?;
+        self.jobs
+            .connected(minion, &running, unstored.as_deref())
+            .await
     }
 
     /// Logs a failure only: a host without a fitting address can still return, and a compile that
@@ -92,6 +92,10 @@ impl LiveBackend {
             None => Ok(()),
         }
     }
+}
+
+fn job_ids(texts: &[String]) -> Result<Vec<JobId>, JobIdError> {
+    texts.iter().map(|text| text.parse()).collect()
 }
 
 impl Backend for LiveBackend {
@@ -165,7 +169,7 @@ impl Backend for LiveBackend {
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
         Box::pin(async move {
-            let snapshot = self.jobs.declarations().load()?;
+            let snapshot = self.jobs.declarations().load().await?;
             files::fetch(&self.app, &snapshot, minion, job, sha256).await
         })
     }
@@ -191,6 +195,10 @@ impl Backend for LiveBackend {
             self.jobs.disconnected(minion).await;
             Ok(())
         })
+    }
+
+    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
+        Box::pin(self.jobs.end_parts_of(minion))
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

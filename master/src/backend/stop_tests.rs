@@ -12,10 +12,11 @@ use tokio::sync::mpsc::Receiver;
 
 use super::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::Backend as _;
+use crate::clock::ManualClock;
 use crate::connections::ConnectionGuard;
 use crate::event_stream::EventStream;
 use crate::names::minion;
-use crate::store::Store as _;
+use crate::store::{RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -45,6 +46,12 @@ struct Wire<'l> {
 
 impl<'l> Wire<'l> {
     fn connect(life: &'l Life, id: &'static str) -> Self {
+        Self::with_jobs(life, id, &[], &[])
+    }
+
+    /// Connects with the jobs that the minion runs, and those whose returns it will hand in.
+    fn with_jobs(life: &'l Life, id: &'static str, running: &[&str], unstored: &[&str]) -> Self {
+        let list = |jobs: &[&str]| jobs.iter().map(|job| (*job).to_owned()).collect();
         life.accept(id);
         let (connection, messages) = life
             .app
@@ -54,7 +61,10 @@ impl<'l> Wire<'l> {
             protocol: 1,
             version: "0.1.0".into(),
             grains_json: json!({"id": id, "ip4_interfaces": {"host0": ["10.10.1.12"]}}).to_string(),
-            running_jobs: Vec::new(),
+            running_jobs: list(running),
+            unstored: Some(v1::JobList {
+                jobs: list(unstored),
+            }),
         };
         life.runtime
             .block_on(life.backend.on_connected(&minion(id), &hello))
@@ -328,7 +338,10 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
     let (jid, answer) = life.runtime.block_on(async {
         let jid = life.store.jobs(1).await.unwrap().remove(0).jid;
         let writer = life.store.hold_writer().await;
-        jobs.lane(&minion("worker-1")).lock().await.connect([], 0);
+        jobs.lane(&minion("worker-1"))
+            .lock()
+            .await
+            .connect([], None, life.app.clock.steady());
         let sending = tokio::spawn({
             let jobs = Arc::clone(&jobs);
             async move { jobs.dispatch(&minion("worker-1")).await }
@@ -383,4 +396,101 @@ fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
     let events = life.collect(second);
     assert_eq!(summary(&events)["succeeded"], json!(["master"]));
     assert_eq!(hung.most.load(SeqCst), 1);
+}
+
+#[test]
+fn a_clock_that_is_set_while_a_job_runs_changes_no_result() {
+    const HOURS: i64 = 5 * 3_600_000;
+    for step in [HOURS, -HOURS] {
+        let site = Site::new(TREE);
+        let clock = Arc::new(ManualClock::at(1_800_000_000_000 + 2 * HOURS));
+        let life = site.live_at(clock.clone());
+        let mut wire = Wire::connect(&life, "worker-1");
+        let args = json!({"sls": ["host"]});
+        drop(start(&life, "state.apply", "worker-1", args, 600));
+        let job = wire.job();
+        let row_of = |life: &Life| {
+            let (jobs, jid) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
+            life.runtime.block_on(async {
+                jobs.expire_parts().await.unwrap();
+                let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+                row.unwrap().state
+            })
+        };
+        clock.step(step);
+        assert_eq!(row_of(&life), RowState::Started);
+        assert!(wire.messages.try_recv().is_err(), "nothing to end");
+        // Neither does it when the master starts again afterwards.
+        drop(wire);
+        life.kill();
+        let life = site.live_at(clock.clone());
+        assert_eq!(row_of(&life), RowState::Started);
+        let mut wire = Wire::with_jobs(&life, "worker-1", &[&job], &[]);
+        clock.advance(599_000);
+        assert_eq!(row_of(&life), RowState::Started);
+        assert!(wire.messages.try_recv().is_err(), "nothing to end");
+        clock.advance(2_000);
+        row_of(&life);
+        assert_eq!(wire.cancel().job, job);
+    }
+}
+
+#[test]
+fn a_return_that_the_minion_announced_is_waited_for_and_a_true_one_replaces_a_conclusion() {
+    let site = Site::new(TREE);
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
+    let mut wire = Wire::connect(&life, "worker-1");
+    let args = json!({"sls": ["host"]});
+    let stream = start(&life, "state.apply", "worker-1", args, 600);
+    let job = wire.job();
+    let row = || {
+        let (jobs, jid) = (Arc::clone(life.backend.jobs()), job.parse().unwrap());
+        life.runtime.block_on(async {
+            jobs.expire_parts().await.unwrap();
+            let row = life.store.row(&jid, &minion("worker-1")).await.unwrap();
+            row.unwrap()
+        })
+    };
+    // The stream broke after the job had ended; its return is large, and late.
+    drop(wire);
+    let wire = Wire::with_jobs(&life, "worker-1", &[], &[&job]);
+    clock.advance(300_000);
+    assert_eq!(row().state, RowState::Started);
+    // A minion that does not name it has lost its journal.
+    drop(wire);
+    let wire = Wire::connect(&life, "worker-1");
+    let found = row();
+    assert_eq!((found.state, found.retcode), (RowState::Lost, Some(2)));
+    assert!(error_of(&life.collect(stream), "worker-1").contains("no longer knows it"));
+    // The journal was there after all.
+    wire.say(ToMaster::Returned(v1::JobReturn {
+        job: job.clone(),
+        return_json: "null".into(),
+        ..v1::JobReturn::default()
+    }));
+    let found = row();
+    assert_eq!((found.state, found.retcode), (RowState::Returned, Some(0)));
+    let job = life.runtime.block_on(life.store.jobs(1)).unwrap().remove(0);
+    assert_eq!(job.retcode, Some(0));
+}
+
+#[test]
+fn what_waited_for_a_deleted_key_does_not_go_to_the_next_host_of_that_name() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    let args = json!({"sls": ["host"]});
+    let waiting = start(&life, "state.apply", "worker-1", args, 600);
+    let gone = async { life.backend.on_key_gone(&minion("worker-1")).await };
+    life.runtime.block_on(gone).unwrap();
+    let events = life.collect(waiting);
+    assert_eq!(summary(&events)["lost"], json!(["worker-1"]));
+    let error = error_of(&events, "worker-1");
+    assert!(error.contains("was deleted or replaced"), "{error}");
+    let next = ScriptedMinion::new("worker-1");
+    life.connect(&next);
+    life.run("test.ping", "worker-1", json!({}), false);
+    let received = next.journal.lock().unwrap().received.clone();
+    assert_eq!(received.len(), 1, "only the ping: {received:?}");
 }

@@ -152,7 +152,7 @@ fn an_address_that_is_not_the_hosts_own_is_refused_for_that_node_alone() {
                 .on_connected(&minion("worker-2"), &hello(claimed))
                 .await
                 .unwrap();
-            let snapshot = declarations.load().unwrap();
+            let snapshot = declarations.load().await.unwrap();
             assert_eq!(snapshot.declaration().nodes.len(), 3, "{claimed}");
             assert_eq!(std::fs::read_to_string(&document).unwrap(), text);
         }

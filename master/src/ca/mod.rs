@@ -35,9 +35,10 @@ pub const HALITE: &str = "halite";
 pub const SITE: &str = "site";
 /// All CAs.
 pub const NAMES: [&str; 5] = [HALITE, "kubernetes", "etcd", "front-proxy", SITE];
-/// How far certificates begin in the past, so that a host whose clock is a little behind believes
-/// them (kubeadm's `CertificateBackdate`).
-pub const BACKDATE_SECONDS: i64 = 5 * 60;
+/// How far certificates begin in the past, so that a host whose clock is behind believes them. As
+/// long as an hour, because a clock without daylight saving is set wrong by that; kubeadm's
+/// `CertificateBackdate` is five minutes.
+pub const BACKDATE_SECONDS: i64 = 60 * 60;
 
 /// One certificate authority.
 pub struct Ca {

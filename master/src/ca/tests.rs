@@ -52,7 +52,7 @@ fn the_cas_are_as_kubeadm_makes_them() {
             (subject, subject)
         );
         assert_eq!(found.dns_names, [dns]);
-        assert_eq!(found.not_before, NOW / 1000 - 300);
+        assert_eq!(found.not_before, NOW / 1000 - 3600);
         assert_eq!(found.not_after - found.not_before, 10 * YEAR);
         let der = pki::certificates(cas.certificate_pem(name).unwrap()).unwrap();
         let (_, certificate) = X509Certificate::from_der(&der[0]).unwrap();
@@ -271,7 +271,7 @@ fn a_certificate_says_what_the_profile_says_and_nothing_of_the_request() {
     assert_eq!(found.dns_names, ["api.prod.internal"]);
     assert_eq!(found.addresses, profile().addresses);
     assert!(found.uris.is_empty() && !found.is_ca);
-    assert_eq!(found.not_before, NOW / 1000 - 300);
+    assert_eq!(found.not_before, NOW / 1000 - 3600);
     assert_eq!(found.not_after, NOW / 1000 + YEAR);
     verified(&issued.certificate_pem, &issued.ca_pem);
 

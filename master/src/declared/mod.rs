@@ -2,55 +2,49 @@
 //! CAs, and from these the pillar of one minion.
 //!
 //! The files decide and may change at any time, so each job loads them again; nothing is parsed
-//! again while name, time and size of every file stay the same.
+//! again while name, time and size of every file stay the same. Files are read on threads of their
+//! own: the disk of a bundle may hang, and then only what needs the bundle fails.
 
 mod bundle;
 mod nodes;
+mod reader;
 mod redactors;
+mod slow;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use bundle::InUse;
 use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::load::{Texts, load};
 use halite_pillar::role::Role;
-use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
+use reader::{Documents, ReadBundle, Reader};
 use redactors::Redactors;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::ca;
 use crate::ca::Cas;
 use crate::names::MASTER;
 use crate::redact::Redactor;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalKind};
 
 pub use nodes::NodeRequest;
+pub(crate) use slow::in_background;
 
 /// Reads the declared state and caches the last [`Snapshot`] of it.
 pub struct Declarations {
     config_dir: PathBuf,
-    bundles: Bundles,
-    /// The bundle of a cluster whose document records none.
-    configured: Option<PathBuf>,
-    cas: Arc<Cas>,
-    current: Mutex<Option<(Fingerprint, Arc<Snapshot>)>>,
+    reader: Reader,
     redactors: Redactors,
     /// Node documents are written one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
 }
-
-/// Name, time and size of every file that a snapshot is made of.
-type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
 impl Declarations {
     /// The declared state in the configured directories.
@@ -58,10 +52,7 @@ impl Declarations {
     pub fn new(app: &App) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
-            bundles: Bundles::new(&app.config.bundles),
-            configured: app.config.bundle.clone(),
-            cas: Arc::clone(&app.cas),
-            current: Mutex::default(),
+            reader: Reader::new(app),
             redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
@@ -70,32 +61,46 @@ impl Declarations {
     /// The present snapshot.
     ///
     /// # Errors
-    /// All problems of all documents. An unreadable bundle is an error of the methods that need it.
-    pub fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
-        let stamp = self.stamp();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, snapshot)) = current.as_ref()
-            && *known == stamp
-        {
-            return Ok(Arc::clone(snapshot));
-        }
-        let snapshot = Arc::new(self.read()?);
-        // A bundle that could not be read may return without a change of any file.
-        *current = snapshot
-            .in_use
-            .is_ok()
-            .then(|| (stamp, Arc::clone(&snapshot)));
-        Ok(snapshot)
+    /// All problems of all documents. A bundle that cannot be read, or whose disk does not answer,
+    /// is an error of the methods that need it.
+    pub async fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.load().await
     }
 
     /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
     /// too: a return may come after the secret was changed, or while the documents cannot be read.
+    /// No file is read for it once the declaration was read: each job that sends a secret has
+    /// loaded the declaration before.
     ///
     /// # Errors
     /// The declaration cannot be read, and could not be since the master started. Nothing of the
     /// minion may be stored or displayed then.
-    pub fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
-        self.redactors.get(minion, self.load())
+    pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
+        let snapshot = match self.reader.newest() {
+            Some(newest) => newest,
+            None => self.load().await.map_err(|refusal| {
+                Refusal::new(
+                    RefusalKind::Unavailable,
+                    format!(
+                        "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                        refusal.message
+                    ),
+                )
+            })?,
+        };
+        Ok(self.redactors.get(minion, &snapshot))
+    }
+
+    /// Replaces the references to secrets in a value that is sent to a minion; its returns lose
+    /// these secrets from now on.
+    ///
+    /// # Errors
+    /// The declaration cannot be read, or the value refers to a secret that this minion may not
+    /// have.
+    pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
+        let snapshot = self.load().await?;
+        self.redactors.get(minion, &snapshot);
+        snapshot.fill(minion, value)
     }
 
     /// The directory of the operator's documents.
@@ -103,82 +108,13 @@ impl Declarations {
     pub fn config_dir(&self) -> &Path {
         &self.config_dir
     }
-
-    fn stamp(&self) -> Fingerprint {
-        let mut files = vec![
-            self.config_dir.join("cluster.yaml"),
-            self.config_dir.join("custom/pillar.yaml"),
-        ];
-        files.extend(self.bundles.manifests());
-        files.extend(
-            self.configured
-                .iter()
-                .map(|bundle| bundle.join(halite_manifest::manifest::FILE)),
-        );
-        let nodes = std::fs::read_dir(self.config_dir.join("nodes"));
-        let mut nodes: Vec<PathBuf> = nodes
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .collect();
-        nodes.sort();
-        files.append(&mut nodes);
-        let facts = |path: PathBuf| {
-            let data = std::fs::metadata(&path).ok();
-            let facts = data.and_then(|data| Some((data.modified().ok()?, data.len())));
-            (path, facts)
-        };
-        files.into_iter().map(facts).collect()
-    }
-
-    fn read(&self) -> Result<Snapshot, Refusal> {
-        let texts = Texts::from_dir(&self.config_dir)
-            .map_err(|problems| Refusal::from_problems(&problems))?;
-        // The documents were checked against host and bundle when they were written; a bundle that
-        // has changed since must not make a running cluster unmanageable.
-        let declaration = load(&texts, &Context::default())
-            .map_err(|problems| Refusal::from_problems(&problems))?;
-        let directory = bundle::directory(
-            &declaration.cluster,
-            &self.bundles,
-            self.configured.as_deref(),
-        );
-        let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
-        let (in_use, tree) =
-            match directory.and_then(|directory| bundle::read(&directory, &self.bundles)) {
-                Ok((in_use, tree)) => (Ok(in_use), own.with_fallback(tree)),
-                Err(refusal) => (Err(refusal), own),
-            };
-        Ok(Snapshot {
-            declaration,
-            in_use,
-            bundles: self.bundles.clone(),
-            pki: public_halves(&self.cas),
-            tree,
-            cas: Arc::clone(&self.cas),
-        })
-    }
-}
-
-fn public_halves(cas: &Cas) -> Pki {
-    let certificate = |name: &&str| {
-        Some((
-            (*name).to_owned(),
-            cas.certificate_pem(name).ok()?.to_owned(),
-        ))
-    };
-    Pki {
-        certificates: ca::NAMES.iter().filter_map(certificate).collect(),
-        service_account: Some(cas.sa_public_pem().to_owned()),
-    }
 }
 
 /// The declared state at one moment.
 pub struct Snapshot {
-    declaration: Declaration,
+    documents: Arc<Documents>,
     /// The bundle in use, or why it cannot be read now.
-    in_use: Result<InUse, Refusal>,
+    bundle: Result<Arc<ReadBundle>, Refusal>,
     bundles: Bundles,
     pki: Pki,
     tree: DirTree,
@@ -189,13 +125,13 @@ impl Snapshot {
     /// The cluster's name.
     #[must_use]
     pub fn cluster(&self) -> &str {
-        &self.declaration.cluster.metadata.name
+        &self.declaration().cluster.metadata.name
     }
 
     /// The operator's documents.
     #[must_use]
     pub fn declaration(&self) -> &Declaration {
-        &self.declaration
+        &self.documents.declaration
     }
 
     /// The facts of the bundle in use.
@@ -207,7 +143,8 @@ impl Snapshot {
     }
 
     fn in_use(&self) -> Result<&InUse, Refusal> {
-        self.in_use.as_ref().map_err(Clone::clone)
+        let bundle = self.bundle.as_ref();
+        bundle.map(|bundle| &bundle.in_use).map_err(Clone::clone)
     }
 
     /// The state tree, the operator's own states mounted at `custom/`.
@@ -221,7 +158,7 @@ impl Snapshot {
     /// # Errors
     /// The minion is not declared, or the bundle cannot be read now.
     pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
-        view(&self.declaration, self.bundle()?, &self.pki, minion)
+        view(self.declaration(), self.bundle()?, &self.pki, minion)
             .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
     }
 
@@ -235,29 +172,20 @@ impl Snapshot {
     /// The digest of a file of the bundle, by its path in the bundle.
     #[must_use]
     pub fn bundle_hash(&self, path: &str) -> Option<String> {
-        self.in_use
-            .as_ref()
-            .ok()?
-            .manifest
-            .sha256(path)
-            .map(str::to_owned)
+        self.in_use().ok()?.manifest.sha256(path).map(str::to_owned)
     }
 
-    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
+    /// The path of a file of the bundle, by its digest; may read the manifests of other bundles. A job that was made from another bundle of
     /// the site, before the present one came into use, still gets its files.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
-        let here = self
-            .in_use
-            .as_ref()
-            .ok()
-            .and_then(|in_use| in_use.file(sha256));
+        let here = self.in_use().ok().and_then(|in_use| in_use.file(sha256));
         here.or_else(|| self.bundles.file(sha256))
     }
 
     /// The value of a secret, if this minion may have it.
     fn secret(&self, minion: &MinionId, path: &str) -> Option<String> {
-        if !allowed_secrets(&self.declaration, minion).contains(path) {
+        if !allowed_secrets(self.declaration(), minion).contains(path) {
             return None;
         }
         if path == "pki.sa.key" {
@@ -268,7 +196,7 @@ impl Snapshot {
             .and_then(|rest| rest.strip_suffix(".key"))
         {
             Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
-            None => own_secret(&self.declaration, minion, path),
+            None => own_secret(self.declaration(), minion, path),
         }
     }
 
@@ -284,7 +212,7 @@ impl Snapshot {
 
     /// The secrets that one minion may have.
     fn secrets(&self, minion: &MinionId) -> impl Iterator<Item = String> {
-        allowed_secrets(&self.declaration, minion)
+        allowed_secrets(self.declaration(), minion)
             .into_iter()
             .filter_map(move |path| self.secret(minion, &path))
     }
@@ -297,7 +225,7 @@ impl Snapshot {
     pub fn safe_order(&self, accepted: &[MinionId]) -> Vec<Vec<MinionId>> {
         let mut first: Vec<(bool, &MinionId)> = Vec::new();
         let mut others = Vec::new();
-        for (name, node) in &self.declaration.nodes {
+        for (name, node) in &self.declaration().nodes {
             let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
                 continue;
             };

@@ -15,7 +15,8 @@ use halite_pillar::validate::Context;
 use halite_proto::v1;
 use serde_json::{Map, Value};
 
-use super::Declarations;
+use super::slow::in_background;
+use super::{Declarations, Snapshot};
 use crate::ca::files;
 use crate::refusal::Refusal;
 
@@ -59,9 +60,9 @@ impl Declarations {
     pub async fn add_node(&self, request: &NodeRequest) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let node = document(request)?;
-        let snapshot = self.load()?;
+        let snapshot = self.load().await?;
         // Without a bundle no host can become a node, not even a declared one.
-        let bundle = snapshot.bundle()?;
+        snapshot.bundle()?;
         if let Some(there) = snapshot.declaration().nodes.get(&request.name) {
             let mut declared = there.value.clone();
             declared.resolved = None;
@@ -73,20 +74,24 @@ impl Declarations {
                 there.source.file, request.name
             )));
         }
-        let mut texts = Texts::from_dir(self.config_dir())
-            .map_err(|problems| Refusal::from_problems(&problems))?;
-        let path = self.node_file(&request.name)?;
-        let text = node.to_text();
-        texts.nodes.push(Text {
-            file: path.display().to_string(),
-            text: text.clone(),
-        });
-        let context = Context {
-            bundle: Some(bundle),
-            ..Context::default()
-        };
-        load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
-        write(&path, &text)
+        let (config_dir, name) = (self.config_dir().to_owned(), request.name.clone());
+        in_background(move || {
+            let mut texts = Texts::from_dir(&config_dir)
+                .map_err(|problems| Refusal::from_problems(&problems))?;
+            let path = node_file(&config_dir, &name)?;
+            let text = node.to_text();
+            texts.nodes.push(Text {
+                file: path.display().to_string(),
+                text: text.clone(),
+            });
+            let context = Context {
+                bundle: Some(snapshot.bundle()?),
+                ..Context::default()
+            };
+            load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
+            write(&path, &text)
+        })
+        .await
     }
 
     /// Chooses the addresses of a node from the grains of its host and records them in its
@@ -105,56 +110,72 @@ impl Declarations {
         grains: &Value,
         peer: Option<IpAddr>,
     ) -> Result<(), Refusal> {
-        let needed = |declarations: &Self| -> Result<bool, Refusal> {
-            Ok(declarations
-                .load()?
-                .declaration()
-                .nodes
-                .get(name)
-                .is_some_and(|node| node.resolved.is_none()))
-        };
-        if !needed(self)? {
+        // A node that had addresses has them still: most hosts connect without reading any file.
+        let newest = self.reader.newest();
+        if newest.is_some_and(|newest| is_resolved(&newest, name) == Some(true)) {
+            return Ok(());
+        }
+        if is_resolved(&*self.load().await?, name) != Some(false) {
             return Ok(());
         }
         let _one_at_a_time = self.writing.lock().await;
-        if !needed(self)? {
+        let snapshot = self.load().await?;
+        if is_resolved(&snapshot, name) != Some(false) {
             return Ok(());
         }
-        let mut declaration = self.load()?.declaration().clone();
-        let host = HostFacts::from_grains(name, grains);
-        let peer = peer.and_then(|address| match address {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        });
-        let resolved = resolve::node(&mut declaration, name, &host, Evidence::Connection(peer))
-            .map_err(|problem| Refusal::invalid(problem.to_string()))?;
-        let Some(text) = resolved.node_text else {
-            return Ok(());
-        };
-        let Some(node) = declaration.nodes.get(name) else {
-            return Ok(());
-        };
-        let file = &node.source.file;
-        let mut texts = Texts::from_dir(self.config_dir())
-            .map_err(|problems| Refusal::from_problems(&problems))?;
-        match texts.nodes.iter_mut().find(|text| text.file == *file) {
-            Some(document) => document.text.clone_from(&text),
-            // It was removed or renamed a moment ago: the next hello finds what is there then.
-            None => return Ok(()),
-        }
-        load(&texts, &Context::default()).map_err(|problems| Refusal::from_problems(&problems))?;
-        tracing::info!(node = name, control_plane = %resolved.addresses.control_plane,
-            workload_plane = %resolved.addresses.workload_plane, "addresses chosen");
-        write(Path::new(file), &text)
+        let (config_dir, name) = (self.config_dir().to_owned(), name.to_owned());
+        let host = HostFacts::from_grains(&name, grains);
+        in_background(move || resolve_node(&snapshot, &config_dir, &name, &host, peer)).await
     }
+}
 
-    fn node_file(&self, name: &NodeName) -> Result<PathBuf, Refusal> {
-        let directory = self.config_dir().join("nodes");
-        std::fs::create_dir_all(&directory).map_err(|error| {
-            Refusal::internal(format!("cannot make {}: {error}", directory.display()))
-        })?;
-        Ok(directory.join(format!("{name}.yaml")))
+/// Whether a node has addresses; none for one that is not declared.
+fn is_resolved(snapshot: &Snapshot, name: &str) -> Option<bool> {
+    let node = snapshot.declaration().nodes.get(name)?;
+    Some(node.resolved.is_some())
+}
+
+/// Chooses the addresses of a node and writes them to its document.
+fn resolve_node(
+    snapshot: &Snapshot,
+    config_dir: &Path,
+    name: &str,
+    host: &HostFacts,
+    peer: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let mut declaration = snapshot.declaration().clone();
+    let peer = peer.and_then(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    });
+    let resolved = resolve::node(&mut declaration, name, host, Evidence::Connection(peer))
+        .map_err(|problem| Refusal::invalid(problem.to_string()))?;
+    let Some(text) = resolved.node_text else {
+        return Ok(());
+    };
+    let Some(node) = declaration.nodes.get(name) else {
+        return Ok(());
+    };
+    let file = &node.source.file;
+    let mut texts =
+        Texts::from_dir(config_dir).map_err(|problems| Refusal::from_problems(&problems))?;
+    match texts.nodes.iter_mut().find(|text| text.file == *file) {
+        Some(document) => document.text.clone_from(&text),
+        // It was removed or renamed a moment ago: the next hello finds what is there then.
+        None => return Ok(()),
     }
+    load(&texts, &Context::default()).map_err(|problems| Refusal::from_problems(&problems))?;
+    tracing::info!(node = name, control_plane = %resolved.addresses.control_plane,
+        workload_plane = %resolved.addresses.workload_plane, "addresses chosen");
+    write(Path::new(file), &text)
+}
+
+fn node_file(config_dir: &Path, name: &NodeName) -> Result<PathBuf, Refusal> {
+    let directory = config_dir.join("nodes");
+    std::fs::create_dir_all(&directory).map_err(|error| {
+        Refusal::internal(format!("cannot make {}: {error}", directory.display()))
+    })?;
+    Ok(directory.join(format!("{name}.yaml")))
 }
 
 /// The node document for a request.

@@ -7,7 +7,6 @@ use halite_proto::ids::MinionId;
 
 use super::Snapshot;
 use crate::redact::Redactor;
-use crate::refusal::{Refusal, RefusalKind};
 
 /// One minion's redactor.
 struct Known {
@@ -22,36 +21,16 @@ struct Known {
 pub(super) struct Redactors(Mutex<BTreeMap<MinionId, Known>>);
 
 impl Redactors {
-    /// The redactor of a minion, with the secrets of the present snapshot.
-    ///
-    /// # Errors
-    /// The declaration cannot be read, and never could be.
-    pub(super) fn get(
-        &self,
-        minion: &MinionId,
-        present: Result<Arc<Snapshot>, Refusal>,
-    ) -> Result<Arc<Redactor>, Refusal> {
+    /// The redactor of a minion, with the secrets of a snapshot and of earlier ones.
+    pub(super) fn get(&self, minion: &MinionId, snapshot: &Arc<Snapshot>) -> Arc<Redactor> {
         // Nothing panics while holding the lock.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = match (present, known.get(minion)) {
-            (Ok(snapshot), _) => snapshot,
-            (Err(_), Some(known)) => return Ok(Arc::clone(&known.redactor)),
-            (Err(refusal), None) => {
-                return Err(Refusal::new(
-                    RefusalKind::Unavailable,
-                    format!(
-                        "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
-                        refusal.message
-                    ),
-                ));
-            }
-        };
         let known = known.entry(minion.clone()).or_insert_with(|| Known {
             newest: Weak::new(),
             secrets: BTreeSet::new(),
             redactor: Arc::default(),
         });
-        let newest = Arc::downgrade(&snapshot);
+        let newest = Arc::downgrade(snapshot);
         if !known.newest.ptr_eq(&newest) {
             let before = known.secrets.len();
             known.secrets.extend(snapshot.secrets(minion));
@@ -60,6 +39,6 @@ impl Redactors {
             }
             known.newest = newest;
         }
-        Ok(Arc::clone(&known.redactor))
+        Arc::clone(&known.redactor)
     }
 }

@@ -7,12 +7,14 @@
 
 mod stream;
 
+use std::sync::Arc;
+
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::low::{Chunk, LowState};
 use serde_json::Value;
 
 use crate::app::App;
-use crate::declared::Snapshot;
+use crate::declared::{Snapshot, in_background};
 use crate::refusal::Refusal;
 use crate::store::RowState;
 
@@ -62,7 +64,7 @@ fn requests_certificate(chunk: &Chunk) -> bool {
 /// The job does not name it, has ended, or the file is gone.
 pub async fn fetch(
     app: &App,
-    snapshot: &Snapshot,
+    snapshot: &Arc<Snapshot>,
     minion: &MinionId,
     job: &JobId,
     sha256: &str,
@@ -80,7 +82,9 @@ pub async fn fetch(
     if let Some(content) = app.store.blob(sha256).await? {
         return Ok(stream::of_bytes(content));
     }
-    let path = snapshot.bundle_file(sha256).ok_or_else(|| {
+    let (snapshot, digest) = (Arc::clone(snapshot), sha256.to_owned());
+    let path = in_background(move || Ok(snapshot.bundle_file(&digest))).await?;
+    let path = path.ok_or_else(|| {
         Refusal::not_found(format!(
             "the file with the SHA-256 {sha256} is no longer in the bundle; run the job again"
         ))

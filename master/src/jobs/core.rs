@@ -6,9 +6,9 @@
 //! - A row goes into a session at most once. A new session sends again each row that is not known
 //!   to have started: the minion's journal answers a repeated id with the return it still holds, or
 //!   not at all, and never starts it again.
-//! - A row that is known to have started is never sent again. The minion either still runs it (its
-//!   hello says so) or sends its return right after the hello; a minion that does neither has lost
-//!   its journal, and the row is interrupted.
+//! - A row that is known to have started is never sent again. The hello of its minion names it: as
+//!   running, or as returned and not known to be stored, and then its return follows. A minion that
+//!   names it as neither has lost its journal, and the row is interrupted.
 //! - One state job at a time for each minion; others wait in the order of their ids. Other
 //!   functions do not wait.
 
@@ -16,11 +16,8 @@ use std::collections::BTreeSet;
 
 use halite_proto::ids::JobId;
 
+use crate::clock::Steady;
 use crate::store::{Millis, RowState};
-
-/// The time after a minion's hello within which the return of a started job that the hello did not
-/// name must arrive; later the job counts as interrupted.
-pub const RETURN_GRACE: Millis = 30_000;
 
 /// The time after the deadline of a job within which the minion must end it: ten seconds between
 /// SIGTERM and SIGKILL, and some for the return. Later the part is given up.
@@ -32,9 +29,11 @@ pub struct Session {
     /// Whether the stream is open.
     pub connected: bool,
     /// The time at which the stream was opened or closed.
-    pub since: Millis,
+    pub since: Steady,
     /// The jobs that the hello named as running, or that have started since.
     pub running: BTreeSet<JobId>,
+    /// The jobs whose return the hello announced; none of a minion that does not say.
+    pub unstored: Option<BTreeSet<JobId>>,
     /// The jobs that were sent since the stream was opened.
     pub sent: BTreeSet<JobId>,
     /// The jobs that the minion was asked to end since the stream was opened.
@@ -43,18 +42,24 @@ pub struct Session {
 
 impl Session {
     /// Begins a session with a minion's hello.
-    pub fn connect(&mut self, running: impl IntoIterator<Item = JobId>, now: Millis) {
+    pub fn connect(
+        &mut self,
+        running: impl IntoIterator<Item = JobId>,
+        unstored: Option<BTreeSet<JobId>>,
+        now: Steady,
+    ) {
         *self = Self {
             connected: true,
             since: now,
             running: running.into_iter().collect(),
+            unstored,
             ..Self::default()
         };
     }
 
     /// Ends the session.
-    pub fn disconnect(&mut self, now: Millis) {
-        if self.connected || self.since == 0 {
+    pub fn disconnect(&mut self, now: Steady) {
+        if self.connected || self.since == Steady::default() {
             *self = Self {
                 connected: false,
                 since: now,
@@ -134,10 +139,10 @@ pub struct Limits {
 pub fn expired(
     row: &OpenRow,
     session: &Session,
-    queued_since: Millis,
-    deadline: Option<Millis>,
+    queued_since: Steady,
+    deadline: Option<Steady>,
     limits: Limits,
-    now: Millis,
+    now: Steady,
 ) -> Option<Expiry> {
     if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
         if !session.connected {
@@ -152,7 +157,7 @@ pub fn expired(
         let forgotten = row.state == RowState::Started
             && !session.running.contains(&row.jid)
             && !session.sent.contains(&row.jid)
-            && now - session.since >= RETURN_GRACE;
+            && (session.unstored.as_ref()).is_some_and(|jobs| !jobs.contains(&row.jid));
         return forgotten.then_some(Expiry::Interrupted);
     }
     let absent = now - session.since.max(queued_since);
@@ -185,8 +190,31 @@ mod tests {
 
     fn session(running: &[u64]) -> Session {
         let mut session = Session::default();
-        session.connect(running.iter().copied().map(JobId::from_number), 1000);
+        session.connect(
+            running.iter().copied().map(JobId::from_number),
+            None,
+            Steady(1000),
+        );
         session
+    }
+
+    fn expired_at(
+        row: &OpenRow,
+        session: &Session,
+        queued_since: Millis,
+        deadline: Option<Millis>,
+        limits: Limits,
+        now: Millis,
+    ) -> Option<Expiry> {
+        let deadline = deadline.map(Steady);
+        expired(
+            row,
+            session,
+            Steady(queued_since),
+            deadline,
+            limits,
+            Steady(now),
+        )
     }
 
     #[test]
@@ -236,47 +264,52 @@ mod tests {
             reconnect: 1000,
         };
         let mut gone = session(&[]);
-        gone.disconnect(2000);
+        gone.disconnect(Steady(2000));
         let queued = row(1, true, RowState::Queued);
         let started = row(1, true, RowState::Started);
-        assert_eq!(expired(&queued, &gone, 2500, None, limits, 2599), None);
+        assert_eq!(expired_at(&queued, &gone, 2500, None, limits, 2599), None);
         assert_eq!(
-            expired(&queued, &gone, 2500, None, limits, 2600),
+            expired_at(&queued, &gone, 2500, None, limits, 2600),
             Some(Expiry::NotConnected)
         );
-        assert_eq!(expired(&started, &gone, 0, None, limits, 2999), None);
+        assert_eq!(expired_at(&started, &gone, 0, None, limits, 2999), None);
         assert_eq!(
-            expired(&started, &gone, 0, None, limits, 3000),
+            expired_at(&started, &gone, 0, None, limits, 3000),
             Some(Expiry::Disconnected)
         );
         assert_eq!(
-            expired(&started, &session(&[1]), 0, Some(5000), limits, 4999),
+            expired_at(&started, &session(&[1]), 0, Some(5000), limits, 4999),
             None
         );
         // The minion is asked once, and has a while to end the job.
         let mut over = session(&[1]);
-        let at = |session: &Session, now| expired(&started, session, 0, Some(5000), limits, now);
+        let at = |session: &Session, now| expired_at(&started, session, 0, Some(5000), limits, now);
         assert_eq!(at(&over, 5000), Some(Expiry::OverTime));
         over.cancelled.insert(started.jid.clone());
         assert_eq!(at(&over, 5000), None);
         assert_eq!(at(&over, 5000 + STOP_GRACE), Some(Expiry::TimedOut));
         assert_eq!(
-            expired(&queued, &over, 0, Some(5000), limits, 5000),
+            expired_at(&queued, &over, 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
+        // A minion that says what it still has to hand in has lost what it does not name.
+        let mut says = session(&[]);
         assert_eq!(
-            expired(
-                &started,
-                &session(&[]),
-                0,
-                None,
-                limits,
-                1000 + RETURN_GRACE
-            ),
+            expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
+            None
+        );
+        says.unstored = Some(BTreeSet::from([started.jid.clone()]));
+        assert_eq!(
+            expired_at(&started, &says, 0, None, limits, i64::MAX / 2),
+            None
+        );
+        says.unstored = Some(BTreeSet::new());
+        assert_eq!(
+            expired_at(&started, &says, 0, None, limits, 1000),
             Some(Expiry::Interrupted)
         );
         assert_eq!(
-            expired(&started, &session(&[1]), 0, None, limits, i64::MAX / 2),
+            expired_at(&started, &session(&[1]), 0, None, limits, i64::MAX / 2),
             None
         );
     }

@@ -13,7 +13,7 @@ use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::Snapshot;
 use crate::refusal::Refusal;
-use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis};
+use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis, SteadyDeadline};
 
 /// The request to make a job.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,7 @@ impl Jobs {
         let (rows, bundle) = match function.place {
             Place::States => {
                 // Reported once, not for each minion.
-                let version = self.declarations.load()?.bundle()?.version.clone();
+                let version = self.declarations.load().await?.bundle()?.version.clone();
                 (
                     self.compiled_rows(&new, function, &jid).await?,
                     Some(version),
@@ -110,6 +110,10 @@ impl Jobs {
             order: new.order.clone(),
             created: now,
             deadline: Some(now + Millis::from(seconds) * 1000),
+            steady_deadline: Some(SteadyDeadline {
+                boot: self.app.clock.boot().to_owned(),
+                millis: (self.app.clock.steady() + Millis::from(seconds) * 1000).0,
+            }),
             request_id: new.request_id.clone(),
             status: JobStatus::Running,
             retcode: None,
@@ -122,7 +126,7 @@ impl Jobs {
         self.app.metrics.jobs.inc();
         tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
         let ready = {
-            let open = OpenJob::new(function, &job, &rows, now);
+            let open = OpenJob::new(function, &job, &rows, self.app.clock.as_ref());
             let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
             self.open_jobs().insert(jid.clone(), open);
             ready
@@ -169,7 +173,7 @@ impl Jobs {
                 continue;
             }
             let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
-            let snapshot = self.declarations.load()?;
+            let snapshot = self.declarations.load().await?;
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
@@ -212,7 +216,7 @@ impl Jobs {
 
     /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
     async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
-        let snapshot: Arc<Snapshot> = self.declarations.load()?;
+        let snapshot: Arc<Snapshot> = self.declarations.load().await?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {
             Ok(pillar) => Answer {

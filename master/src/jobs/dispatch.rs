@@ -20,7 +20,8 @@ use crate::store::{Answer, Job, JobRow};
 const OWN_PART: Duration = Duration::from_millis(50);
 
 impl Jobs {
-    /// Takes the hello of a minion: notes what it runs, and sends what is due.
+    /// Takes the hello of a minion: notes what it runs and which returns it will hand in, and sends
+    /// what is due.
     ///
     /// # Errors
     /// The store failed.
@@ -28,6 +29,7 @@ impl Jobs {
         self: &Arc<Self>,
         minion: &MinionId,
         running: &[JobId],
+        unstored: Option<&[JobId]>,
     ) -> Result<(), Refusal> {
         let now = self.app.clock.now();
         {
@@ -35,7 +37,8 @@ impl Jobs {
             let mut session = lane.lock().await;
             // The minion may name any number of jobs: those that are not open cost nothing.
             let running = self.open_of(minion, running);
-            session.connect(running.iter().cloned(), now);
+            let unstored = unstored.map(|named| self.open_of(minion, named));
+            session.connect(running.iter().cloned(), unstored, self.app.clock.steady());
             for jid in running {
                 self.app.store.mark_started(&jid, minion, now).await?;
             }
@@ -61,7 +64,7 @@ impl Jobs {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
         if !self.app.connections.is_connected(minion) {
-            session.disconnect(self.app.clock.now());
+            session.disconnect(self.app.clock.steady());
         }
     }
 
@@ -135,7 +138,7 @@ impl Jobs {
                     body: Some(Body::Job(message)),
                 };
                 if self.app.connections.send(minion, message).await.is_err() {
-                    session.disconnect(self.app.clock.now());
+                    session.disconnect(self.app.clock.steady());
                     return Ok(());
                 }
             }
@@ -166,9 +169,7 @@ impl Jobs {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
                 Refusal::internal(format!("cannot read the stored low state: {error}"))
             })?;
-            // The return must be redacted also when the declaration cannot be read by then.
-            self.declarations.redactor(&row.minion)?;
-            self.declarations.load()?.fill(&row.minion, &mut low)?;
+            self.declarations.fill(&row.minion, &mut low).await?;
             low_json = low.to_string();
         }
         let function = if job.function == "state.highstate" {

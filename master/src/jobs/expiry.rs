@@ -9,9 +9,9 @@ use halite_proto::ids::MinionId;
 use super::core::{Expiry, expired};
 use super::open_job::PartEnd;
 use super::{Jobs, SIDE_BY_SIDE};
-use crate::clock::rfc3339;
+use crate::clock::{Steady, rfc3339};
 use crate::refusal::Refusal;
-use crate::store::{Answer, JobRow, Millis, RowState};
+use crate::store::{JobRow, RowState};
 
 /// The reason that the return of a job has when its time was over.
 const TIME_LIMIT: &str = "the job's time limit has passed";
@@ -41,7 +41,7 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
-        let now = self.app.clock.now();
+        let now = self.app.clock.steady();
         let minions: std::collections::BTreeSet<MinionId> = self
             .open_jobs()
             .values()
@@ -59,7 +59,7 @@ impl Jobs {
     async fn expire_parts_of(
         self: &Arc<Self>,
         minion: &MinionId,
-        now: Millis,
+        now: Steady,
     ) -> Result<(), Refusal> {
         for (row, unsent, why) in self.expired_rows(minion, now).await? {
             if why == Expiry::OverTime {
@@ -74,13 +74,7 @@ impl Jobs {
                 continue;
             }
             if why == Expiry::Interrupted {
-                let answer = Answer {
-                    retcode: 2,
-                    return_json: "null".into(),
-                    error: text,
-                    when: now,
-                };
-                self.returned(&row.jid, minion, answer).await?;
+                self.interrupted(&row.jid, minion, &text).await?;
             } else {
                 self.lost(&row.jid, minion, &text).await?;
             }
@@ -101,7 +95,7 @@ impl Jobs {
     async fn expired_rows(
         &self,
         minion: &MinionId,
-        now: Millis,
+        now: Steady,
     ) -> Result<Vec<(JobRow, bool, Expiry)>, Refusal> {
         if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
@@ -129,7 +123,7 @@ impl Jobs {
     }
 
     /// False while a connected minion works within its time; saves a query of the store.
-    async fn might_be_expired(&self, minion: &MinionId, now: Millis) -> bool {
+    async fn might_be_expired(&self, minion: &MinionId, now: Steady) -> bool {
         let lane = self.lane(minion);
         let session = lane.lock().await.clone();
         let open = self.open_jobs();

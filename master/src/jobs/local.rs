@@ -38,7 +38,7 @@ impl Jobs {
                 }
             };
             let when = jobs.app.clock.now();
-            let redactor = match jobs.declarations.redactor(&MASTER) {
+            let redactor = match jobs.declarations.redactor(&MASTER).await {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
                     // The return goes, and only the reason stays: it may contain a secret.
@@ -108,7 +108,7 @@ impl Jobs {
         let _alone = self.applying.lock().await;
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
-        let snapshot = self.declarations.load()?;
+        let snapshot = self.declarations.load().await?;
         let api = self.clusters.api(&snapshot).await?;
         // A minion's id is its node's name.
         let joined = target::accepted(&self.app)
@@ -118,7 +118,7 @@ impl Jobs {
         let cluster =
             KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
-        let redactor = self.declarations.redactor(&MASTER)?;
+        let redactor = self.declarations.redactor(&MASTER).await?;
         let mut index = 0;
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {

@@ -77,12 +77,13 @@ impl Jobs {
             ends: tokio::sync::watch::Sender::new(0),
         });
         let now = jobs.app.clock.now();
-        jobs.lane(&MASTER).lock().await.connect([], now);
+        let lane = jobs.lane(&MASTER);
+        lane.lock().await.connect([], None, jobs.app.clock.steady());
         for job in jobs.app.store.open_jobs().await? {
             let rows = jobs.app.store.rows(&job.jid).await?;
             match Function::find(&job.function) {
                 Ok(function) => {
-                    let open = OpenJob::new(function, &job, &rows, now);
+                    let open = OpenJob::new(function, &job, &rows, jobs.app.clock.as_ref());
                     jobs.open_jobs().insert(job.jid.clone(), open);
                 }
                 // A newer master has made this job; this one cannot finish it.

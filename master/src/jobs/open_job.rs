@@ -8,12 +8,13 @@ use tokio::sync::Notify;
 
 use super::core::Limits;
 use super::function::Function;
-use crate::store::{Job, JobRow, Millis, RowState};
+use crate::clock::{Clock, Steady};
+use crate::store::{Job, JobRow, RowState};
 
 /// The part of an open job that is kept in memory. All of it can be read from the store again.
 pub(super) struct OpenJob {
     pub(super) function: &'static Function,
-    pub(super) deadline: Option<Millis>,
+    pub(super) deadline: Option<Steady>,
     pub(super) limits: Limits,
     /// The minions whose part has not ended.
     pub(super) pending: BTreeSet<MinionId>,
@@ -24,7 +25,7 @@ pub(super) struct OpenJob {
     /// The first minion whose part failed.
     failed: Option<MinionId>,
     /// The time from which a minion's part may be sent.
-    pub(super) ready_since: BTreeMap<MinionId, Millis>,
+    pub(super) ready_since: BTreeMap<MinionId, Steady>,
     /// Ends the work of the part of the target `master`, once it has started.
     pub(super) stop_here: Option<Arc<Notify>>,
 }
@@ -34,7 +35,7 @@ impl OpenJob {
         function: &'static Function,
         job: &Job,
         rows: &[JobRow],
-        now: Millis,
+        clock: &dyn Clock,
     ) -> Self {
         let pending: BTreeSet<MinionId> = rows
             .iter()
@@ -43,7 +44,7 @@ impl OpenJob {
             .collect();
         let mut open = Self {
             function,
-            deadline: job.deadline,
+            deadline: deadline(job, clock),
             limits: function.limits(),
             pending,
             order: job.order.clone(),
@@ -55,7 +56,7 @@ impl OpenJob {
             ready_since: BTreeMap::new(),
             stop_here: None,
         };
-        open.make_ready(now);
+        open.make_ready(clock.steady());
         open
     }
 
@@ -92,7 +93,7 @@ impl OpenJob {
 
     /// Releases the first group that has not ended; answers with the minions whose part may be sent
     /// now for the first time.
-    pub(super) fn make_ready(&mut self, now: Millis) -> Vec<MinionId> {
+    pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
         let mut ready: Vec<MinionId> = Vec::new();
         if self.stopped_by().is_some() {
             return ready;
@@ -115,6 +116,21 @@ impl OpenJob {
             self.ready_since.insert(minion.clone(), now);
         }
         ready
+    }
+}
+
+/// The deadline of a job, whatever the time of day has become since. After a start of the host only
+/// that one is known; a job does not get more time than it had.
+fn deadline(job: &Job, clock: &dyn Clock) -> Option<Steady> {
+    match &job.steady_deadline {
+        Some(known) if known.boot == clock.boot() && !known.boot.is_empty() => {
+            Some(Steady(known.millis))
+        }
+        _ => job.deadline.map(|deadline| {
+            let all = deadline.saturating_sub(job.created).max(0);
+            let left = deadline.saturating_sub(clock.now()).clamp(0, all);
+            clock.steady() + left
+        }),
     }
 }
 

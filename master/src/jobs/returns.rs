@@ -35,7 +35,7 @@ impl Jobs {
             }
             Body::Returned(returned) => {
                 let jid = returned.job.parse()?;
-                let redactor = self.declarations.redactor(minion)?;
+                let redactor = self.declarations.redactor(minion).await?;
                 let answer = Answer {
                     retcode: returned.retcode,
                     return_json: redactor.json(&returned.return_json),
@@ -89,7 +89,7 @@ impl Jobs {
             return;
         }
         // Without a redactor there is no progress to display; the return says the same later.
-        let Ok(redactor) = self.declarations.redactor(minion) else {
+        let Ok(redactor) = self.declarations.redactor(minion).await else {
             return;
         };
         let clean = redactor.json(&progress.state_json);
@@ -189,6 +189,24 @@ impl Jobs {
         self.after_loss(jid, minion, why, end).await
     }
 
+    /// Ends a part that its minion no longer knows. It is lost with the return code of an
+    /// interrupted job: should a return come after all, that one counts.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn interrupted(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        let (store, now) = (&self.app.store, self.app.clock.now());
+        if !store.mark_interrupted(jid, minion, why, now).await? {
+            return Ok(());
+        }
+        self.after_loss(jid, minion, why, PartEnd::Failed).await
+    }
+
     /// Announces a part that the store has recorded as lost, and continues after it.
     ///
     /// # Errors
@@ -247,7 +265,7 @@ impl Jobs {
                 match open.get_mut(jid) {
                     Some(job) => {
                         job.end(minion, end);
-                        job.make_ready(self.app.clock.now())
+                        job.make_ready(self.app.clock.steady())
                     }
                     None => Vec::new(),
                 }

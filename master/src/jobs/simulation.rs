@@ -3,13 +3,15 @@
 //! determines each run; nothing sleeps.
 //!
 //! The laws: a job's effect happens at most once, no two state jobs run on one minion at the same
-//! time, and once the network is repaired each job has a return.
+//! time, no part is called interrupted whose return still comes, and once the network is repaired
+//! each job has a return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_proto::ids::JobId;
 
-use super::core::{OpenRow, Session, due};
+use super::core::{Limits, OpenRow, Session, due, expired};
+use crate::clock::Steady;
 use crate::store::RowState;
 
 /// A small generator of pseudo-random numbers (xorshift): a seed determines a whole run.
@@ -27,6 +29,12 @@ impl Dice {
         self.below(limit) == 0
     }
 }
+
+/// The network is always repaired in time.
+const NO_LIMITS: Limits = Limits {
+    connect: i64::MAX,
+    reconnect: i64::MAX,
+};
 
 fn id(number: usize) -> JobId {
     JobId::from_number(number.try_into().unwrap())
@@ -98,6 +106,12 @@ impl Simulation {
                 stoppable: false,
             })
             .collect();
+        for row in &rows {
+            // However late, a return that is under way is waited for.
+            let now = Steady(i64::MAX / 2);
+            let end = expired(row, &self.session, Steady(1), None, NO_LIMITS, now);
+            assert_eq!(end, None, "{row:?}");
+        }
         for jid in due(&rows, &self.session) {
             let number: usize = jid.as_str().parse().unwrap();
             self.session.sent.insert(jid);
@@ -120,7 +134,11 @@ impl Simulation {
         for jid in &running {
             self.mark_started(*jid);
         }
-        self.session.connect(running.iter().copied().map(id), 1);
+        let unstored = self.minion.journal.iter();
+        let unstored = unstored.filter(|(_, entry)| **entry == Entry::Returned);
+        let unstored = unstored.map(|(jid, _)| id(*jid)).collect();
+        let running = running.iter().copied().map(id);
+        self.session.connect(running, Some(unstored), Steady(1));
         for (jid, entry) in &self.minion.journal {
             if let Entry::Returned = entry {
                 self.up.push(ToMaster::Returned(*jid));
@@ -131,7 +149,7 @@ impl Simulation {
 
     /// Breaks the stream; messages under way are lost.
     fn disconnect(&mut self) {
-        self.session.disconnect(1);
+        self.session.disconnect(Steady(1));
         self.down.clear();
         self.up.clear();
     }

@@ -32,7 +32,7 @@ pub async fn resolve(
     }
     // Only an expression about the pillar needs the declared state; a ping must work without it.
     let snapshot = if matches!(kind, "compound") || kind.starts_with("pillar") {
-        Some(declarations.load()?)
+        Some(declarations.load().await?)
     } else {
         None
     };

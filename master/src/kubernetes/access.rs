@@ -1,18 +1,19 @@
 //! The way to the API: a client with administrator certificates that the kubernetes CA signs in
 //! memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use halite_errors::chain;
 use halite_pillar::view::{API_PORT, api_address};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 
 use super::Api;
 use super::client::{Access, Identity, KubeApi};
 use crate::app::App;
-use crate::ca::Profile;
-use crate::declared::Snapshot;
+use crate::ca::{Cas, Profile};
+use crate::declared::{Snapshot, in_background};
 use crate::refusal::Refusal;
 use crate::store::Millis;
 
@@ -74,24 +75,27 @@ impl Clusters {
             .map_err(|error| Refusal::internal(chain(&error)))?;
         let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
         let now = self.app.clock.now();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().await;
         if let Some(current) = current.as_ref()
             && (current.made == Millis::MAX
                 || (current.made_for == made_for && now - current.made < RENEW_AFTER))
         {
             return Ok(Arc::clone(&current.api));
         }
-        let access = Access {
-            address,
-            port,
-            server_name,
-            ca: ca.to_owned(),
-            // kubeadm's admin.conf and super-admin.conf.
-            admin: self.identity("kubernetes-admin", "kubeadm:cluster-admins", now)?,
-            super_admin: self.identity("kubernetes-super-admin", "system:masters", now)?,
-        };
-        let api: Arc<dyn Api> =
-            Arc::new(KubeApi::new(&access).map_err(|error| Refusal::internal(chain(&error)))?);
+        let (cas, ca) = (Arc::clone(&self.app.cas), ca.to_owned());
+        let api = in_background(move || {
+            let access = Access {
+                address,
+                port,
+                server_name,
+                ca,
+                // kubeadm's admin.conf and super-admin.conf.
+                admin: identity(&cas, "kubernetes-admin", "kubeadm:cluster-admins", now)?,
+                super_admin: identity(&cas, "kubernetes-super-admin", "system:masters", now)?,
+            };
+            KubeApi::new(&access).map_err(|error| Refusal::internal(chain(&error)))
+        });
+        let api: Arc<dyn Api> = Arc::new(api.await?);
         *current = Some(Current {
             made_for,
             made: now,
@@ -99,30 +103,28 @@ impl Clusters {
         });
         Ok(api)
     }
+}
 
-    fn identity(&self, user: &str, group: &str, now: Millis) -> Result<Identity, Refusal> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Refusal::internal(format!(
-                "the administrator certificate for the Kubernetes API cannot be made: {error}"
-            ))
-        };
-        let key = PrivateKey::generate().map_err(|e| failed(&e))?;
-        let request = key.request(user).map_err(|e| failed(&e))?;
-        let profile = Profile {
-            common_name: user.to_owned(),
-            organization: vec![group.to_owned()],
-            client_auth: true,
-            days: 1,
-            ..Profile::default()
-        };
-        let issued = self
-            .app
-            .cas
-            .sign("kubernetes", &request, &profile, now)
-            .map_err(|e| failed(&e))?;
-        Ok(Identity {
-            certificate: issued.certificate_pem,
-            key: key.to_pem(),
-        })
-    }
+fn identity(cas: &Cas, user: &str, group: &str, now: Millis) -> Result<Identity, Refusal> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Refusal::internal(format!(
+            "the administrator certificate for the Kubernetes API cannot be made: {error}"
+        ))
+    };
+    let key = PrivateKey::generate().map_err(|e| failed(&e))?;
+    let request = key.request(user).map_err(|e| failed(&e))?;
+    let profile = Profile {
+        common_name: user.to_owned(),
+        organization: vec![group.to_owned()],
+        client_auth: true,
+        days: 1,
+        ..Profile::default()
+    };
+    let issued = cas
+        .sign("kubernetes", &request, &profile, now)
+        .map_err(|e| failed(&e))?;
+    Ok(Identity {
+        certificate: issued.certificate_pem,
+        key: key.to_pem(),
+    })
 }

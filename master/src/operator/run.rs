@@ -30,7 +30,8 @@ pub async fn run(
         // The only request that may omit its target: what it does to which host is declared.
         let groups = jobs
             .declarations()
-            .load()?
+            .load()
+            .await?
             .safe_order(&target::accepted(app).await?);
         let minions = groups.iter().flatten().cloned().collect();
         if !request.test {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
-use crate::declared::{Declarations, Snapshot};
+use crate::declared::{Declarations, Snapshot, in_background};
 use crate::jobs::{Jobs, target};
 use crate::refusal::Refusal;
 
@@ -30,13 +30,14 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
     if request.what == "grains" {
         return grains(app, jobs.declarations(), &request.target).await;
     }
-    let snapshot = jobs.declarations().load()?;
+    let snapshot = jobs.declarations().load().await?;
     match request.what.as_str() {
         "pillar" => snapshot.pillar(&request.target.parse()?),
         "top" => {
             let minion = request.target.parse()?;
             let grains = target::grains(app, &minion).await?;
-            Ok(json!(compile::top(&snapshot, &minion, &grains)?))
+            let top = move || compile::top(&snapshot, &minion, &grains);
+            Ok(json!(in_background(top).await?))
         }
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;

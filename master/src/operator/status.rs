@@ -36,7 +36,7 @@ const RUNS: u32 = 5;
 /// The store failed.
 pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let mut problems: Vec<String> = Vec::new();
-    let snapshot = match jobs.declarations().load() {
+    let snapshot = match jobs.declarations().load().await {
         Ok(snapshot) => Some(snapshot),
         Err(refusal) => {
             problems.push(refusal.message);

@@ -156,7 +156,7 @@ impl Orchestrator {
                 "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",
             ));
         }
-        let snapshot = self.jobs.declarations().load()?;
+        let snapshot = self.jobs.declarations().load().await?;
         let mut pillar = snapshot.pillar(&MASTER)?;
         merge(&mut pillar, over);
         let wanted = Wanted::Sls(vec![sls.to_owned()]);

@@ -126,7 +126,7 @@ impl StepRunner<'_> {
         let name = required(chunk, "node")?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
-        let snapshot = self.jobs.declarations().load().map_err(failed)?;
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
         let node = reference(&name);
         loop {

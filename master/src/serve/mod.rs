@@ -4,6 +4,7 @@
 mod enrolment;
 mod minion;
 mod operator;
+mod roles;
 mod shares;
 
 use std::future::Future;
@@ -14,7 +15,7 @@ use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
-use halite_proto::transport::{Peer, STRANGER_MESSAGE, Server, TlsError};
+use halite_proto::transport::{Peer, PeerPolicy as _, STRANGER_MESSAGE, Server, TlsError};
 use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
@@ -102,7 +103,11 @@ async fn renew_own(app: Arc<App>, server: Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     loop {
         checks.tick().await;
-        if let Err(error) = renew_once(&app, &server) {
+        let (app, server) = (Arc::clone(&app), Arc::clone(&server));
+        // It makes a key and writes files.
+        let renewed = tokio::task::spawn_blocking(move || renew_once(&app, &server)).await;
+        let Ok(renewed) = renewed else { continue };
+        if let Err(error) = renewed {
             tracing::error!(
                 error = chain(&error),
                 "cannot renew the master's own certificate"
@@ -214,6 +219,12 @@ impl Services {
             );
         }
         result.map(Response::new)
+    }
+
+    /// Passes a check of the caller's role on; a refusal is noted in the audit, as those of the
+    /// table are.
+    fn check(&self, peer: &Peer, method: &str, checked: Result<(), Status>) -> Result<(), Status> {
+        checked.inspect_err(|refusal| self.app.gate.refused(peer, method, refusal.message()))
     }
 
     /// Does the work of a call that changes nothing: counted and logged, without an audit line.

@@ -127,6 +127,20 @@ pub trait Store: Send + Sync {
     fn tokens(&self) -> StoreFuture<'_, Vec<Token>>;
     /// Removes a token; false when there was none.
     fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
+    /// Removes the tokens that are not used up and that only this minion id may use, and the one
+    /// named; answers with the ids of all that were removed.
+    fn take_tokens<'a>(
+        &'a self,
+        minion: &'a MinionId,
+        token: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<String>>;
+
+    // Operators
+
+    /// All operators, by name.
+    fn operators(&self) -> StoreFuture<'_, Vec<Operator>>;
+    /// Stores an operator, replacing the one with the same name.
+    fn put_operator<'a>(&'a self, operator: &'a Operator) -> StoreFuture<'a, ()>;
 
     // Certificates
 
@@ -172,7 +186,8 @@ pub trait Store: Send + Sync {
         now: Millis,
     ) -> StoreFuture<'a, bool>;
     /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
-    /// an answer is there already (a repeated return) or the row does not exist.
+    /// an answer is there already (a repeated return) or the row does not exist. The return code of
+    /// a finished job follows the late answer.
     fn record_return<'a>(
         &'a self,
         jid: &'a JobId,
@@ -195,6 +210,15 @@ pub trait Store: Send + Sync {
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>>;
     /// Queued, sent or started → lost, with the reason as error; false when it was past that.
     fn mark_lost<'a>(
+        &'a self,
+        jid: &'a JobId,
+        minion: &'a MinionId,
+        why: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
+    /// As [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows it.
+    fn mark_interrupted<'a>(
         &'a self,
         jid: &'a JobId,
         minion: &'a MinionId,
@@ -247,8 +271,8 @@ pub trait Store: Send + Sync {
     fn prune(&self, before: Millis) -> StoreFuture<'_, u64>;
     /// Appends an audit line.
     fn append_audit<'a>(&'a self, line: &'a Audit) -> StoreFuture<'a, ()>;
-    /// The newest audit lines first, at most `limit`.
-    fn audit(&self, limit: u32) -> StoreFuture<'_, Vec<Audit>>;
+    /// Audit lines, the newest first.
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> StoreFuture<'a, Vec<Audit>>;
     /// Stores what a minion says of itself.
     fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()>;
     /// Sets when a minion was last heard of; without facts this does nothing.

@@ -108,6 +108,12 @@ impl Jobs {
         self.active().keys().cloned().collect()
     }
 
+    /// Ids of the answered jobs whose answer the master may not have. Asked after
+    /// [`Jobs::running`], so that a job that ends in between is in one of both.
+    pub fn unstored(&self) -> Vec<JobId> {
+        self.journal.returned()
+    }
+
     /// Collects the grains, and remembers them for [`Jobs::refresh_grains`].
     pub async fn grains(&self) -> Value {
         let grains = grains::collect(Some(&self.id), &self.config.reports).await;

@@ -29,6 +29,17 @@ pub(super) async fn write_return(
     .execute(&mut *to)
     .await?;
     let first = done.rows_affected() > 0;
+    if first {
+        // A late answer: what was said of the job without it no longer holds.
+        sqlx::query(
+            "UPDATE jobs SET retcode = EXISTS ( \
+               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
+             WHERE jid = ? AND status = 'finished'",
+        )
+        .bind(jid.as_str())
+        .execute(&mut *to)
+        .await?;
+    }
     if first && answer.retcode == 0 {
         note_highstate(to, jid, minion).await?;
     }
@@ -93,7 +104,8 @@ impl SqliteStore {
         }
         sqlx::query(
             "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
-             status, retcode, finished, bundle, minion_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             status, retcode, finished, bundle, minion_order, boot, boot_deadline) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(job.jid.as_str())
         .bind(&job.function)
@@ -110,6 +122,8 @@ impl SqliteStore {
         .bind(job.finished)
         .bind(&job.bundle)
         .bind(json(&job.order)?)
+        .bind(job.steady_deadline.as_ref().map(|known| &known.boot))
+        .bind(job.steady_deadline.as_ref().map(|known| known.millis))
         .execute(&mut *transaction)
         .await?;
         for row in rows {
@@ -210,13 +224,15 @@ impl SqliteStore {
         jid: &JobId,
         minion: &MinionId,
         why: &str,
+        retcode: Option<i32>,
         now: Millis,
     ) -> Outcome<bool> {
         let done = sqlx::query(
-            "UPDATE job_rows SET state = 'lost', error = ?, ended = ? \
+            "UPDATE job_rows SET state = 'lost', error = ?, retcode = ?, ended = ? \
              WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",
         )
         .bind(why)
+        .bind(retcode)
         .bind(now)
         .bind(jid.as_str())
         .bind(minion.as_str())

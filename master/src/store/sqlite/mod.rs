@@ -5,6 +5,7 @@ mod delegate;
 mod events;
 mod jobs;
 mod keys;
+mod operators;
 mod row_changes;
 mod rows;
 mod runs;
@@ -46,6 +47,16 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         3,
         "order",
         include_str!("../../../migrations/0003_order.sql"),
+    ),
+    (
+        4,
+        "operators",
+        include_str!("../../../migrations/0004_operators.sql"),
+    ),
+    (
+        5,
+        "steady",
+        include_str!("../../../migrations/0005_steady.sql"),
     ),
 ];
 

@@ -2,16 +2,17 @@
 
 use std::str::FromStr;
 
+use halite_proto::role::Role;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
-use crate::store::StoreError;
 use crate::store::records::{
     Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
-    Revocation, RowState, Run, RunStatus, Step, StepStatus, Token,
+    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
 };
+use crate::store::{Millis, StoreError};
 
 fn list<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<Vec<T>, Error> {
     let text: String = row.try_get(column)?;
@@ -67,6 +68,7 @@ impl FromRow<'_, SqliteRow> for Key {
             certificate_pem: row.try_get("certificate_pem")?,
             roles: list(row, "roles")?,
             grains_json: row.try_get("grains_json")?,
+            token: row.try_get("token")?,
             created: row.try_get("created")?,
             changed: row.try_get("changed")?,
         })
@@ -84,6 +86,27 @@ impl FromRow<'_, SqliteRow> for Token {
             bound_id: optional_id(row, "bound_id")?,
             created: row.try_get("created")?,
             operator: row.try_get("operator")?,
+        })
+    }
+}
+
+fn role(text: &str) -> Result<Role, StoreError> {
+    Role::find(text).ok_or_else(|| StoreError::Unknown {
+        what: "role",
+        value: text.to_owned(),
+    })
+}
+
+impl FromRow<'_, SqliteRow> for Operator {
+    fn from_row(row: &SqliteRow) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            role: word(row, "role", role)?,
+            fingerprint: row.try_get("fingerprint")?,
+            created: row.try_get("created")?,
+            creator: row.try_get("creator")?,
+            expires: row.try_get("expires")?,
+            revoked: row.try_get("revoked")?,
         })
     }
 }
@@ -128,6 +151,7 @@ impl FromRow<'_, SqliteRow> for Job {
             order: list(row, "minion_order")?,
             created: row.try_get("created")?,
             deadline: row.try_get("deadline")?,
+            steady_deadline: steady(row)?,
             request_id: row.try_get("request_id")?,
             status: word(row, "status", JobStatus::parse)?,
             retcode: row.try_get("retcode")?,
@@ -135,6 +159,13 @@ impl FromRow<'_, SqliteRow> for Job {
             bundle: row.try_get("bundle")?,
         })
     }
+}
+
+fn steady(row: &SqliteRow) -> Result<Option<SteadyDeadline>, Error> {
+    let boot: Option<String> = row.try_get("boot")?;
+    let millis: Option<Millis> = row.try_get("boot_deadline")?;
+    let both = boot.zip(millis);
+    Ok(both.map(|(boot, millis)| SteadyDeadline { boot, millis }))
 }
 
 impl FromRow<'_, SqliteRow> for MinionBundle {

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use halite_proto::ids::MinionId;
+use halite_proto::role::Role;
 use tempfile::TempDir;
 
 use super::*;
@@ -100,6 +101,44 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         Some("C")
     );
     assert_eq!(store.job(&jid(5)).await.unwrap().unwrap().bundle, None);
+}
+
+#[tokio::test]
+async fn operators_of_an_earlier_version_stay_administrators_and_keys_know_their_tokens() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    create_private(&path).unwrap();
+    let earlier = SqliteStore::connect(&path).await.unwrap();
+    migrator(&MIGRATIONS[..3])
+        .run(&earlier.writer)
+        .await
+        .unwrap();
+    for sql in [
+        "INSERT INTO audit (time, who, method, what, outcome) VALUES \
+         (7, 'operator:alice', 'Operator/Run', '', 'ok'), (6, 'operator:alice', 'Operator/Run', '', 'begins'), \
+         (5, 'operator:root', 'Operator/Run', '', 'ok'), (4, 'minion:a', 'Minion/Sign', '', 'ok')",
+        "INSERT INTO keys VALUES ('a', 'accepted', 'fp', 'CSR', NULL, NULL, '[]', '{}', 1, 2), \
+         ('b', 'accepted', 'fp', 'CSR', NULL, NULL, '[]', '{}', 1, 2)",
+        "INSERT INTO events (tag, time, data_json, last, retcode) VALUES \
+         ('halite/key/a', 1, '{\"token\":\"old\"}', 0, 0), ('halite/key/a', 2, '{\"token\":\"new\"}', 0, 0), \
+         ('halite/key/a', 3, '{\"act\":\"pending\"}', 0, 0), ('halite/key/b', 4, 'nonsense', 0, 0)",
+    ] {
+        sqlx::query(sql).execute(&earlier.writer).await.unwrap();
+    }
+    earlier.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let operators = store.operators().await.unwrap();
+    let found: Vec<_> = operators
+        .iter()
+        .map(|operator| (operator.name.as_str(), operator.role, operator.created))
+        .collect();
+    assert_eq!(found, [("alice", Role::Admin, 6), ("root", Role::Admin, 0)]);
+    assert!(operators.iter().all(|operator| operator.is_valid(i64::MAX)));
+    let keys = store.keys().await.unwrap();
+    assert_eq!(
+        (keys[0].token.as_deref(), keys[1].token.as_deref()),
+        (Some("new"), None)
+    );
 }
 
 #[tokio::test]

@@ -103,6 +103,31 @@ pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
         (row.return_json.as_deref(), row.ended),
         (Some("{\"a\":1}"), Some(50))
     );
+    // What the master has concluded from a minion's silence gives way to the true return.
+    store
+        .create_job(
+            &job(7, None),
+            &[JobRow::queued(&jid(7), &minion("a"), None)],
+        )
+        .await
+        .unwrap();
+    assert!(
+        store
+            .mark_interrupted(&jid(7), &minion("a"), "forgotten", 60)
+            .await
+            .unwrap()
+    );
+    let row = store.row(&jid(7), &minion("a")).await.unwrap().unwrap();
+    assert_eq!((row.state, row.retcode), (RowState::Lost, Some(2)));
+    store.finish_job(&jid(7), 1, 60).await.unwrap();
+    assert!(
+        store
+            .record_return(&jid(7), &minion("a"), &answer(0))
+            .await
+            .unwrap()
+    );
+    let finished = store.job(&jid(7)).await.unwrap().unwrap();
+    assert_eq!(finished.retcode, Some(0));
     // Started without a record that it was sent; expired; answered all the same.
     assert!(store.mark_started(&jid(1), &minion("b"), 30).await.unwrap());
     assert!(
