@@ -7,6 +7,7 @@ use std::time::Duration;
 use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::app::{App, OpenError};
 use crate::backend::Backend;
@@ -14,7 +15,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
-use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
+use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
 use crate::{descriptors, metrics, serve};
 
 /// The age at which events and audit lines are removed.
@@ -88,16 +89,25 @@ where
             tracing::error!(%error, "cannot serve metrics any longer");
         }
     });
-    background.spawn(write_backups(Arc::clone(&store)));
+    let (damage, mut damaged) = oneshot::channel();
+    let kept = Arc::clone(&store);
+    background.spawn(async move {
+        // There is no receiver only when the daemon is ending.
+        let _ = damage.send(keep_good(kept).await);
+    });
     background.spawn(prune(Arc::clone(&app)));
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");
     let ending = Arc::clone(&backend);
+    let (end, ended) = oneshot::channel();
     let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        let reason = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            Ok(error) = &mut damaged => Some(error),
+        };
+        // The receiver is read below.
+        let _ = end.send(reason);
         report("STOPPING=1");
         tracing::info!("master stops");
         // Minions continue without the master and return later; the master's own states would be
@@ -114,7 +124,12 @@ where
     serve::serve(app, backend, listener, stop).await?;
     background.shutdown().await;
     store.close().await;
-    Ok(())
+    // A store that is damaged must take no more records.
+    ended
+        .await
+        .ok()
+        .flatten()
+        .map_or(Ok(()), |error| Err(error.into()))
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {

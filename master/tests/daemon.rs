@@ -174,6 +174,11 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     assert!(host.init().status.success());
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
+    // The copy is made beside the work.
+    let copy = host.path("state/store.db.backup");
+    while !Path::new(&copy).exists() {
+        std::thread::yield_now();
+    }
     host.stop(child);
     assert_eq!(host.told(), "STOPPING=1");
 

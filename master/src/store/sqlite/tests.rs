@@ -1,13 +1,16 @@
 //! The suite on SQLite, and what only a file can suffer.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
 use halite_proto::ids::MinionId;
 use tempfile::TempDir;
 
+use halite_errors::chain;
+
 use super::*;
 use crate::names::minion;
-use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
+use crate::store::records::{Answer, Key, KeyState, MinionBundle, RowState};
 use crate::store::suite::jid;
 use crate::store::{JobRow, Store as _, suite};
 
@@ -184,6 +187,9 @@ async fn commits_are_on_disk_before_they_are_answered() {
 #[tokio::test]
 async fn the_files_are_for_root_alone() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
+    let revocation = suite::revocation("01");
+    store.revoke(&revocation).await.unwrap();
     store
         .put_key(&suite::key("a", KeyState::Pending))
         .await
@@ -206,13 +212,15 @@ async fn the_files_are_for_root_alone() {
             "store.db",
             "store.db-shm",
             "store.db-wal",
-            "store.db.backup"
+            "store.db.backup",
+            "store.db.epoch",
+            "store.db.revoked"
         ]
     );
 }
 
 #[tokio::test]
-async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
+async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
     let (store, directory) = fresh().await;
     let path = directory.path().join("store.db");
     for id in 0..200 {
@@ -226,15 +234,23 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
 
     let mut bytes = std::fs::read(&path).unwrap();
     let sound = bytes.clone();
-    for page in bytes.chunks_mut(4096).skip(3) {
+    // The pages with keys: a start reads others.
+    let of_keys = |page: &&mut [u8]| page.windows(5).any(|text| text == b"fp-m1");
+    for page in bytes.chunks_mut(4096).filter(of_keys) {
         page[..512].fill(0x5a);
     }
     std::fs::write(&path, &bytes).unwrap();
+    // However large a store is, its start does not read it; what is behind the first pages is found
+    // when it serves already, and then the next start refuses it.
+    let store = SqliteStore::open(&path).await.unwrap();
+    let found = keep_good(Arc::new(store)).await.to_string();
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
-    assert!(
-        error.contains("is damaged") && error.contains("cp -p"),
-        "{error}"
-    );
+    for error in [&found, &error] {
+        assert!(
+            error.contains("is damaged") && error.contains("cp -p"),
+            "{error}"
+        );
+    }
     assert!(
         error.contains(&format!("{}.backup", path.display())),
         "{error}"
@@ -256,6 +272,7 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
 #[tokio::test]
 async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
     store.close().await;
     let path = directory.path().join("store.db");
     std::fs::remove_file(&path).unwrap();
@@ -271,6 +288,7 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
 #[tokio::test]
 async fn a_failed_copy_keeps_the_one_before() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
     let good = directory.path().join("store.db.backup");
     let before = std::fs::read(&good).unwrap();
     std::fs::create_dir(directory.path().join("store.db.backup.new")).unwrap();
@@ -297,7 +315,6 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
             .unwrap();
     }
     let good = directory.path().join("store.db.backup");
-    std::fs::remove_file(&good).unwrap();
     std::fs::create_dir(&good).unwrap();
     store.write_backup().await.unwrap_err();
     assert!(!directory.path().join("store.db.backup.new").exists());
@@ -380,4 +397,117 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
             .unwrap()
     );
     store.create_job(&suite::job(2, None), &rows).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_copy_is_made_while_the_writer_is_busy() {
+    let (store, directory) = fresh().await;
+    let writer = store.hold_writer().await;
+    store.write_backup().await.unwrap();
+    drop(writer);
+    assert!(directory.path().join("store.db.backup").exists());
+}
+
+/// Puts the good copy in the place of the store, as its advice says.
+async fn go_back(store: SqliteStore, directory: &TempDir) -> SqliteStore {
+    store.close().await;
+    let path = directory.path().join("store.db");
+    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
+    SqliteStore::open(&path).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
+    let (store, directory) = fresh().await;
+    let row = |minion: &str| JobRow::queued(&jid(1), &crate::names::minion(minion), None);
+    store
+        .create_job(&suite::job(1, None), &[row("a"), row("b"), row("c")])
+        .await
+        .unwrap();
+    store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
+    let answer = Answer {
+        retcode: 0,
+        return_json: "1".into(),
+        error: String::new(),
+        when: 4,
+    };
+    store
+        .record_return(&jid(1), &minion("c"), &answer)
+        .await
+        .unwrap();
+    store
+        .create_run(&suite::run(2, None), &[suite::step(2, 0)])
+        .await
+        .unwrap();
+    store.put_token(&suite::token("t", 1)).await.unwrap();
+    assert_eq!(store.epoch(), 1);
+    store.write_backup().await.unwrap();
+    store.close().await;
+    // A start, also after a kill, is no way back.
+    let path = directory.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(
+        (store.epoch(), store.open_jobs().await.unwrap().len()),
+        (1, 1)
+    );
+
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 2);
+    assert!(store.open_jobs().await.unwrap().is_empty());
+    assert!(store.open_runs().await.unwrap().is_empty());
+    assert!(store.tokens().await.unwrap().is_empty());
+    let rows = store.rows(&jid(1)).await.unwrap();
+    let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
+    assert!(rows[0].error.contains("went back to an earlier state"));
+    // A true return still counts.
+    assert!(
+        store
+            .record_return(&jid(1), &minion("b"), &answer)
+            .await
+            .unwrap()
+    );
+    // The same copy once more, and a store without the mark that has seen less.
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 3);
+    store.close().await;
+    let earlier = std::fs::read(&path).unwrap();
+    SqliteStore::open(&path).await.unwrap().close().await;
+    std::fs::write(&path, earlier).unwrap();
+    assert_eq!(SqliteStore::open(&path).await.unwrap().epoch(), 4);
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_lets_no_revoked_key_in() {
+    let (store, directory) = fresh().await;
+    let of = |id: &str, state| Key {
+        fingerprint: format!("of-{id}"),
+        ..suite::key(id, state)
+    };
+    for id in ["rejected", "deleted", "replaced", "readmitted", "good"] {
+        store.put_key(&of(id, KeyState::Accepted)).await.unwrap();
+    }
+    store.write_backup().await.unwrap();
+    store
+        .put_key(&of("rejected", KeyState::Rejected))
+        .await
+        .unwrap();
+    assert!(store.delete_key(&minion("deleted")).await.unwrap());
+    let other = Key {
+        fingerprint: "another".to_owned(),
+        ..of("replaced", KeyState::Accepted)
+    };
+    store.put_key(&other).await.unwrap();
+    for state in [KeyState::Rejected, KeyState::Accepted] {
+        store.put_key(&of("readmitted", state)).await.unwrap();
+    }
+    store.revoke(&suite::revocation("01")).await.unwrap();
+
+    let store = go_back(store, &directory).await;
+    let keys = store.keys().await.unwrap();
+    let accepted = keys.iter().filter(|key| key.state == KeyState::Accepted);
+    let accepted: Vec<&str> = accepted.map(|key| key.id.as_str()).collect();
+    assert_eq!(accepted, ["good", "readmitted"]);
+    let revocations = store.revocations().await.unwrap();
+    assert_eq!(revocations[0].serial, "01");
 }
