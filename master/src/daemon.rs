@@ -1,13 +1,13 @@
 //! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::app::{App, OpenError};
 use crate::backend::Backend;
@@ -16,7 +16,8 @@ use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
-use crate::{descriptors, metrics, serve};
+use crate::supervision::supervise;
+use crate::{descriptors, metrics, serve, watchdog};
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -84,18 +85,50 @@ where
     let backend = start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
-    background.spawn(async move {
-        if let Err(error) = metrics::serve_on(metrics_listener, counted).await {
-            tracing::error!(%error, "cannot serve metrics any longer");
+    let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));
+    let serve_metrics = move || {
+        let first = listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let counted = Arc::clone(&counted);
+        async move {
+            let listener = match first {
+                Some(first) => first,
+                None => listen(address).await?,
+            };
+            let served = metrics::serve_on(listener, counted).await;
+            served.map_err(|source| DaemonError::Listen { address, source })
         }
+    };
+    background.spawn(async move {
+        let logged = || async {
+            if let Err(error) = serve_metrics().await {
+                tracing::error!(error = chain(&error), "cannot serve metrics any longer");
+            }
+        };
+        supervise("metrics", logged).await;
     });
-    let (damage, mut damaged) = oneshot::channel();
+    let (damage, mut damaged) = mpsc::channel(1);
     let kept = Arc::clone(&store);
     background.spawn(async move {
-        // There is no receiver only when the daemon is ending.
-        let _ = damage.send(keep_good(kept).await);
+        let keep = || async {
+            let error = keep_good(Arc::clone(&kept)).await;
+            // There is no receiver only when the daemon is ending.
+            let _ = damage.send(error).await;
+            std::future::pending::<()>().await;
+        };
+        supervise("the store's copy", keep).await;
     });
-    background.spawn(prune(Arc::clone(&app)));
+    let pruned = Arc::clone(&app);
+    background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    if let Some(limit) = watchdog::limit() {
+        let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
+        background.spawn(async move {
+            let feed = || watchdog::feed(&app, backend.as_ref(), limit, report);
+            supervise("the watchdog", feed).await;
+        });
+    }
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");
     let ending = Arc::clone(&backend);
@@ -104,7 +137,7 @@ where
         let reason = tokio::select! {
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
-            Ok(error) = &mut damaged => Some(error),
+            Some(error) = damaged.recv() => Some(error),
         };
         // The receiver is read below.
         let _ = end.send(reason);
@@ -138,7 +171,7 @@ async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonErro
         .map_err(|source| DaemonError::Listen { address, source })
 }
 
-async fn prune(app: Arc<App>) {
+async fn prune(app: &App) {
     let mut days = tokio::time::interval(PRUNE);
     loop {
         days.tick().await;

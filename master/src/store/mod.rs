@@ -104,6 +104,9 @@ pub trait Store: Send + Sync {
     /// The epoch: it grows whenever the store goes back to an earlier state.
     fn epoch(&self) -> u64;
 
+    /// Answers when the store can be read and takes changes; changes nothing.
+    fn probe(&self) -> StoreFuture<'_, ()>;
+
     // Keys and tokens
 
     /// The key of a minion id, in whatever state.

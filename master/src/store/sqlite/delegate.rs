@@ -21,6 +21,10 @@ impl Store for SqliteStore {
         self.epoch.unsigned_abs()
     }
 
+    fn probe(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.probe_both())
+    }
+
     fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>> {
         Box::pin(self.get_key(id))
     }

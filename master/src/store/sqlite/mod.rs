@@ -112,6 +112,13 @@ impl SqliteStore {
         })
     }
 
+    async fn probe_both(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT epoch FROM lineage")
+            .fetch_one(&self.reader)
+            .await?;
+        Ok(self.writer.begin().await?.rollback().await?)
+    }
+
     /// Reads back what was asked for: a file system or an old library may have said no in silence.
     async fn assert_durable(&self) -> Result<(), StoreError> {
         let synchronous: i64 = sqlx::query("PRAGMA synchronous")
@@ -157,6 +164,31 @@ impl SqliteStore {
         let now = number("PRAGMA page_count".to_owned()).await;
         number(format!("PRAGMA max_page_count = {}", pages.unwrap_or(now))).await;
         before
+    }
+
+    /// Refuses records of steps, as for want of room, or takes them again.
+    #[cfg(test)]
+    pub(crate) async fn refuse_steps(&self, refuse: bool) {
+        let statements: &[&str] = if refuse {
+            &[
+                "CREATE TABLE refused (step TEXT)",
+                "CREATE TRIGGER refuse BEFORE INSERT ON steps BEGIN \
+                   INSERT INTO refused VALUES (new.name); SELECT RAISE(FAIL, 'no room'); END",
+            ]
+        } else {
+            &["DROP TRIGGER refuse"]
+        };
+        for statement in statements {
+            let done = sqlx::query(*statement).execute(&self.writer).await;
+            done.unwrap();
+        }
+    }
+
+    /// The records of steps that were refused.
+    #[cfg(test)]
+    pub(crate) async fn refused_steps(&self) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM refused");
+        count.fetch_one(&self.reader).await.unwrap()
     }
 
     /// Holds the only writer, so that every change waits until this is dropped.
