@@ -94,6 +94,12 @@ impl Identity {
         })
     }
 
+    /// Returns whether the lifetime is over.
+    #[must_use]
+    pub fn has_ended(&self, now: i64) -> bool {
+        now > self.not_after
+    }
+
     /// Returns whether a third or less of the lifetime is left.
     #[must_use]
     pub fn is_old(&self, now: i64) -> bool {
@@ -185,5 +191,7 @@ mod tests {
         };
         assert!(!identity.is_old(600));
         assert!(identity.is_old(601));
+        assert!(!identity.has_ended(900));
+        assert!(identity.has_ended(901));
     }
 }
