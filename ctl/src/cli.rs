@@ -1,16 +1,19 @@
 //! The command line, as definitions for clap. The help texts are also the manual pages.
 
 mod bundle;
+mod operators;
 mod registry;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use halite_proto::ids::JobId;
+use halite_names::NodeName;
+use halite_proto::ids::{JobId, MinionId};
 
 use crate::output::Format;
 
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
+pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use halite_cli::builder::Signing;
 
@@ -40,7 +43,8 @@ pub struct Global {
         hide_short_help = true
     )]
     pub master: String,
-    /// Directory of the operator's identity: operator.crt, operator.key, ca.crt.
+    /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
+    /// that `ctl operator create` wrote.
     #[arg(
         long,
         default_value = "/etc/halite/operator",
@@ -83,6 +87,11 @@ pub enum Command {
     /// Manage tokens, with which new minions enrol.
     #[command(subcommand)]
     Token(Token),
+    /// Manage operators: who may use this program with the master, and for what.
+    #[command(subcommand)]
+    Operator(Operator),
+    /// Show the audit log: who asked the master for what, and the outcome.
+    Audit(Audit),
     /// Run an orchestration.
     Orchestrate(Orchestrate),
     /// Check and show the cluster document.
@@ -142,7 +151,7 @@ pub enum Node {
 #[derive(Debug, Args)]
 pub struct NodeAdd {
     /// The new host's name.
-    pub name: String,
+    pub name: NodeName,
     /// Its address in a control-plane network; default: taken from its grains.
     #[arg(long, default_value = "")]
     pub address: String,
@@ -215,14 +224,14 @@ pub struct Grains {
 #[derive(Debug, Args)]
 pub struct OneMinion {
     /// The minion's id; `master` is the master itself.
-    pub minion: String,
+    pub minion: MinionId,
 }
 
 /// `ctl render`.
 #[derive(Debug, Args)]
 pub struct Render {
     /// The minion's id; `master` is the master itself.
-    pub minion: String,
+    pub minion: MinionId,
     /// SLS files to render; default: the highstate.
     pub sls: Vec<String>,
     /// Show the low state instead of the files.
@@ -323,7 +332,7 @@ pub enum Key {
     /// Accept the key of a pending minion, after comparing the fingerprint.
     Accept {
         /// The minion's id.
-        id: String,
+        id: MinionId,
         /// The fingerprint that the host shows; any other one is refused.
         #[arg(long, default_value = "", required_unless_present = "force")]
         fingerprint: String,
@@ -341,7 +350,7 @@ pub enum Key {
 #[derive(Debug, Args)]
 pub struct Destroy {
     /// The minion's id.
-    pub id: String,
+    pub id: MinionId,
     /// Allow this for a connected minion.
     #[arg(long, requires = "cluster")]
     pub force: bool,
@@ -365,8 +374,8 @@ pub enum Token {
         #[arg(long, value_delimiter = ',')]
         roles: Vec<String>,
         /// Only this minion may use it.
-        #[arg(long, default_value = "")]
-        id: String,
+        #[arg(long, value_parser = MinionId::for_host)]
+        id: Option<MinionId>,
     },
     /// List all tokens, without their secrets.
     List,

@@ -6,12 +6,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use halite_proto::pki::Inspected;
 use halite_proto::tonic::{Code, Status};
-use halite_proto::transport::{Channel, ClientIdentity, connect};
+use halite_proto::transport::{Channel, connect};
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::Global;
+use crate::identity;
+use crate::identity::OperatorIdentity;
 
 /// The client of the operator API.
 pub type Operator = OperatorClient<Channel>;
@@ -26,8 +29,8 @@ pub const AWAY: Duration = Duration::from_secs(60);
 /// # Errors
 /// There is no valid identity, or the master does not answer or has another CA.
 pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
-    let (identity, ca) = identity(&global.identity)?;
-    match connect(&global.master, &ca, Some(&identity)).await {
+    let own = identity(&global.identity)?;
+    match connect(&global.master, &own.ca_pem, Some(&own.client)).await {
         Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),
         Err(error) => {
             let state = daemon_state(&global.master);
@@ -36,38 +39,32 @@ pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
     }
 }
 
-fn identity(directory: &Path) -> anyhow::Result<(ClientIdentity, String)> {
-    let read = |name: &str| {
-        let path = directory.join(name);
-        std::fs::read_to_string(&path).with_context(|| {
-            format!(
-                "cannot read the operator's identity from {}; run this as root on the bootstrap host, or name its \
-                 directory with --identity",
-                path.display()
-            )
-        })
-    };
-    let identity = ClientIdentity {
-        certificate_pem: read("operator.crt")?,
-        key_pem: read("operator.key")?,
-    };
-    if let Some(reason) = expired(directory, &identity.certificate_pem, jiff::Timestamp::now()) {
+/// The identity that the command line names, unless it has expired.
+fn identity(path: &Path) -> anyhow::Result<OperatorIdentity> {
+    let found = identity::read(path)?;
+    if let Some(reason) = expired(path, &found.client.certificate_pem, Timestamp::now()) {
         anyhow::bail!(reason);
     }
-    Ok((identity, read("ca.crt")?))
+    Ok(found)
 }
 
 /// The message about an expired identity, with the command that makes a new one. Without it, only
 /// the TLS handshake would fail.
-fn expired(directory: &Path, certificate_pem: &str, now: jiff::Timestamp) -> Option<String> {
+fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String> {
     // An invalid certificate is refused with its own reason when it is used.
     let found = Inspected::from_pem(certificate_pem).ok()?;
-    let ended = jiff::Timestamp::from_second(found.not_after).ok()?;
+    let ended = Timestamp::from_second(found.not_after).ok()?;
     (ended < now).then(|| {
+        // Its only other form is that of `ctl operator create`.
+        let remedy = if path.is_file() {
+            "an administrator makes the operator again: `ctl operator create`"
+        } else {
+            "run `halite-master init` as root on the bootstrap host to make a new one (a highstate renews it before it \
+             expires)"
+        };
         format!(
-            "the operator's identity in {} expired on {ended}; run `halite-master init` as root on the bootstrap host to make a \
-             new one (a highstate renews it before it expires)",
-            directory.display()
+            "the operator's identity in {} expired on {ended}; {remedy}",
+            path.display()
         )
     })
 }
@@ -134,26 +131,27 @@ pub fn document(
     serde_json::from_str(&answer.json).context("cannot read the master's answer as JSON")
 }
 
+/// A certificate that was valid for one day.
+#[cfg(test)]
+pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
+    MIIBdDCCARmgAwIBAgIUDsjpG8s8tQceRBXDIiMGmkgceR0wCgYIKoZIzj0EAwIw\n\
+    DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjEwMzM5MDdaFw0yNjExMjIwMzM5MDda\n\
+    MA8xDTALBgNVBAMMBHJvb3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAS/2yXD\n\
+    W08GCqSZ4cczGHvp/0a5n8iHfUYTKcue7KoyLiTsEF4e92NNdIWnOSZ817cPnj0R\n\
+    QLacx9Sy/I6xzYlmo1MwUTAdBgNVHQ4EFgQUe79BqQ5yveS7J2epybIGhOVf0U8w\n\
+    HwYDVR0jBBgwFoAUe79BqQ5yveS7J2epybIGhOVf0U8wDwYDVR0TAQH/BAUwAwEB\n\
+    /zAKBggqhkjOPQQDAgNJADBGAiEAgL2i1YUmhkQxl+JazfWKHIFhbMrtrXMrBJgw\n\
+    QAfAh3ACIQDBLFRnsiOMNk0aO6rQn/qaxexYPDdqi+F+hctV/W5MSQ==\n\
+    -----END CERTIFICATE-----\n";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A certificate that was valid for one day.
-    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
-        MIIBdDCCARmgAwIBAgIUDsjpG8s8tQceRBXDIiMGmkgceR0wCgYIKoZIzj0EAwIw\n\
-        DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjEwMzM5MDdaFw0yNjExMjIwMzM5MDda\n\
-        MA8xDTALBgNVBAMMBHJvb3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAS/2yXD\n\
-        W08GCqSZ4cczGHvp/0a5n8iHfUYTKcue7KoyLiTsEF4e92NNdIWnOSZ817cPnj0R\n\
-        QLacx9Sy/I6xzYlmo1MwUTAdBgNVHQ4EFgQUe79BqQ5yveS7J2epybIGhOVf0U8w\n\
-        HwYDVR0jBBgwFoAUe79BqQ5yveS7J2epybIGhOVf0U8wDwYDVR0TAQH/BAUwAwEB\n\
-        /zAKBggqhkjOPQQDAgNJADBGAiEAgL2i1YUmhkQxl+JazfWKHIFhbMrtrXMrBJgw\n\
-        QAfAh3ACIQDBLFRnsiOMNk0aO6rQn/qaxexYPDdqi+F+hctV/W5MSQ==\n\
-        -----END CERTIFICATE-----\n";
-
     #[test]
     fn an_expired_identity_has_a_remedy() {
-        let end = jiff::Timestamp::from_second(Inspected::from_pem(CERTIFICATE).unwrap().not_after)
-            .unwrap();
+        let end = Inspected::from_pem(CERTIFICATE).unwrap().not_after;
+        let end = Timestamp::from_second(end).unwrap();
         let at = |seconds: i64| {
             let now = end + jiff::SignedDuration::from_secs(seconds);
             expired(Path::new("/etc/halite/operator"), CERTIFICATE, now)
@@ -165,5 +163,11 @@ mod tests {
             "{text}"
         );
         assert!(expired(Path::new("/x"), "no certificate", end).is_none());
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("alice.pem");
+        std::fs::write(&file, CERTIFICATE).unwrap();
+        let later = end + jiff::SignedDuration::from_secs(1);
+        let text = expired(&file, CERTIFICATE, later).unwrap();
+        assert!(text.contains("`ctl operator create`"), "{text}");
     }
 }

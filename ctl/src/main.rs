@@ -13,6 +13,7 @@ mod compile;
 mod event_stream;
 mod files;
 mod generate;
+mod identity;
 mod job_watch;
 mod minion;
 mod orchestration_watch;

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::event_bus::EventBus;
+use crate::keys;
 use crate::keys::Gate;
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
@@ -61,6 +62,7 @@ impl App {
     ) -> Result<Arc<Self>, OpenError> {
         let cas = Cas::load(&config.state_dir, clock.now())?;
         let metrics: Arc<Metrics> = Arc::default();
+        keys::admit_own_operator(&config, store.as_ref(), clock.now()).await;
         let gate = Gate::load(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics)).await?;
         let events = EventBus::new(Arc::clone(&store), Arc::clone(&clock));
         Ok(Arc::new(Self {

@@ -2,6 +2,7 @@
 
 use halite_document::Problem;
 use halite_errors::chain;
+use halite_names::NodeNameError;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::JobIdError;
 
@@ -80,6 +81,12 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::internal(chain(&error))
+    }
+}
+
+impl From<NodeNameError> for Refusal {
+    fn from(error: NodeNameError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 

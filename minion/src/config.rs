@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use halite_host_reports::DIRECTORY;
+use halite_proto::ids::MinionId;
 
 pub use halite_cli::minion::DEFAULT_PATH;
 
@@ -15,8 +16,8 @@ pub const STATE_DIR: &str = "/var/lib/halite/minion";
 /// The configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// This minion's id; empty: the one in its certificate.
-    pub id: String,
+    /// This minion's id; none: the one in its certificate.
+    pub id: Option<MinionId>,
     /// `host:port` of the masters, tried in order.
     pub masters: Vec<String>,
     /// Directory of identity, journal, pending triggers and file cache.
@@ -30,7 +31,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            id: String::new(),
+            id: None,
             masters: Vec::new(),
             state_dir: STATE_DIR.into(),
             reports: DIRECTORY.into(),
@@ -107,7 +108,11 @@ impl Config {
             let value = value_of(value.trim())
                 .ok_or_else(|| bad("the value must be on this line, plain or quoted"))?;
             match key.trim() {
-                "id" => config.id = value,
+                "id" if value.is_empty() => config.id = None,
+                "id" => {
+                    let id = MinionId::for_host(&value);
+                    config.id = Some(id.map_err(|error| bad(&error.to_string()))?);
+                }
                 "master" => {
                     config.masters = value
                         .split(',')
@@ -188,7 +193,7 @@ mod tests {
     fn what_the_tree_writes_is_read() {
         let text = "# Written by Halite.\nid: worker-1\nmaster: 10.0.0.1:4550   # bootstrap\nlog: \"debug\"\n";
         let config = Config::parse("minion.yaml", text).unwrap();
-        assert_eq!(config.id, "worker-1");
+        assert_eq!(config.id.as_deref(), Some("worker-1"));
         assert_eq!(config.masters, ["10.0.0.1:4550"]);
         assert_eq!(config.log, tracing::Level::DEBUG);
         assert_eq!(config.state_dir, Path::new(STATE_DIR));
@@ -216,6 +221,10 @@ mod tests {
                 "f:2: only `key: value` lines are allowed here",
             ),
             ("id", "f:1: expected `key: value`"),
+            (
+                "id: master",
+                "f:1: \"master\" is not a usable minion id: it denotes the master",
+            ),
             ("log: loud", "f:1: log is error, warn, info, debug or trace"),
         ] {
             assert_eq!(Config::parse("f", text).unwrap_err().to_string(), expected);

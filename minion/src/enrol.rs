@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use halite_proto::ids::MinionId;
 use halite_proto::pki::PrivateKey;
 use halite_proto::transport::{Channel, ConnectError, connect, connect_pinned};
 use halite_proto::v1::enrol_reply::State;
@@ -47,7 +48,7 @@ pub enum EnrolError {
     NoTrust,
     /// An identity of this host is there.
     #[error("this host is enrolled as {0} already; --force enrols it again")]
-    Enrolled(String),
+    Enrolled(MinionId),
     /// The id is not a valid name.
     #[error("the id {id:?}")]
     Id {
@@ -105,13 +106,13 @@ pub async fn enrol(
     config: &Config,
     request: &Request,
     mut report: impl FnMut(String),
-) -> Result<(String, String), EnrolError> {
+) -> Result<(MinionId, String), EnrolError> {
     let hash = match (request.token.as_str(), request.ca_hash.as_str()) {
         ("", "") => return Err(EnrolError::NoTrust),
         ("", hash) => hash.to_owned(),
         (token, _) => ca_hash(token)?.to_owned(),
     };
-    let id = if request.id.is_empty() {
+    let name = if request.id.is_empty() {
         rustix::system::uname()
             .nodename()
             .to_string_lossy()
@@ -119,10 +120,7 @@ pub async fn enrol(
     } else {
         request.id.clone()
     };
-    halite_proto::identity::check_name(&id).map_err(|source| EnrolError::Id {
-        id: id.clone(),
-        source,
-    })?;
+    let id = MinionId::for_host(&name).map_err(|source| EnrolError::Id { id: name, source })?;
     if let Ok(present) = Identity::load(config)
         && !request.force
     {
@@ -131,13 +129,15 @@ pub async fn enrol(
     identity::make_directories(config)?;
     let key = identity::key(config)?;
     let csr_pem = key.request(&id).map_err(IdentityError::from)?;
-    let grains_json = grains::collect(&id, &config.reports).await.to_string();
+    let grains_json = grains::collect(Some(&id), &config.reports)
+        .await
+        .to_string();
     let mut reported = false;
     loop {
         let pinned = connect_pinned(&request.master, &hash).await?;
         let question = EnrolRequest {
             protocol: halite_proto::PROTOCOL,
-            id: id.clone(),
+            id: id.to_string(),
             csr_pem: csr_pem.clone(),
             token: request.token.clone(),
             grains_json: grains_json.clone(),
@@ -274,15 +274,17 @@ mod tests {
             enrol(&config, &request, |_| ()).await,
             Err(EnrolError::NoTrust)
         ));
-        let bad = Request {
-            id: "Not A Name".into(),
-            ca_hash: "a".repeat(64),
-            ..request
-        };
-        assert!(matches!(
-            enrol(&config, &bad, |_| ()).await,
-            Err(EnrolError::Id { .. })
-        ));
+        for id in ["Not A Name", "master"] {
+            let bad = Request {
+                id: id.into(),
+                ca_hash: "a".repeat(64),
+                ..request.clone()
+            };
+            assert!(matches!(
+                enrol(&config, &bad, |_| ()).await,
+                Err(EnrolError::Id { .. })
+            ));
+        }
         assert!(!config.state_dir.exists());
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use halite_proto::identity::Kind;
+use halite_proto::ids::MinionId;
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::ClientIdentity;
 
@@ -51,7 +52,7 @@ pub struct Identity {
     /// The CA of identities, PEM.
     pub ca_pem: String,
     /// The minion's id.
-    pub id: String,
+    pub id: MinionId,
     /// The cluster's name.
     pub cluster: String,
     /// Seconds since the epoch.
@@ -75,14 +76,14 @@ impl Identity {
         let ca_pem = read(&config.ca())?;
         let found = Inspected::from_pem(&certificate_pem)?;
         let identity = found.identity()?;
-        if identity.kind() != Kind::Minion {
-            return Err(InvalidIdentity::Kind(identity.kind()).into());
-        }
+        let id = identity
+            .minion()
+            .ok_or(InvalidIdentity::Kind(identity.kind()))?;
         if PrivateKey::from_pem(&key_pem)?.fingerprint() != found.fingerprint {
             return Err(InvalidIdentity::OtherKey.into());
         }
         Ok(Self {
-            id: identity.id().to_owned(),
+            id,
             cluster: identity.cluster().to_owned(),
             client: ClientIdentity {
                 certificate_pem,
@@ -184,7 +185,7 @@ mod tests {
                 key_pem: String::new(),
             },
             ca_pem: String::new(),
-            id: "a".into(),
+            id: "a".parse().unwrap(),
             cluster: "c".into(),
             not_before: 0,
             not_after: 900,

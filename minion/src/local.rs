@@ -68,7 +68,7 @@ pub async fn apply(request: &Request) -> Result<bool, LocalError> {
         path: request.low.clone(),
         source,
     })?;
-    let low = low_state::parse(&text, "")?;
+    let low = low_state::parse(&text, None)?;
     let _lock = if request.test {
         None
     } else {

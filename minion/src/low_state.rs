@@ -1,5 +1,6 @@
 //! Reads a compiled low state and checks that this minion may apply it.
 
+use halite_proto::ids::MinionId;
 use halite_states::low::{FORMAT, LowState};
 
 /// A low state that this minion does not apply.
@@ -22,7 +23,7 @@ pub enum LowStateError {
         /// The minion that it names.
         named: String,
         /// This minion.
-        minion: String,
+        minion: MinionId,
     },
     /// A requisite names a chunk that is not in it.
     #[error("the low state has a requisite that points nowhere")]
@@ -30,11 +31,11 @@ pub enum LowStateError {
 }
 
 /// Reads a low state and refuses one that this version cannot read, or that is for another minion.
-/// An empty `minion` accepts every minion's.
+/// Without `minion` every minion's is accepted.
 ///
 /// # Errors
 /// As [`LowStateError`].
-pub fn parse(json: &str, minion: &str) -> Result<LowState, LowStateError> {
+pub fn parse(json: &str, minion: Option<&MinionId>) -> Result<LowState, LowStateError> {
     let low: LowState = serde_json::from_str(json).map_err(|e| LowStateError::Malformed {
         line: e.line(),
         column: e.column(),
@@ -42,10 +43,10 @@ pub fn parse(json: &str, minion: &str) -> Result<LowState, LowStateError> {
     if low.format > FORMAT {
         return Err(LowStateError::Format(low.format));
     }
-    if !minion.is_empty() && low.minion != minion {
+    if let Some(minion) = minion.filter(|minion| low.minion != minion.as_str()) {
         return Err(LowStateError::OtherMinion {
             named: low.minion,
-            minion: minion.to_owned(),
+            minion: minion.clone(),
         });
     }
     let beyond = |i: &usize| *i >= low.chunks.len();
@@ -83,12 +84,12 @@ mod tests {
     fn a_malformed_low_state_is_not_quoted() {
         let error = parse(
             r#"{"format": "secret-value", "minion": "a", "chunks": []}"#,
-            "",
+            None,
         )
         .unwrap_err()
         .to_string();
         assert!(!error.contains("secret-value"), "{error}");
-        let error = parse(r#"{"format":1,"minion":"a","chunks":[{"state":"t","fun":"f","id":"i","name":"n","sls":"s","source":{"file":"f","line":1,"column":1},"requisites":{"require":[7]}}]}"#, "").unwrap_err().to_string();
+        let error = parse(r#"{"format":1,"minion":"a","chunks":[{"state":"t","fun":"f","id":"i","name":"n","sls":"s","source":{"file":"f","line":1,"column":1},"requisites":{"require":[7]}}]}"#, None).unwrap_err().to_string();
         assert!(error.contains("points nowhere"), "{error}");
     }
 }

@@ -86,7 +86,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Grains => {
             log(tracing::Level::WARN);
             let config = existing(Path::new(DEFAULT_PATH)).unwrap_or_default();
-            let grains = grains::collect(&config.id, &config.reports).await;
+            let grains = grains::collect(config.id.as_ref(), &config.reports).await;
             println!("{}", serde_json::to_string_pretty(&grains)?);
         }
     }
@@ -135,17 +135,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    if !config.id.is_empty() && config.id != identity.id {
+    if let Some(id) = config.id.as_ref().filter(|id| **id != identity.id) {
         anyhow::bail!(
-            "the configuration says id {}, the certificate says {}: correct the one or enrol again",
-            config.id,
+            "the configuration says id {id}, the certificate says {}: correct the one or enrol again",
             identity.id
         );
     }
     let (outbox, inbox) = mpsc::unbounded_channel();
     let (channel, connected) = watch::channel(None);
     let (stop, stopping) = watch::channel(false);
-    let jobs = Jobs::open(&config, &identity.id, outbox, connected)?;
+    let jobs = Jobs::open(&config, identity.id, outbox, connected)?;
     let link = tokio::spawn(link::maintain(
         config,
         std::sync::Arc::clone(&jobs),

@@ -19,6 +19,7 @@ use halite_minion::jobs::Jobs;
 use halite_minion::{enrol, identity, link};
 use halite_proto::ids::JobId;
 use halite_proto::pki::PrivateKey;
+use halite_proto::role::Role;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::{Caller, Channel, NotAdmitted, Peer, PeerPolicy, Server};
@@ -30,7 +31,7 @@ use halite_proto::v1::*;
 use halite_proto::{pki, tonic};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
-    SanType,
+    PublicKeyData as _, SanType,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -115,6 +116,9 @@ struct Master {
 impl PeerPolicy for Master {
     fn admit(&self, _: &Caller) -> Result<(), NotAdmitted> {
         Ok(())
+    }
+    fn role(&self, _: &Caller) -> Option<Role> {
+        None
     }
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -295,7 +299,8 @@ impl World {
         let (outbox, inbox) = mpsc::unbounded_channel();
         let (channel, connected): (watch::Sender<Option<Channel>>, _) = watch::channel(None);
         let (going, gone) = watch::channel(false);
-        let jobs = Jobs::open(&self.config, "worker-1", outbox, connected).unwrap();
+        let jobs =
+            Jobs::open(&self.config, "worker-1".parse().unwrap(), outbox, connected).unwrap();
         tokio::spawn(link::maintain(
             self.config.clone(),
             jobs,

@@ -4,14 +4,17 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::disallowed_methods,
     reason = "a test's panic is its report"
 )]
 
+#[path = "../../states/tests/common/differences.rs"]
+mod differences;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use differences::compare_with_table;
 use halite_minion::host::FileKind;
 use halite_minion::runner::Runner;
 use halite_minion_fake::{FakeHost, FakeState};
@@ -34,9 +37,6 @@ const SEED: &[&str] = &[
     "c.conf",
     "keep/in",
 ];
-
-/// Probe and case.
-type Difference = (String, String);
 
 /// One `file.line`, twice.
 #[derive(Deserialize)]
@@ -151,33 +151,12 @@ fn entries(state: &FakeState, root: &str, below: &str, found: &mut Vec<String>) 
     }
 }
 
-/// The rows of the table: `| probe | case | … |`.
-fn table() -> BTreeSet<Difference> {
-    let text = std::fs::read_to_string(path("../docs/coming-from-salt.md")).unwrap();
-    let table = text
-        .split("<!-- differences of functions -->")
-        .nth(1)
-        .and_then(|rest| {
-            rest.split("<!-- end of differences of functions -->")
-                .next()
-        })
-        .expect("the document has the table");
-    let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
-    table
-        .lines()
-        .filter(|line| line.starts_with("| `"))
-        .map(|line| {
-            let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
-            (cell(cells[0]), cell(cells[1]))
-        })
-        .collect()
-}
-
 #[test]
 fn functions_do_what_salts_do_or_are_in_the_table() {
     let mut found = BTreeSet::new();
+    // Probe and case.
     let mut note = |probe: &str, case: String| {
-        found.insert((probe.to_owned(), case));
+        found.insert([probe.to_owned(), case]);
     };
     let lines: BTreeMap<String, Line> = probe("file_line");
     let cleans: BTreeMap<String, Clean> = probe("file_clean");
@@ -192,15 +171,5 @@ fn functions_do_what_salts_do_or_are_in_the_table() {
             note("file_clean", case);
         }
     }
-    let table = table();
-    let missing: Vec<_> = found.difference(&table).collect();
-    let unused: Vec<_> = table.difference(&found).collect();
-    assert!(
-        missing.is_empty(),
-        "not in docs/coming-from-salt.md: {missing:#?}"
-    );
-    assert!(
-        unused.is_empty(),
-        "in docs/coming-from-salt.md but not so: {unused:#?}"
-    );
+    compare_with_table("differences of functions", &found);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use halite_document::Source;
+use halite_names::NodeName;
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
@@ -33,7 +34,7 @@ pub struct Declaration {
     /// The cluster document.
     pub cluster: Document<Cluster>,
     /// Node documents by name.
-    pub nodes: BTreeMap<String, Document<Node>>,
+    pub nodes: BTreeMap<NodeName, Document<Node>>,
     /// `custom/pillar.yaml`, over which the `custom` of both documents is merged.
     pub custom: Map<String, Value>,
 }
@@ -51,7 +52,7 @@ impl Declaration {
         let registry = &self.cluster.site_registry;
         match &registry.node {
             _ if !registry.enabled => None,
-            Some(name) => self.nodes.get(name),
+            Some(name) => self.nodes.get(name.as_str()),
             None => self.bootstrap_node(),
         }
     }

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
 use halite_document::schema::{Misfit, Rules};
+use halite_names::Misnomer;
 use ipnet::Ipv4Net;
 
 /// A rule for texts.
@@ -163,27 +164,18 @@ fn check_address(text: &str) -> Result<(), Misfit> {
 
 /// RFC 1123 subdomain, as Kubernetes requires for node names.
 fn check_subdomain(text: &str) -> Result<(), Misfit> {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    for part in text.split('.') {
-        let bytes = part.as_bytes();
-        if part.is_empty() {
-            return Err(Misfit::new(
-                "is not a usable name: a part of it is empty",
-                "for example worker-1",
-            ));
-        }
-        if bytes.len() > 63 {
-            return Err(Misfit::new(
-                format!(
-                    "is not a usable name: a part has {} characters",
-                    bytes.len()
-                ),
-                "at most 63 between dots (RFC 1123)",
-            ));
-        }
-        if let Some(bad) = part.chars().find(|c| !c.is_ascii() || !inner(*c as u8)) {
+    let Err(error) = halite_names::check_subdomain(text) else {
+        return Ok(());
+    };
+    let message = format!("is not a usable name: {}", error.misnomer);
+    let hint = match error.misnomer {
+        Misnomer::EmptyPart => "for example worker-1",
+        Misnomer::LongPart(_) => "at most 63 between dots (RFC 1123)",
+        Misnomer::Hyphen => "begin and end with a letter or digit",
+        Misnomer::Long(_) => "at most 253 (RFC 1123)",
+        Misnomer::Character(_) => {
             return Err(suggesting(
-                format!("is not a usable name: it has the character {bad:?}"),
+                message,
                 text,
                 (
                     check_subdomain,
@@ -192,20 +184,8 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
                 text.to_ascii_lowercase().replace(['_', ' '], "-"),
             ));
         }
-        if bytes.first() == Some(&b'-') || bytes.last() == Some(&b'-') {
-            return Err(Misfit::new(
-                "is not a usable name: a part begins or ends with `-`",
-                "begin and end with a letter or digit",
-            ));
-        }
-    }
-    if text.len() > 253 {
-        return Err(Misfit::new(
-            format!("is not a usable name: it has {} characters", text.len()),
-            "at most 253 (RFC 1123)",
-        ));
-    }
-    Ok(())
+    };
+    Err(Misfit::new(message, hint))
 }
 
 /// Accepts the same as kubeadm's `ValidateCertSANs`: an address, a name, or a name with a wildcard

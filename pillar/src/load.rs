@@ -5,6 +5,7 @@ use std::path::Path;
 use halite_document::schema::read;
 use halite_document::source::join;
 use halite_document::{Problem, Source};
+use halite_names::NodeName;
 use halite_secrets::{reference, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -106,7 +107,8 @@ pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Pro
         problems.extend(validate::duplicate_names(&nodes));
         let nodes = nodes
             .into_iter()
-            .map(|node| (node.metadata.name.clone(), node))
+            .enumerate()
+            .map(|(number, node)| (key(number, &node), node))
             .collect();
         let declaration = Declaration {
             cluster,
@@ -121,6 +123,13 @@ pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Pro
     problems.sort();
     problems.dedup();
     Err(problems)
+}
+
+/// The name of a node. A document without a usable one gets another for the validation, which then
+/// finds its further problems; the declaration is refused.
+fn key(number: usize, node: &Node) -> NodeName {
+    let name = node.metadata.name.parse();
+    name.unwrap_or_else(|_| NodeName::unnamed(number))
 }
 
 fn document<T: DeserializeOwned>(

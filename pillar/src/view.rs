@@ -6,6 +6,7 @@ mod registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_names::NodeName;
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
@@ -15,8 +16,8 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
 
-/// The id of the master as a target of states.
-pub const MASTER: &str = "master";
+pub use halite_names::MASTER;
+
 /// The key of the pillar that contains everything that Halite compiles; the same name is reserved
 /// in the state tree. All other keys are the operator's.
 pub const RESERVED: &str = "halite";
@@ -266,7 +267,7 @@ fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
 }
 
 fn all_nodes(declaration: &Declaration) -> Value {
-    let each = |(name, node): (&String, &Document<Node>)| {
+    let each = |(name, node): (&NodeName, &Document<Node>)| {
         let value = json!({
             "roles": node.roles,
             "runs": {"containers": node.runs_containers()},
@@ -275,7 +276,7 @@ fn all_nodes(declaration: &Declaration) -> Value {
             "labels": node.labels,
             "taints": node.effective_taints(),
         });
-        (name.clone(), value)
+        (name.to_string(), value)
     };
     Value::Object(declaration.nodes.iter().map(each).collect())
 }

@@ -218,7 +218,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
     for (name, role) in [("infra-1", Role::Infra), ("store-1", Role::Registry)] {
         let mut node = declaration.nodes["worker-1"].clone();
         node.value = Node::new(name, Some("10.0.0.20".parse().unwrap()), &[role]);
-        declaration.nodes.insert(name.to_owned(), node);
+        declaration.nodes.insert(name.parse().unwrap(), node);
     }
     let own = |password: &str| halite_pillar::cluster::OwnSecret {
         value: SecretText::new(password),
@@ -287,7 +287,9 @@ fn every_host_that_serves_the_bundle_is_named_the_first_one_first() {
         ("not-reported-yet", None, &[Role::Registry]),
     ] {
         further.value = Node::new(name, address.map(|address| address.parse().unwrap()), roles);
-        declaration.nodes.insert(name.to_owned(), further.clone());
+        declaration
+            .nodes
+            .insert(name.parse().unwrap(), further.clone());
     }
     let wanted = ["10.0.0.11", "10.0.0.14", "10.0.0.13"]
         .map(|host| format!("https://{host}:4551/bundles/0.1.0"));
@@ -418,7 +420,7 @@ proptest! {
         for (index, roles) in each.iter().enumerate() {
             let mut node = template.clone();
             node.value = Node::new(&format!("n{index}"), None, roles);
-            declaration.nodes.insert(format!("n{index}"), node);
+            declaration.nodes.insert(format!("n{index}").parse().unwrap(), node);
         }
         declaration.cluster.value.secrets.clear();
         for (index, roles) in secret_roles.iter().enumerate() {

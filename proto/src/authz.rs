@@ -1,7 +1,8 @@
-//! The authorisation table: for each method, the kind of caller that may call it. A method that is
-//! not in the table is refused.
+//! The authorisation table: for each method, the kind of caller that may call it, and of operators
+//! the least role. A method that is not in the table is refused.
 
 use crate::identity::Kind;
+use crate::role::Role;
 
 /// The callers that may call a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub enum Caller {
     /// Only identities of this kind. The method itself decides what an id may ask for, always by
     /// the id in the certificate.
     Only(Kind),
+    /// Only operators with this role or a higher one. The method itself may ask for more.
+    Operator(Role),
 }
 
 /// The table. It contains every method of the proto file exactly once.
@@ -20,37 +23,63 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Minion/Sign", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Fetch", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Renew", Caller::Only(Kind::Minion)),
-    ("/halite.v1.Operator/Status", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/Show", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/Run", Caller::Only(Kind::Operator)),
+    ("/halite.v1.Operator/Status", Caller::Operator(Role::Viewer)),
+    ("/halite.v1.Operator/Show", Caller::Operator(Role::Viewer)),
+    // The master asks for more by the function: see `Function::role` there.
+    ("/halite.v1.Operator/Run", Caller::Operator(Role::Viewer)),
     (
         "/halite.v1.Operator/Orchestrate",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Deployer),
     ),
-    ("/halite.v1.Operator/ListJobs", Caller::Only(Kind::Operator)),
-    ("/halite.v1.Operator/ShowJob", Caller::Only(Kind::Operator)),
+    (
+        "/halite.v1.Operator/ListJobs",
+        Caller::Operator(Role::Viewer),
+    ),
+    (
+        "/halite.v1.Operator/ShowJob",
+        Caller::Operator(Role::Viewer),
+    ),
     (
         "/halite.v1.Operator/CancelJob",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Deployer),
     ),
-    ("/halite.v1.Operator/ListKeys", Caller::Only(Kind::Operator)),
+    (
+        "/halite.v1.Operator/ListKeys",
+        Caller::Operator(Role::Viewer),
+    ),
     (
         "/halite.v1.Operator/ChangeKey",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Admin),
     ),
     (
         "/halite.v1.Operator/CreateToken",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Admin),
     ),
     (
         "/halite.v1.Operator/ListTokens",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Viewer),
     ),
     (
         "/halite.v1.Operator/RevokeToken",
-        Caller::Only(Kind::Operator),
+        Caller::Operator(Role::Admin),
     ),
-    ("/halite.v1.Operator/AddNode", Caller::Only(Kind::Operator)),
+    ("/halite.v1.Operator/AddNode", Caller::Operator(Role::Admin)),
+    (
+        "/halite.v1.Operator/CreateOperator",
+        Caller::Operator(Role::Admin),
+    ),
+    (
+        "/halite.v1.Operator/ListOperators",
+        Caller::Operator(Role::Viewer),
+    ),
+    (
+        "/halite.v1.Operator/RevokeOperator",
+        Caller::Operator(Role::Admin),
+    ),
+    (
+        "/halite.v1.Operator/ReadAudit",
+        Caller::Operator(Role::Viewer),
+    ),
 ];
 
 /// The decision of the table about a call.
@@ -60,16 +89,18 @@ pub enum Verdict {
     Allowed,
     /// The caller must present an identity of this kind first.
     NeedsIdentity(Kind),
+    /// The operator must have this role or a higher one.
+    NeedsRole(Role),
     /// The caller's kind may not do this.
     Forbidden,
     /// There is no such method.
     Unknown,
 }
 
-/// Decides about a call by the path of its method and the caller's kind; `None` is a caller without
-/// a certificate.
+/// Decides about a call by the path of its method, the caller's kind and an operator's role. A
+/// caller without a certificate has no kind; an operator without a role may do nothing.
 #[must_use]
-pub fn judge(path: &str, caller: Option<Kind>) -> Verdict {
+pub fn judge(path: &str, caller: Option<Kind>, role: Option<Role>) -> Verdict {
     let Some((_, wanted)) = TABLE.iter().find(|(known, _)| *known == path) else {
         return Verdict::Unknown;
     };
@@ -77,6 +108,11 @@ pub fn judge(path: &str, caller: Option<Kind>) -> Verdict {
         (Caller::WithoutIdentity, None) => Verdict::Allowed,
         (Caller::Only(kind), Some(own)) if *kind == own => Verdict::Allowed,
         (Caller::Only(kind), None) => Verdict::NeedsIdentity(*kind),
+        (Caller::Operator(_), None) => Verdict::NeedsIdentity(Kind::Operator),
+        (Caller::Operator(least), Some(Kind::Operator)) => match role {
+            Some(role) if role >= *least => Verdict::Allowed,
+            _ => Verdict::NeedsRole(*least),
+        },
         _ => Verdict::Forbidden,
     }
 }
@@ -104,9 +140,63 @@ mod tests {
     }
 
     #[test]
+    fn every_method_of_the_operator_service_has_a_least_role() {
+        for (path, caller) in TABLE {
+            let of_operators = path.starts_with("/halite.v1.Operator/");
+            assert_eq!(
+                matches!(caller, Caller::Operator(_)),
+                of_operators,
+                "{path}"
+            );
+        }
+    }
+
+    /// The methods that each role may call in addition to those of the role before it, by hand.
+    #[test]
+    fn each_role_has_its_methods_and_those_of_the_roles_before() {
+        let granted = [
+            (
+                Role::Viewer,
+                "ListJobs ListKeys ListOperators ListTokens ReadAudit Run Show ShowJob Status",
+            ),
+            (Role::Deployer, "CancelJob Orchestrate"),
+            (
+                Role::Admin,
+                "AddNode ChangeKey CreateOperator CreateToken RevokeOperator RevokeToken",
+            ),
+        ];
+        let mut allowed = BTreeSet::new();
+        for (role, more) in granted {
+            allowed.extend(more.split(' '));
+            let found: BTreeSet<&str> = crate::METHODS
+                .iter()
+                .filter(|path| judge(path, Some(Kind::Operator), Some(role)) == Verdict::Allowed)
+                .filter_map(|path| path.strip_prefix("/halite.v1.Operator/"))
+                .collect();
+            assert_eq!(found, allowed, "{role}");
+        }
+    }
+
+    #[test]
+    fn an_operator_without_a_role_may_do_nothing() {
+        for path in crate::METHODS {
+            let verdict = judge(path, Some(Kind::Operator), None);
+            assert_ne!(verdict, Verdict::Allowed, "{path}");
+        }
+        assert_eq!(
+            judge(
+                "/halite.v1.Operator/ChangeKey",
+                Some(Kind::Operator),
+                Some(Role::Deployer)
+            ),
+            Verdict::NeedsRole(Role::Admin)
+        );
+    }
+
+    #[test]
     fn only_first_contact_is_open_to_a_caller_without_identity() {
         for path in crate::METHODS {
-            let open = judge(path, None) == Verdict::Allowed;
+            let open = judge(path, None, Some(Role::Admin)) == Verdict::Allowed;
             assert_eq!(open, *path == "/halite.v1.Enrolment/Enrol", "{path}");
         }
     }
@@ -121,7 +211,7 @@ mod tests {
                     Kind::Master => false,
                 };
                 assert_eq!(
-                    judge(path, Some(kind)) == Verdict::Allowed,
+                    judge(path, Some(kind), Some(Role::Admin)) == Verdict::Allowed,
                     wanted,
                     "{kind} {path}"
                 );
@@ -139,7 +229,7 @@ mod tests {
             "/grpc.health.v1.Health/Check",
         ] {
             assert_eq!(
-                judge(path, Some(Kind::Operator)),
+                judge(path, Some(Kind::Operator), Some(Role::Admin)),
                 Verdict::Unknown,
                 "{path:?}"
             );

@@ -1,103 +1,16 @@
 //! Identifiers that both ends of the wire name. Each is parsed once, where it enters a program: from
 //! a message, the command line, a row of the store, the name of a file.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
-
+use halite_names::{MASTER, NodeName, text_id};
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Identity, IdentityError, Kind, MASTER_ID, check_name};
+use crate::identity::{Identity, IdentityError, Kind, check_name};
 
 /// The number of digits of a job id.
 const JOB_DIGITS: usize = 20;
 /// The number of characters of a refused text that an error repeats: a hostile text must not flood
 /// a log.
 const REPEATED: usize = 80;
-
-/// What an identifier and its text have in common. Debug output is that of the text, so that lists
-/// in logs read as before.
-macro_rules! text_id {
-    ($name:ident, $error:ty) => {
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = $error;
-
-            fn from_str(text: &str) -> Result<Self, $error> {
-                Self::check(text)?;
-                Ok(Self(text.to_owned()))
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = $error;
-
-            fn try_from(text: String) -> Result<Self, $error> {
-                Self::check(&text)?;
-                Ok(Self(text))
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        impl Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        // Maps by id are searched by text, which orders and hashes alike.
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                self.0 == other
-            }
-        }
-
-        impl PartialEq<&str> for $name {
-            fn eq(&self, other: &&str) -> bool {
-                self.0 == *other
-            }
-        }
-    };
-}
 
 /// The id of a job or of an orchestration's run: 20 decimal digits, as in Salt the time in UTC at
 /// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file's name in the minion's
@@ -141,13 +54,13 @@ impl MinionId {
     /// The pseudo-minion whose host is the Kubernetes API.
     #[must_use]
     pub fn master() -> Self {
-        Self(MASTER_ID.to_owned())
+        Self(MASTER.to_owned())
     }
 
     /// Returns whether this is the pseudo-minion.
     #[must_use]
     pub fn is_master(&self) -> bool {
-        self.0 == MASTER_ID
+        self.0 == MASTER
     }
 
     /// The id of a host's minion.
@@ -155,11 +68,8 @@ impl MinionId {
     /// # Errors
     /// The text breaks the rules of names, or is `master`.
     pub fn for_host(text: &str) -> Result<Self, IdentityError> {
-        let id: Self = text.parse()?;
-        if id.is_master() {
-            return Err(IdentityError::Reserved);
-        }
-        Ok(id)
+        let name: NodeName = text.parse()?;
+        Ok(name.into())
     }
 
     fn check(text: &str) -> Result<(), IdentityError> {
@@ -168,6 +78,13 @@ impl MinionId {
 }
 
 text_id!(MinionId, IdentityError);
+
+/// A host's minion has the name of its node as its id.
+impl From<NodeName> for MinionId {
+    fn from(name: NodeName) -> Self {
+        Self(name.into())
+    }
+}
 
 impl Identity {
     /// The id of the minion; none for a master or an operator.

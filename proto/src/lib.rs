@@ -8,6 +8,7 @@ pub mod ids;
 mod pkcs8;
 pub mod pki;
 mod pki_error;
+pub mod role;
 pub mod transport;
 
 /// The generated messages and services.

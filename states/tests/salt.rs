@@ -5,11 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod common;
+#[path = "common/differences.rs"]
+mod differences;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use common::{Entry, Host};
+use differences::{Difference, compare_with_table};
 use halite_document::Problem;
 use halite_states::compile::{Compiled, Input, sls};
 use halite_states::engine::RunOptions;
@@ -17,9 +20,6 @@ use halite_states::low::RunReturn;
 use halite_states::run::run;
 use halite_states::tree::MemoryTree;
 use serde_json::{Value, json};
-
-/// Probe, state, aspect.
-type Difference = (String, String, String);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/salt")
@@ -168,12 +168,13 @@ fn execute(compiled: &Compiled, probe: &str, test: bool) -> RunReturn {
         .block_on(run(&compiled.low, &host, RunOptions { test }, |_| {}))
 }
 
-fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference>) {
+/// Adds the differences of a probe: its name, the state, the aspect.
+fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference<3>>) {
     let (probe, test) = name
         .strip_suffix(".test=True")
         .map_or((name, false), |probe| (probe, true));
     let mut note = |state: &str, aspect: &str| {
-        found.insert((name.to_owned(), state.to_owned(), aspect.to_owned()));
+        found.insert([name, state, aspect].map(str::to_owned));
     };
     let Value::Object(salt) = salt else {
         // Salt refused to compile it.
@@ -237,39 +238,6 @@ fn compare(name: &str, salt: &Value, found: &mut BTreeSet<Difference>) {
     }
 }
 
-/// The rows of the table: `| probe | state | aspect | … |`.
-fn table() -> BTreeSet<Difference> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/coming-from-salt.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let table = text
-        .split("<!-- differences -->")
-        .nth(1)
-        .unwrap()
-        .split("<!-- end of differences -->")
-        .next()
-        .unwrap();
-    let mut rows = BTreeSet::new();
-    for line in table.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line
-            .trim_matches('|')
-            .split('|')
-            .map(|cell| cell.trim().trim_matches('`'))
-            .collect();
-        let [probe, state, aspect, ..] = cells.as_slice() else {
-            panic!("{line}")
-        };
-        assert!(
-            rows.insert((
-                (*probe).to_owned(),
-                (*state).to_owned(),
-                (*aspect).to_owned()
-            )),
-            "twice: {line}"
-        );
-    }
-    rows
-}
-
 #[test]
 fn probes_agree_with_salt_or_are_in_the_table() {
     let mut found = BTreeSet::new();
@@ -278,17 +246,7 @@ fn probes_agree_with_salt_or_are_in_the_table() {
     for (name, salt) in &probes {
         compare(name, salt, &mut found);
     }
-    let table = table();
-    let missing: Vec<_> = found.difference(&table).collect();
-    let unused: Vec<_> = table.difference(&found).collect();
-    assert!(
-        missing.is_empty(),
-        "not in docs/coming-from-salt.md: {missing:#?}"
-    );
-    assert!(
-        unused.is_empty(),
-        "in docs/coming-from-salt.md but not so: {unused:#?}"
-    );
+    compare_with_table("differences", &found);
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use halite_durable::Digest;
 use halite_errors::chain;
 
+/// The error of a library or of a part of the request.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// A failed fetch. URLs in the error contain neither logins nor query strings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,8 +30,10 @@ pub enum Error {
     Server {
         /// The requested URL.
         url: String,
-        /// The error and the remedy.
+        /// The failed action or the wrong response, and the remedy.
         message: String,
+        /// The cause, where there is one.
+        source: Option<Cause>,
     },
     /// A server responded with an error.
     #[error("{url}: the server answers {status}{}{message}", if message.is_empty() { "" } else { ": " })]
@@ -90,7 +95,7 @@ pub enum Error {
         /// The source of the content.
         what: String,
         /// The reader's reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Cause,
     },
     /// There is no network, and these are not in the cache; all of them.
     #[error(
@@ -125,20 +130,30 @@ impl Error {
     }
 
     /// Makes the error of a content from the error of its reader.
-    pub fn invalid(
-        what: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
+    pub fn invalid(what: impl Into<String>, source: impl Into<Cause>) -> Self {
         Self::Invalid {
             what: what.into(),
             source: source.into(),
         }
     }
 
-    pub(crate) fn server(url: impl Into<String>, message: impl ToString) -> Self {
+    pub(crate) fn server(url: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Server {
             url: url.into(),
-            message: message.to_string(),
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn server_because(
+        url: impl Into<String>,
+        message: impl Into<String>,
+        source: impl Into<Cause>,
+    ) -> Self {
+        Self::Server {
+            url: url.into(),
+            message: message.into(),
+            source: Some(source.into()),
         }
     }
 

@@ -140,7 +140,7 @@ impl InitialDocuments {
             host: Some(&host),
         };
         let mut declaration = load(&self.texts, &context)?;
-        if !declaration.nodes.contains_key(&preparation.name) {
+        if !declaration.nodes.contains_key(preparation.name.as_str()) {
             let first = declaration
                 .bootstrap_node()
                 .map(|node| node.metadata.name.clone())
@@ -165,7 +165,7 @@ impl InitialDocuments {
         .map_err(|problem| vec![problem])?;
         let node_text = match resolved.node_text {
             Some(text) => text,
-            None => declaration.nodes[&preparation.name]
+            None => declaration.nodes[preparation.name.as_str()]
                 .source
                 .text()
                 .to_owned(),

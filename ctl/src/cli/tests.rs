@@ -23,6 +23,11 @@ fn every_kind_of_command_line_is_valid() {
         "ctl local apply motd --tree . --test",
         "ctl orchestrate halite.orchestrate.add_node --pillar node=worker-1",
         "ctl key delete a --force --cluster prod",
+        "ctl operator create alice --role viewer --out alice.pem",
+        "ctl operator create bob --role deployer --days 30 --out bob.pem -o json",
+        "ctl operator list",
+        "ctl operator revoke alice",
+        "ctl audit --since 2h --until 2026-11-23T08:00:00Z --operator alice --action Run --limit 5 -o json",
         "ctl bundle build --recipe r.yaml --out b",
         "ctl bundle build --recipe r.yaml --out halite.iso --key builder.key",
         "ctl bundle key builder.key --not-after 2027-12-31",
@@ -58,6 +63,14 @@ fn force_needs_the_name_of_the_cluster() {
     assert!(Cli::try_parse_from(["ctl", "key", "delete", "a", "--force"]).is_err());
     assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
     assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
+    for bad in [
+        "ctl operator create alice --role owner --out a",
+        "ctl operator create alice --out a",
+        "ctl operator create alice --role viewer",
+        "ctl operator create alice --role viewer --days 366 --out a",
+    ] {
+        assert!(Cli::try_parse_from(bad.split(' ')).is_err(), "{bad}");
+    }
     assert!(
         Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err()
     );

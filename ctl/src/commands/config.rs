@@ -153,7 +153,7 @@ fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
     let declaration = read(path)?.map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
     let mut nodes = Map::new();
     for (name, node) in &declaration.nodes {
-        nodes.insert(name.clone(), serde_json::to_value(&node.value)?);
+        nodes.insert(name.to_string(), serde_json::to_value(&node.value)?);
     }
     let mut document = json!({"cluster": declaration.cluster.value, "nodes": nodes});
     if !declaration.custom.is_empty() {

@@ -26,7 +26,7 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
             fingerprint,
             force,
         } => v1::ChangeKeyRequest {
-            id,
+            id: id.into(),
             fingerprint,
             action: "accept".into(),
             force,
@@ -42,7 +42,7 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
 
 fn destroy(action: &str, order: Destroy) -> v1::ChangeKeyRequest {
     v1::ChangeKeyRequest {
-        id: order.id,
+        id: order.id.into(),
         action: action.into(),
         force: order.force,
         cluster: order.cluster,
@@ -83,7 +83,7 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
                 ttl_seconds,
                 uses,
                 roles,
-                id,
+                id: id.map(String::from).unwrap_or_default(),
             };
             let reply = operator
                 .create_token(request)

@@ -6,6 +6,7 @@ mod inspect;
 mod keys;
 mod local;
 mod nodes;
+mod operators;
 mod registry;
 mod targets;
 
@@ -34,6 +35,8 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Job(command) => inspect::job(&global, command, screen).await,
         Command::Key(command) => keys::key(&global, command, screen).await,
         Command::Token(command) => keys::token(&global, command, screen).await,
+        Command::Operator(command) => operators::run(&global, command, screen).await,
+        Command::Audit(args) => operators::audit(&global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),

@@ -28,7 +28,7 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         labels => json!({"labels": labels}).to_string(),
     };
     let request = v1::AddNodeRequest {
-        name: args.name.clone(),
+        name: args.name.to_string(),
         address: args.address,
         roles: args.roles,
         document_json,

@@ -1,5 +1,7 @@
 //! Checks of the system: user, operating system, hardware, names, clock.
 
+use halite_names::{NodeName, NodeNameError};
+
 use super::node_facts::TOOLS;
 use super::{ExistingCluster, NodeFacts, Verdict};
 
@@ -144,17 +146,20 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
             "hostnamectl set-hostname NAME, or give one with --name",
         );
     }
-    if let Err(error) = halite_proto::identity::check_name(name) {
-        return Verdict::bad(
-            error.to_string(),
-            "hostnamectl set-hostname NAME, or give one with --name",
-        );
-    }
-    if name == halite_proto::identity::MASTER_ID {
-        return Verdict::bad(
-            "`master` is the name of the master itself",
-            "give the host another name with --name",
-        );
+    match name.parse::<NodeName>() {
+        Ok(_) => {}
+        Err(NodeNameError::Name(error)) => {
+            return Verdict::bad(
+                error.to_string(),
+                "hostnamectl set-hostname NAME, or give one with --name",
+            );
+        }
+        Err(NodeNameError::Reserved) => {
+            return Verdict::bad(
+                "`master` is the name of the master itself",
+                "give the host another name with --name",
+            );
+        }
     }
     if name == facts.host_name {
         return Verdict::Good;

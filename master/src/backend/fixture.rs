@@ -297,6 +297,7 @@ async fn accept(app: &App, id: &str) {
         certificate_pem: None,
         roles: Vec::new(),
         grains_json: "{}".into(),
+        token: None,
         created: now,
         changed: now,
     };

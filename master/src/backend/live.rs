@@ -150,12 +150,7 @@ impl Backend for LiveBackend {
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let node = NodeRequest {
-                name: request.name.clone(),
-                address: request.address.clone(),
-                roles: request.roles.clone(),
-                further: request.document_json.clone(),
-            };
+            let node = NodeRequest::try_from(request)?;
             self.jobs.declarations().add_node(&node).await?;
             tracing::info!(node = %request.name, operator, "node declared");
             Ok(())
@@ -204,6 +199,10 @@ impl Backend for LiveBackend {
             self.jobs.disconnected(minion).await;
             Ok(())
         })
+    }
+
+    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
+        Box::pin(self.jobs.end_parts_of(minion))
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

@@ -103,6 +103,9 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, ()>;
     /// Notes that the stream of a minion ended.
     fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;
+    /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
+    /// next is another one.
+    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;
     /// Begins no work of the master's own any more, and waits for what is under way. Called before
     /// the master stops.
     fn finish(&self) -> BackendFuture<'_, ()> {

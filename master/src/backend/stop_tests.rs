@@ -474,3 +474,23 @@ fn a_return_that_the_minion_announced_is_waited_for_and_a_true_one_replaces_a_co
     let job = life.runtime.block_on(life.store.jobs(1)).unwrap().remove(0);
     assert_eq!(job.retcode, Some(0));
 }
+
+#[test]
+fn what_waited_for_a_deleted_key_does_not_go_to_the_next_host_of_that_name() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.accept("worker-1");
+    let args = json!({"sls": ["host"]});
+    let waiting = start(&life, "state.apply", "worker-1", args, 600);
+    let gone = async { life.backend.on_key_gone(&minion("worker-1")).await };
+    life.runtime.block_on(gone).unwrap();
+    let events = life.collect(waiting);
+    assert_eq!(summary(&events)["lost"], json!(["worker-1"]));
+    let error = error_of(&events, "worker-1");
+    assert!(error.contains("was deleted or replaced"), "{error}");
+    let next = ScriptedMinion::new("worker-1");
+    life.connect(&next);
+    life.run("test.ping", "worker-1", json!({}), false);
+    let received = next.journal.lock().unwrap().received.clone();
+    assert_eq!(received.len(), 1, "only the ping: {received:?}");
+}

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
+use halite_names::NodeName;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
@@ -11,8 +12,7 @@ use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
-use halite_proto::identity::IdentityError;
-use halite_proto::ids::MinionId;
+use halite_proto::v1;
 use serde_json::{Map, Value};
 
 use super::slow::in_background;
@@ -26,16 +26,29 @@ const MODE: u32 = 0o644;
 const FURTHER: [&str; 3] = ["labels", "taints", "custom"];
 
 /// The request to declare a node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NodeRequest {
     /// The name of the node.
-    pub name: String,
+    pub name: NodeName,
     /// The address in a control-plane network; empty: chosen when the minion first connects.
     pub address: String,
     /// The roles; empty: worker.
     pub roles: Vec<String>,
     /// JSON mapping with `labels`, `taints` and `custom`; may be empty.
     pub further: String,
+}
+
+impl TryFrom<&v1::AddNodeRequest> for NodeRequest {
+    type Error = Refusal;
+
+    fn try_from(request: &v1::AddNodeRequest) -> Result<Self, Refusal> {
+        Ok(Self {
+            name: request.name.parse()?,
+            address: request.address.clone(),
+            roles: request.roles.clone(),
+            further: request.document_json.clone(),
+        })
+    }
 }
 
 impl Declarations {
@@ -157,7 +170,7 @@ fn resolve_node(
     write(Path::new(file), &text)
 }
 
-fn node_file(config_dir: &Path, name: &str) -> Result<PathBuf, Refusal> {
+fn node_file(config_dir: &Path, name: &NodeName) -> Result<PathBuf, Refusal> {
     let directory = config_dir.join("nodes");
     std::fs::create_dir_all(&directory).map_err(|error| {
         Refusal::internal(format!("cannot make {}: {error}", directory.display()))
@@ -167,14 +180,6 @@ fn node_file(config_dir: &Path, name: &str) -> Result<PathBuf, Refusal> {
 
 /// The node document for a request.
 fn document(request: &NodeRequest) -> Result<Node, Refusal> {
-    let id: MinionId = request.name.parse().map_err(|error: IdentityError| {
-        Refusal::invalid(format!("the node's name: {}", chain(&error)))
-    })?;
-    if id.is_master() {
-        return Err(Refusal::invalid(
-            "cannot name a node `master`: this is the name of the master itself; choose another name",
-        ));
-    }
     let address = match request.address.as_str() {
         "" => None,
         text => Some(text.parse::<Ipv4Addr>().map_err(|_| {
@@ -258,7 +263,7 @@ mod tests {
     #[test]
     fn a_request_becomes_a_document() {
         let node = document(&NodeRequest {
-            name: "worker-1".into(),
+            name: "worker-1".parse().unwrap(),
             address: "10.10.1.12".into(),
             roles: vec!["worker".into()],
             further: r#"{"labels": {"disk": "ssd"}, "custom": {"rack": 4}}"#.into(),
@@ -273,9 +278,10 @@ mod tests {
     fn a_role_named_twice_counts_once() {
         let roles = ["worker", "infra", "worker"].map(str::to_owned).to_vec();
         let node = document(&NodeRequest {
-            name: "a".into(),
+            name: "a".parse().unwrap(),
+            address: String::new(),
             roles,
-            ..NodeRequest::default()
+            further: String::new(),
         })
         .unwrap();
         assert_eq!(node.roles, [Role::Worker, Role::Infra]);
@@ -283,11 +289,11 @@ mod tests {
 
     #[test]
     fn a_mistake_in_a_request_is_named() {
-        let request = |name: &str, address: &str, role: &str, further: &str| NodeRequest {
+        let request = |name: &str, address: &str, role: &str, further: &str| v1::AddNodeRequest {
             name: name.into(),
             address: address.into(),
             roles: vec![role.into()],
-            further: further.into(),
+            document_json: further.into(),
         };
         for (request, wanted) in [
             (request("master", "", "worker", ""), "master"),
@@ -298,7 +304,8 @@ mod tests {
             (request("a", "", "worker", "[1]"), "mapping"),
             (request("a", "", "worker", "{"), "further"),
         ] {
-            let refusal = document(&request).unwrap_err();
+            let read = NodeRequest::try_from(&request);
+            let refusal = read.and_then(|read| document(&read)).unwrap_err();
             assert!(
                 refusal.message.contains(wanted),
                 "{request:?}: {}",

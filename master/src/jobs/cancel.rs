@@ -85,6 +85,19 @@ impl Jobs {
         Ok(json!({"jid": jid, "asked": asked, "ended": ended, "runs": runs}))
     }
 
+    /// Ends the parts that wait for a minion whose key is no longer its id's. They were made for
+    /// that host, with what it may know.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_parts_of(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
+        for row in self.app.store.open_rows(minion).await? {
+            let text = format!("the key of {minion} was deleted or replaced before its return");
+            self.lost(&row.jid, minion, &text).await?;
+        }
+        Ok(())
+    }
+
     /// Ends a part that was not sent; false when it has been sent, or has ended. The lane is held
     /// from the question to the record, so that dispatch cannot send the part in between.
     ///

@@ -1,5 +1,6 @@
 //! The functions that a job can carry.
 
+use halite_proto::role::Role;
 use serde_json::Value;
 
 use super::core::Limits;
@@ -24,6 +25,8 @@ pub struct Function {
     pub name: &'static str,
     /// The place where it runs.
     pub place: Place,
+    /// The least role of an operator who may run it.
+    pub role: Role,
     /// The default timeout in seconds, after which a minion's part expires.
     pub timeout: u32,
 }
@@ -32,36 +35,44 @@ const FUNCTIONS: [Function; 7] = [
     Function {
         name: "state.highstate",
         place: Place::States,
+        role: Role::Deployer,
         timeout: 3600,
     },
     Function {
         name: "state.apply",
         place: Place::States,
+        role: Role::Deployer,
         timeout: 3600,
     },
     Function {
         name: "test.ping",
         place: Place::Minion,
+        role: Role::Viewer,
         timeout: 15,
     },
     Function {
         name: "grains.items",
         place: Place::Minion,
+        role: Role::Viewer,
         timeout: 30,
     },
     Function {
         name: "saltutil.refresh_grains",
         place: Place::Minion,
+        role: Role::Viewer,
         timeout: 60,
     },
     Function {
         name: "cmd.run",
         place: Place::Minion,
+        // A command reads every secret of its host.
+        role: Role::Admin,
         timeout: 300,
     },
     Function {
         name: "pillar.items",
         place: Place::Here,
+        role: Role::Viewer,
         timeout: 30,
     },
 ];
@@ -168,6 +179,26 @@ mod tests {
                 .message
                 .contains("cmd.run")
         );
+    }
+
+    /// By hand: a function that is added needs a role here, too.
+    #[test]
+    fn each_role_has_its_functions() {
+        let of = |role: Role| {
+            let own = FUNCTIONS.iter().filter(|function| function.role == role);
+            own.map(|function| function.name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(Role::Viewer),
+            [
+                "test.ping",
+                "grains.items",
+                "saltutil.refresh_grains",
+                "pillar.items"
+            ]
+        );
+        assert_eq!(of(Role::Deployer), ["state.highstate", "state.apply"]);
+        assert_eq!(of(Role::Admin), ["cmd.run"]);
     }
 
     #[test]

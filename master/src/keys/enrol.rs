@@ -86,12 +86,17 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     if let Some(key) = known.as_ref().filter(accepted) {
         return accepted_before(app, key, now).await;
     }
+    let rejected = |key: &Key| key.fingerprint == fingerprint && key.state == KeyState::Rejected;
     let token = match newcomer.token.as_str() {
         "" => None,
-        text => Some(valid_token(app, text, id, now).await?),
+        text => match valid_token(app, text, id, now).await {
+            Ok(token) => Some(token),
+            // Its token was taken back with it; the rejection says more.
+            Err(_) if known.as_ref().is_some_and(rejected) => None,
+            Err(error) => return Err(error),
+        },
     };
-    let bound = token.as_ref().is_some_and(|token| token.bound_id.is_some());
-    if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.is_some(), bound) {
+    if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.as_ref()) {
         // Not stored: a stranger can cause any number of them.
         app.events.announce(
             &format!("halite/key/{id}"),
@@ -112,6 +117,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         certificate_pem: None,
         roles: Vec::new(),
         grains_json: host,
+        token: None,
         created: known.as_ref().map_or(now, |key| key.created),
         changed: now,
     };
@@ -126,6 +132,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     key.serial = Some(issued.serial.clone());
     key.certificate_pem = Some(issued.certificate_pem.clone());
     key.roles.clone_from(&token.roles);
+    key.token = Some(token.id.clone());
     if !app.store.put_key_with_token(&key, &token.id, now).await? {
         return Err(bad_token());
     }
@@ -153,20 +160,20 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
 }
 
 /// Why a request cannot go on, whatever else it brings.
-fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> Option<String> {
+fn refusal(known: Option<&Key>, fingerprint: &str, token: Option<&Token>) -> Option<String> {
     let known = known?;
     let same = known.fingerprint == fingerprint;
+    let bound = token.is_some_and(|token| token.bound_id.is_some());
+    // A token from before the rejection says nothing about the time after it.
+    let later = token.is_some_and(|token| token.created > known.changed);
     match known.state {
+        KeyState::Rejected if same && !(bound && later) => Some(rejection(&known.id)),
         // An operator who binds a token to an id says that this id may come (back), whatever was
         // before.
         _ if bound => None,
-        KeyState::Pending if same || token => None,
+        KeyState::Pending if same || token.is_some() => None,
         KeyState::Pending => Some(format!(
             "another key waits under the id {:?}; use a token, or delete it: ctl key delete {0}",
-            known.id
-        )),
-        KeyState::Rejected if same => Some(format!(
-            "an operator rejected this key; to let it in after all: ctl key accept {} --fingerprint FINGERPRINT",
             known.id
         )),
         KeyState::Accepted | KeyState::Rejected => Some(format!(
@@ -177,15 +184,27 @@ fn refusal(known: Option<&Key>, fingerprint: &str, token: bool, bound: bool) -> 
     }
 }
 
+fn rejection(id: &str) -> String {
+    format!(
+        "an operator rejected this key; to let it in after all: ctl key accept {id} --fingerprint FINGERPRINT"
+    )
+}
+
+/// True for a key that was cut off by an order that the store had no room for.
+pub(super) fn is_cut_off(app: &App, key: &Key) -> bool {
+    let serial = key.serial.as_ref();
+    serial.is_some_and(|serial| app.gate.is_revoked(serial))
+}
+
 async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Refusal> {
     let fingerprint = key.fingerprint.clone();
-    // A revocation that the store had no room for counts, too.
-    let revoked = key
-        .serial
-        .as_ref()
-        .is_some_and(|serial| app.gate.is_revoked(serial));
-    let usable = |pem: &&String| !revoked && fresh(pem, now);
-    let certificate_pem = match key.certificate_pem.as_ref().filter(usable) {
+    if is_cut_off(app, key) {
+        return Ok(Answer::Rejected {
+            fingerprint,
+            reason: rejection(&key.id),
+        });
+    }
+    let certificate_pem = match key.certificate_pem.as_ref().filter(|pem| fresh(pem, now)) {
         Some(pem) => pem.clone(),
         None => reissue(app, key.clone(), now).await?,
     };

@@ -9,25 +9,57 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_proto::identity::Kind;
 use halite_proto::ids::MinionId;
+use halite_proto::role::Role;
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
 use tokio::sync::{mpsc, watch};
 
 use super::budget::Budget;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::store::{Audit, KeyState, Store, StoreError};
+use crate::store::{Audit, KeyState, Millis, Operator, Store, StoreError};
 
 /// Refusals that may wait for the store.
 const WAITING: usize = 256;
 /// The interval at which summaries are written.
 const SUMMARY_CHECK: Duration = Duration::from_secs(10);
 
+/// What became of the order to remove an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// Out, or was not in.
+    Out,
+    /// Nothing changed: no other administrator is left.
+    LastAdmin,
+}
+
 #[derive(Default)]
 struct Welcome {
     /// Accepted minions and the fingerprint of the one key of each.
     minions: BTreeMap<MinionId, String>,
+    /// Operators that are not revoked, by name.
+    operators: BTreeMap<String, Operator>,
     /// Serial numbers of identities that are not valid any more.
     revoked: BTreeSet<String>,
+}
+
+impl Welcome {
+    /// The role of a caller who is an operator, has the key of that name, and is not revoked. Its
+    /// certificate ends by itself.
+    fn role(&self, caller: &Caller) -> Option<Role> {
+        if caller.identity.kind() != Kind::Operator {
+            return None;
+        }
+        let operator = self.operators.get(caller.identity.id())?;
+        let own = operator.fingerprint.as_ref();
+        own.is_none_or(|own| *own == caller.fingerprint)
+            .then_some(operator.role)
+    }
+
+    fn has_other_admin(&self, name: &str, now: Millis) -> bool {
+        self.operators.values().any(|operator| {
+            operator.name != name && operator.role == Role::Admin && operator.is_valid(now)
+        })
+    }
 }
 
 /// Which identities may come in.
@@ -55,6 +87,11 @@ impl Gate {
         for key in store.keys().await? {
             if key.state == KeyState::Accepted {
                 welcome.minions.insert(key.id, key.fingerprint);
+            }
+        }
+        for operator in store.operators().await? {
+            if operator.revoked.is_none() {
+                welcome.operators.insert(operator.name.clone(), operator);
             }
         }
         welcome.revoked = store
@@ -107,14 +144,46 @@ impl Gate {
         });
     }
 
+    /// Lets an operator in with this key and role, and no other key of that name.
+    pub(super) fn open_for_operator(&self, operator: &Operator) {
+        self.change(|welcome| {
+            welcome
+                .operators
+                .insert(operator.name.clone(), operator.clone())
+        });
+    }
+
+    /// Lets an operator in no more, and cuts off who came in with that name. The last administrator
+    /// stays: two who remove each other at once are one too many.
+    pub(super) fn remove_operator(&self, name: &str, now: Millis) -> Removal {
+        self.change(|welcome| {
+            let is_admin = welcome
+                .operators
+                .get(name)
+                .is_some_and(|operator| operator.role == Role::Admin);
+            if is_admin && !welcome.has_other_admin(name, now) {
+                return Removal::LastAdmin;
+            }
+            welcome.operators.remove(name);
+            Removal::Out
+        })
+    }
+
+    /// True when another operator than this one is a valid administrator.
+    pub(super) fn has_other_admin(&self, name: &str, now: Millis) -> bool {
+        let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
+        welcome.has_other_admin(name, now)
+    }
+
     /// Refuses certificates with this serial number from now on, and cuts off who came in with one.
     pub fn revoke(&self, serial: &str) {
         self.change(|welcome| welcome.revoked.insert(serial.to_owned()));
     }
 
-    fn change<T>(&self, how: impl FnOnce(&mut Welcome) -> T) {
-        how(&mut self.welcome.write().unwrap_or_else(PoisonError::into_inner));
+    fn change<T>(&self, how: impl FnOnce(&mut Welcome) -> T) -> T {
+        let result = how(&mut self.welcome.write().unwrap_or_else(PoisonError::into_inner));
         self.changes.send_modify(|count| *count += 1);
+        result
     }
 
     /// Whether a certificate with this serial number is refused.
@@ -204,15 +273,23 @@ impl PeerPolicy for Gate {
             return Err(NotAdmitted::Revoked);
         }
         match caller.identity.kind() {
-            // Their certificates come from the holder of the CA's key; they are revoked by serial
-            // number.
-            Kind::Operator | Kind::Master => Ok(()),
+            // Its certificate comes from the holder of the CA's key.
+            Kind::Master => Ok(()),
+            Kind::Operator => match welcome.role(caller) {
+                Some(_) => Ok(()),
+                None => Err(NotAdmitted::NoOperator),
+            },
             Kind::Minion => match welcome.minions.get(caller.identity.id()) {
                 None => Err(NotAdmitted::NotAccepted),
                 Some(fingerprint) if *fingerprint == caller.fingerprint => Ok(()),
                 Some(_) => Err(NotAdmitted::OtherKey),
             },
         }
+    }
+
+    fn role(&self, caller: &Caller) -> Option<Role> {
+        let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
+        welcome.role(caller)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -3,7 +3,7 @@
 use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
-use super::enrol::{issue, revoke_certificate};
+use super::enrol::{is_cut_off, issue, revoke_certificate};
 use super::pending;
 use crate::app::App;
 use crate::clock::rfc3339;
@@ -74,21 +74,21 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
     }
     let _turn = app.enrolling.lock().await;
     let key = find(app, &id).await?;
-    let state = match order.action.as_str() {
-        "accept" => accept(app, key, order).await?,
+    let (state, tokens) = match order.action.as_str() {
+        "accept" => (accept(app, key, order).await?, Vec::new()),
         "reject" => {
             cut_off(app, &key);
-            reject(app, key)
+            let tokens = reject(app, key)
                 .await
                 .map_err(|error| half_done(&id, &error))?;
-            KeyState::Rejected.as_str()
+            (KeyState::Rejected.as_str(), tokens)
         }
         "delete" => {
             cut_off(app, &key);
-            delete(app, &key)
+            let tokens = delete(app, &key)
                 .await
                 .map_err(|error| half_done(&id, &error))?;
-            "deleted"
+            ("deleted", tokens)
         }
         other => {
             return Err(Refusal::invalid(format!(
@@ -103,7 +103,11 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
         )
         .await?;
     tracing::info!(minion = %id, state, "key changed");
-    Ok(json!({ "id": id, "state": state }))
+    let mut answer = json!({ "id": id, "state": state });
+    if !tokens.is_empty() {
+        answer["revoked_tokens"] = json!(tokens);
+    }
+    Ok(answer)
 }
 
 async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {
@@ -159,7 +163,7 @@ async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str,
             key.id, key.fingerprint
         )));
     }
-    if key.state != KeyState::Accepted {
+    if key.state != KeyState::Accepted || is_cut_off(app, &key) {
         let now = app.clock.now();
         let issued = issue(app, &key, now).await?;
         key.state = KeyState::Accepted;
@@ -173,21 +177,34 @@ async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str,
     Ok(KeyState::Accepted.as_str())
 }
 
-async fn reject(app: &App, mut key: Key) -> Result<(), Refusal> {
+/// Rejects a key; answers with the ids of the tokens that were taken back with it.
+async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
     revoke_certificate(app, &key, "rejected by an operator", now).await?;
+    let tokens = take_tokens(app, &key).await?;
     key.state = KeyState::Rejected;
     key.changed = now;
     key.serial = None;
     key.certificate_pem = None;
     app.store.put_key(&key).await?;
-    Ok(())
+    Ok(tokens)
 }
 
-async fn delete(app: &App, key: &Key) -> Result<(), Refusal> {
+/// Deletes a key; answers with the ids of the tokens that were taken back with it.
+async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     revoke_certificate(app, key, "deleted by an operator", app.clock.now()).await?;
+    let tokens = take_tokens(app, key).await?;
     app.store.delete_key(&key.id).await?;
-    Ok(())
+    Ok(tokens)
+}
+
+/// Takes back the token that an accepted key came in with, which its host knows, and those for its
+/// id. A key that only waited is a stranger's: a token for that id is meant for another.
+async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
+    if key.state != KeyState::Accepted {
+        return Ok(Vec::new());
+    }
+    Ok(app.store.take_tokens(&key.id, key.token.as_deref()).await?)
 }
 
 /// Shuts the gate for a key and ends the connections that it opened.

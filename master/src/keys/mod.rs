@@ -1,10 +1,13 @@
-//! Who may come in: enrolment tokens, minions' keys, and the gate that opens and closes with them.
+//! Who may come in: enrolment tokens, minions' keys, operators, and the gate that opens and closes
+//! with them.
 
 mod budget;
 mod enrol;
 mod gate;
 mod host_facts;
 mod manage;
+mod operators;
+mod own_operator;
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -14,4 +17,8 @@ pub use enrol::{Answer, EnrolmentRequest, enrol, renew};
 pub use gate::Gate;
 pub use host_facts::parse as parse_grains;
 pub use manage::{Change, change, list, status_of};
+pub use operators::{
+    NewOperator, create as create_operator, list_operators, revoke as revoke_operator,
+};
+pub use own_operator::admit_own_operator;
 pub use token::{TokenText, Wanted, create_token, list_tokens, revoke_token};

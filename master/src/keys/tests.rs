@@ -1,5 +1,6 @@
 //! Enrolment from both sides: who comes in, who waits, who does not, and that asking again is safe.
 
+mod operators;
 mod orders;
 mod strangers;
 
@@ -135,6 +136,31 @@ impl Site {
             .admit(&Caller::from_der(&der[0]).unwrap())
             .is_ok()
     }
+}
+
+/// Fills the store until neither audit nor revocations find room; answers with the limit of before.
+async fn fill_disk(site: &Site) -> i64 {
+    let limit = site.store.limit_pages(None).await;
+    let line = crate::store::Audit {
+        time: NOW,
+        who: "x".to_owned(),
+        method: String::new(),
+        what: "x".repeat(3000),
+        outcome: String::new(),
+    };
+    while site.app.store.append_audit(&line).await.is_ok() {}
+    for number in 0.. {
+        let other = crate::store::Revocation {
+            serial: format!("{number:x}"),
+            owner: "x".to_owned(),
+            when: NOW,
+            reason: "x".repeat(100),
+        };
+        if site.app.store.revoke(&other).await.is_err() {
+            break;
+        }
+    }
+    limit
 }
 
 fn certificate(answer: Answer) -> String {
@@ -417,8 +443,8 @@ async fn a_forged_name_does_not_come_in() {
         "a stranger fills the store: {stored:?}"
     );
 
-    // A host that was installed again comes back with a token for exactly its id; the old key is out at
-    // once.
+    // A host that was installed again comes back with a token for exactly its id; the old key is
+    // out at once.
     let bound = site
         .token(Wanted {
             id: "worker-1".to_owned(),

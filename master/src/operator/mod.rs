@@ -1,6 +1,7 @@
 //! The operator API: what `ctl` may ask of a running master. [`crate::serve`] has checked already
 //! who is calling and what they may do.
 
+pub mod audit;
 mod backups;
 mod etcd;
 pub mod history;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halite_errors::chain;
-use halite_proto::identity::MASTER_ID;
+use halite_names::MASTER;
 use halite_proto::ids::MinionId;
 use halite_proto::v1::ShowRequest;
 use halite_states::compile::{Compiled, Provenance};
@@ -73,7 +73,7 @@ async fn compiled(
 ) -> Result<Compiled, Refusal> {
     if request.target.is_empty() {
         return Err(Refusal::invalid(format!(
-            "name one minion, or `{MASTER_ID}` for the Kubernetes objects"
+            "name one minion, or `{MASTER}` for the Kubernetes objects"
         )));
     }
     let minion: MinionId = request.target.parse()?;

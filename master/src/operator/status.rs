@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_names::NodeName;
 use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
@@ -80,7 +81,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let bundles = Bundles::from_records(&minion_bundles);
     let mut names: BTreeSet<&str> = keys.keys().map(MinionId::as_str).collect();
     if let Some(snapshot) = &snapshot {
-        names.extend(snapshot.declaration().nodes.keys().map(String::as_str));
+        names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
     }
     if let Some(Ok(bundle)) = &in_use {
         problems.extend(bundles.behind(&names, &bundle.version));

@@ -111,7 +111,12 @@ impl Services {
             grains_json: request.grains_json,
             source: peer.source(),
         };
-        keys::enrol(&self.app, &newcomer).await
+        let answer = keys::enrol(&self.app, &newcomer).await?;
+        if matches!(answer, Answer::Accepted { new: true, .. }) {
+            // What waits under this id waits for an earlier host.
+            self.backend.on_key_gone(&newcomer.id.parse()?).await?;
+        }
+        Ok(answer)
     }
 }
 

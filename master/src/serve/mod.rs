@@ -4,6 +4,7 @@
 mod enrolment;
 mod minion;
 mod operator;
+mod roles;
 mod shares;
 
 use std::future::Future;
@@ -14,7 +15,7 @@ use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
-use halite_proto::transport::{Peer, STRANGER_MESSAGE, Server, TlsError};
+use halite_proto::transport::{Peer, PeerPolicy as _, STRANGER_MESSAGE, Server, TlsError};
 use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
@@ -222,6 +223,12 @@ impl Services {
             );
         }
         result.map(Response::new)
+    }
+
+    /// Passes a check of the caller's role on; a refusal is noted in the audit, as those of the
+    /// table are.
+    fn check(&self, peer: &Peer, method: &str, checked: Result<(), Status>) -> Result<(), Status> {
+        checked.inspect_err(|refusal| self.app.gate.refused(peer, method, refusal.message()))
     }
 
     /// Does the work of a call that changes nothing: counted and logged, without an audit line.

@@ -7,26 +7,29 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use halite_errors::chain;
-use halite_proto::ids::MinionId;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, CancelJobRequest, ChangeKeyRequest, CreateTokenReply,
-    CreateTokenRequest, Document, Event, ListJobsRequest, ListKeysRequest, ListTokensRequest,
-    OrchestrateRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
+    AddNodeReply, AddNodeRequest, CancelJobRequest, ChangeKeyRequest, CreateOperatorReply,
+    CreateOperatorRequest, CreateTokenReply, CreateTokenRequest, Document, Event, ListJobsRequest,
+    ListKeysRequest, ListOperatorsRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest,
+    RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest,
+    StatusRequest,
 };
 use serde_json::Value;
 
+use super::roles::{check_function, check_pillar, withhold};
 use super::{Call, Services, caller_id, status};
 use crate::app::App;
-use crate::ca::SITE;
+use crate::ca::{HALITE, SITE};
 use crate::clock::rfc3339;
 use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
-use crate::keys::{Change, Wanted};
+use crate::keys::{Change, NewOperator, Wanted};
+use crate::operator::audit;
 use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
@@ -79,6 +82,11 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
+        self.check(
+            &peer,
+            "Operator/Run",
+            check_function(&peer, &request.function),
+        )?;
         let test = if request.test { " (test)" } else { "" };
         let what = format!("{} on {}{test}", request.function, request.target);
         let call = Call::new(&peer, "Operator/Run", what);
@@ -103,6 +111,8 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
+        let checked = check_pillar(&peer, &request.pillar_json);
+        self.check(&peer, "Operator/Orchestrate", checked)?;
         let test = if request.test { " (test)" } else { "" };
         let call = Call::new(
             &peer,
@@ -127,7 +137,8 @@ impl Operator for Services {
         };
         let call = Call::new(peer, "Operator/ListJobs", String::new());
         self.counted(call, async {
-            Ok(document(&self.backend.list_jobs(limit).await?))
+            let jobs = self.backend.list_jobs(limit).await?;
+            Ok(document(&withhold(peer, jobs)))
         })
         .await
     }
@@ -140,7 +151,8 @@ impl Operator for Services {
         let job = &request.get_ref().job;
         let call = Call::new(peer, "Operator/ShowJob", job.clone());
         self.counted(call, async {
-            Ok(document(&self.backend.show_job(&job.parse()?).await?))
+            let job = self.backend.show_job(&job.parse()?).await?;
+            Ok(document(&withhold(peer, job)))
         })
         .await
     }
@@ -193,9 +205,13 @@ impl Operator for Services {
             cluster: request.cluster,
             force: request.force,
         };
-        let app = Arc::clone(&self.app);
+        let services = self.clone();
         self.audited(call, async move {
-            Ok(document(&keys::change(&app, &change).await?))
+            let answer = keys::change(&services.app, &change).await?;
+            if change.action == "delete" {
+                services.backend.on_key_gone(&change.id.parse()?).await?;
+            }
+            Ok(document(&answer))
         })
         .await
     }
@@ -281,7 +297,6 @@ impl Operator for Services {
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
-            MinionId::for_host(&request.name)?;
             services.backend.add_node(&operator, &request).await?;
             let wanted = Wanted {
                 id: request.name.clone(),
@@ -291,6 +306,75 @@ impl Operator for Services {
             let (token, _) = keys::create_token(app, &operator, wanted).await?;
             let command = command(app, &request.name, &token)?;
             Ok(AddNodeReply { token, command })
+        })
+        .await
+    }
+
+    async fn create_operator(
+        &self,
+        request: Request<CreateOperatorRequest>,
+    ) -> Result<Response<CreateOperatorReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let by = caller_id(&peer)?.to_owned();
+        let request = request.into_inner();
+        let what = format!("{} as {}", request.name, request.role);
+        let call = Call::new(&peer, "Operator/CreateOperator", what);
+        let wanted = NewOperator {
+            name: request.name,
+            role: request.role,
+            days: request.days,
+            csr_pem: request.csr_pem,
+        };
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            let ca_pem = app.cas.certificate_pem(HALITE);
+            let ca_pem = ca_pem.map_err(|error| Refusal::internal(chain(&error)))?;
+            let (certificate_pem, expires) = keys::create_operator(&app, &by, &wanted).await?;
+            Ok(CreateOperatorReply {
+                certificate_pem,
+                ca_pem: ca_pem.to_owned(),
+                expires: rfc3339(expires),
+            })
+        })
+        .await
+    }
+
+    async fn list_operators(
+        &self,
+        request: Request<ListOperatorsRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?;
+        let call = Call::new(peer, "Operator/ListOperators", String::new());
+        self.counted(call, async {
+            Ok(document(&keys::list_operators(&self.app).await?))
+        })
+        .await
+    }
+
+    async fn revoke_operator(
+        &self,
+        request: Request<RevokeOperatorRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let by = caller_id(&peer)?.to_owned();
+        let name = request.into_inner().name;
+        let mut call = Call::new(&peer, "Operator/RevokeOperator", name.clone());
+        call.urgent = true;
+        let app = Arc::clone(&self.app);
+        self.audited(call, async move {
+            Ok(document(&keys::revoke_operator(&app, &by, &name).await?))
+        })
+        .await
+    }
+
+    async fn read_audit(
+        &self,
+        request: Request<ReadAuditRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?;
+        let call = Call::new(peer, "Operator/ReadAudit", String::new());
+        self.counted(call, async {
+            Ok(document(&audit::read(&self.app, request.get_ref()).await?))
         })
         .await
     }

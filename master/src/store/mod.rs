@@ -133,6 +133,20 @@ pub trait Store: Send + Sync {
     fn tokens(&self) -> StoreFuture<'_, Vec<Token>>;
     /// Removes a token; false when there was none.
     fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool>;
+    /// Removes the tokens that are not used up and that only this minion id may use, and the one
+    /// named; answers with the ids of all that were removed.
+    fn take_tokens<'a>(
+        &'a self,
+        minion: &'a MinionId,
+        token: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<String>>;
+
+    // Operators
+
+    /// All operators, by name.
+    fn operators(&self) -> StoreFuture<'_, Vec<Operator>>;
+    /// Stores an operator, replacing the one with the same name.
+    fn put_operator<'a>(&'a self, operator: &'a Operator) -> StoreFuture<'a, ()>;
 
     // Certificates
 
@@ -263,8 +277,8 @@ pub trait Store: Send + Sync {
     fn prune(&self, before: Millis) -> StoreFuture<'_, u64>;
     /// Appends an audit line.
     fn append_audit<'a>(&'a self, line: &'a Audit) -> StoreFuture<'a, ()>;
-    /// The newest audit lines first, at most `limit`.
-    fn audit(&self, limit: u32) -> StoreFuture<'_, Vec<Audit>>;
+    /// Audit lines, the newest first.
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> StoreFuture<'a, Vec<Audit>>;
     /// Stores what a minion says of itself.
     fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()>;
     /// Sets when a minion was last heard of; without facts this does nothing.

@@ -1,6 +1,7 @@
 //! The records of the store: plain data, one type a table.
 
 use halite_proto::ids::{JobId, MinionId};
+use halite_proto::role::Role;
 
 use super::{Millis, StoreError};
 
@@ -118,10 +119,41 @@ pub struct Key {
     pub roles: Vec<String>,
     /// What the host said of itself at enrolment. Never used to authorise.
     pub grains_json: String,
+    /// The id of the token that it came in with; none when an operator accepted it.
+    pub token: Option<String>,
     /// First handed in.
     pub created: Millis,
     /// Last change.
     pub changed: Millis,
+}
+
+/// An operator: a person or program that uses `ctl`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operator {
+    /// The name in the certificate.
+    pub name: String,
+    /// The role.
+    pub role: Role,
+    /// The fingerprint of the one key that the name may have; none: any key with a certificate of
+    /// this name.
+    pub fingerprint: Option<String>,
+    /// When it was made.
+    pub created: Millis,
+    /// The operator who made it.
+    pub creator: String,
+    /// End of the certificate's validity; none for the operator of `halite-master init`, which
+    /// renews it.
+    pub expires: Option<Millis>,
+    /// When it was revoked.
+    pub revoked: Option<Millis>,
+}
+
+impl Operator {
+    /// True when the operator is neither revoked nor expired.
+    #[must_use]
+    pub fn is_valid(&self, now: Millis) -> bool {
+        self.revoked.is_none() && self.expires.is_none_or(|end| end > now)
+    }
 }
 
 /// An enrolment token. Its secret is not here, only a hash of it.
@@ -373,6 +405,32 @@ pub struct Audit {
     pub what: String,
     /// `ok` or the reason of the refusal.
     pub outcome: String,
+}
+
+/// The audit lines to read: those that fulfil every condition, the newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Not before this time.
+    pub since: Option<Millis>,
+    /// Before this time.
+    pub until: Option<Millis>,
+    /// The caller, as in [`Audit::who`].
+    pub who: Option<String>,
+    /// Service and method, as in [`Audit::method`].
+    pub method: Option<String>,
+    /// At most so many lines.
+    pub limit: u32,
+}
+
+impl AuditFilter {
+    /// The newest lines of all callers.
+    #[must_use]
+    pub fn newest(limit: u32) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
 }
 
 /// What a minion says of itself.

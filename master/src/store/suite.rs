@@ -1,10 +1,15 @@
 //! What every implementation of [`Store`] must do. Each function gets an empty store.
 
+mod access;
 mod jobs;
 
 use super::*;
 use crate::names::minion;
 
+pub(super) use self::access::{
+    audit_lines_are_found_by_time_caller_and_method, operators_are_kept_and_replaced,
+    the_tokens_of_a_minion_are_taken_together,
+};
 pub(super) use self::jobs::{
     a_job_that_cannot_be_stored_whole_is_not_stored, a_repeated_request_finds_its_job,
     a_row_only_moves_forward, of_which_bundles_a_minion_has_something_outlives_its_jobs,
@@ -27,6 +32,7 @@ pub(super) fn key(id: &str, state: KeyState) -> Key {
         certificate_pem: None,
         roles: vec!["worker".to_owned(), "etcd".to_owned()],
         grains_json: "{}".to_owned(),
+        token: Some("t".to_owned()),
         created: 1,
         changed: 2,
     }
@@ -300,9 +306,15 @@ pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &
     };
     store.append_audit(&line(1)).await.unwrap();
     store.append_audit(&line(9)).await.unwrap();
-    assert_eq!(store.audit(1).await.unwrap(), [line(9)]);
+    assert_eq!(
+        store.audit(&AuditFilter::newest(1)).await.unwrap(),
+        [line(9)]
+    );
     assert_eq!(store.prune(3).await.unwrap(), 3);
-    assert_eq!(store.audit(9).await.unwrap(), [line(9)]);
+    assert_eq!(
+        store.audit(&AuditFilter::newest(9)).await.unwrap(),
+        [line(9)]
+    );
     let next = store.append_event(&event("x", 10)).await.unwrap();
     assert_eq!(store.prune(100).await.unwrap(), 3);
     assert!(
@@ -365,6 +377,9 @@ macro_rules! suite {
             of_which_bundles_a_minion_has_something_outlives_its_jobs,
             events_have_growing_numbers_and_are_found_by_prefix,
             facts_and_blobs_are_kept,
+            operators_are_kept_and_replaced,
+            the_tokens_of_a_minion_are_taken_together,
+            audit_lines_are_found_by_time_caller_and_method,
         }
     };
 }

@@ -3,6 +3,7 @@
 use halite_errors::chain;
 use halite_master::ca::Cas;
 use halite_master::clock::{Clock as _, SystemClock};
+use halite_master::store::AuditFilter;
 use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::{Code, Request, Status};
@@ -140,11 +141,40 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             );
             Ok(())
         }
+        "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
+        "Operator/ListOperators" => operator
+            .list_operators(v1::ListOperatorsRequest {})
+            .await
+            .map(drop),
+        "Operator/RevokeOperator" => {
+            let request = new_operator();
+            let name = request.name.clone();
+            operator.create_operator(request).await?;
+            let request = v1::RevokeOperatorRequest { name };
+            operator.revoke_operator(request).await.map(drop)
+        }
+        "Operator/ReadAudit" => operator
+            .read_audit(v1::ReadAuditRequest::default())
+            .await
+            .map(drop),
         other => panic!("this test cannot call {other}: add it here"),
     }
 }
 
-async fn outcome(
+/// A request for an operator with a name of its own.
+fn new_operator() -> v1::CreateOperatorRequest {
+    let key = PrivateKey::generate().unwrap();
+    let name = format!("o{}", key.fingerprint().replace(':', ""));
+    let name = name[..32].to_owned();
+    v1::CreateOperatorRequest {
+        csr_pem: key.request(&name).unwrap(),
+        name,
+        role: "viewer".to_owned(),
+        days: 1,
+    }
+}
+
+pub async fn outcome(
     site: &Site,
     method: &str,
     identity: Option<&ClientIdentity>,
@@ -226,7 +256,12 @@ async fn missing(site: &Site) -> Option<Line> {
         ("minion:worker-1", "Minion/Sign", "ok"),
         ("127.0.0.1", "Enrolment/Enrol", "ok"),
     ];
-    let audit = site.app.store.audit(1000).await.unwrap();
+    let audit = site
+        .app
+        .store
+        .audit(&AuditFilter::newest(1000))
+        .await
+        .unwrap();
     wanted.into_iter().find(|(who, method, outcome)| {
         !audit.iter().any(|line| {
             line.who == *who && line.method == *method && line.outcome.starts_with(outcome)
@@ -246,7 +281,7 @@ async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_aud
     };
     let call = tokio::spawn(async move { operator.add_node(request).await });
     site.asked("add_node held").await;
-    let audit = site.app.store.audit(1).await.unwrap();
+    let audit = site.app.store.audit(&AuditFilter::newest(1)).await.unwrap();
     assert_eq!(
         (audit[0].method.as_str(), audit[0].outcome.as_str()),
         ("Operator/AddNode", "begins")
@@ -265,11 +300,10 @@ async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_aud
     site.backend.held.1.notify_one();
     let outcome = async {
         loop {
-            let audit = site.app.store.audit(1).await.unwrap();
+            let audit = site.app.store.audit(&AuditFilter::newest(1)).await.unwrap();
             if audit[0].outcome == "ok" {
                 return audit;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
     let audit = tokio::time::timeout(SOON, outcome).await.unwrap();

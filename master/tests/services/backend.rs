@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use futures_util::StreamExt as _;
 use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
@@ -25,6 +26,9 @@ pub const JOB: &str = "20270101000000000000";
 pub const TAG: &str = "x509_|-etcd_|-/etc/x.crt_|-certificate";
 /// The one file that its job refers to.
 pub const SHA256: &str = "aa";
+
+/// A function whose events do not end.
+pub const OPEN: &str = "test.open";
 
 /// See the module.
 pub struct OneJob {
@@ -102,10 +106,12 @@ impl Backend for OneJob {
         operator: &'a str,
         request: v1::RunRequest,
     ) -> BackendFuture<'a, EventStream> {
-        self.answer(
-            format!("run {} by {operator}", request.function),
-            one_event(),
-        )
+        let stream = if request.function == OPEN {
+            Box::pin(one_event().chain(futures_util::stream::pending()))
+        } else {
+            one_event()
+        };
+        self.answer(format!("run {} by {operator}", request.function), stream)
     }
 
     fn orchestrate<'a>(
@@ -198,6 +204,10 @@ impl Backend for OneJob {
         let answer = self.if_own(!refused, what, ());
         self.messages.send_modify(|count| *count += 1);
         answer
+    }
+
+    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
+        self.answer(format!("key gone {minion}"), ())
     }
 
     fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {

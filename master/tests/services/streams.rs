@@ -1,5 +1,6 @@
 //! What a minion's stream lives through.
 
+use halite_master::store::AuditFilter;
 use halite_proto::tonic::{Code, Request, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
 use halite_proto::v1;
@@ -282,7 +283,14 @@ async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
     assert!(listed.contains("\"connected\":true"), "{listed}");
     // The secret is nowhere to be found afterwards.
     let secret = token.split('.').nth(1).unwrap();
-    let audit = format!("{:?}", site.app.store.audit(100).await.unwrap());
+    let audit = format!(
+        "{:?}",
+        site.app
+            .store
+            .audit(&AuditFilter::newest(100))
+            .await
+            .unwrap()
+    );
     assert!(!audit.contains(secret));
     for directory in ["state", "etc"] {
         for file in std::fs::read_dir(site.directory.path().join(directory)).unwrap() {

@@ -12,20 +12,21 @@ mod system;
 use std::path::Path;
 
 use halite_host_reports::{GRAIN, etcd as member};
+use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
 /// Grains that always change: they alone are no reason to send the grains to the master.
 const VOLATILE: &[&str] = &["disk_free"];
 
-/// All grains. `id` is the minion's id; empty: the host's name. Scheduled work leaves its reports
+/// All grains. `id` is the minion's id; none: the host's name. Scheduled work leaves its reports
 /// in `reports`.
-pub async fn collect(id: &str, reports: &Path) -> Value {
+pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
     let mut grains = Map::new();
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let id = if id.is_empty() { &name } else { id };
+    let id = id.map_or(name.as_str(), MinionId::as_str);
     grains.insert("id".to_owned(), json!(id));
     grains.insert(
         "halite_version".to_owned(),
@@ -74,7 +75,8 @@ mod tests {
 
     #[tokio::test]
     async fn this_host_has_what_templates_ask_for() {
-        let grains = collect("me", Path::new("/nowhere")).await;
+        let me = "me".parse().unwrap();
+        let grains = collect(Some(&me), Path::new("/nowhere")).await;
         assert_eq!(grains["id"], "me");
         for key in [
             "os",

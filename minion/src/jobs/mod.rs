@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
 use halite_proto::v1::{Grains, Job, JobProgress, JobReturn, JobStarted};
@@ -57,7 +57,7 @@ enum StartError {
 /// The jobs of this minion.
 pub struct Jobs {
     config: Config,
-    id: String,
+    id: MinionId,
     journal: Journal<Directory>,
     /// Messages to the master; lost while there is no link, which is why answers are journaled.
     outbox: mpsc::UnboundedSender<Body>,
@@ -77,13 +77,13 @@ impl Jobs {
     /// It cannot be read or written.
     pub fn open(
         config: &Config,
-        id: &str,
+        id: MinionId,
         outbox: mpsc::UnboundedSender<Body>,
         channel: watch::Receiver<Option<Channel>>,
     ) -> Result<Arc<Self>, JournalError> {
         Ok(Arc::new(Self {
             config: config.clone(),
-            id: id.to_owned(),
+            id,
             journal: Journal::open(Directory(config.journal()))?,
             outbox,
             channel,
@@ -116,7 +116,7 @@ impl Jobs {
 
     /// Collects the grains, and remembers them for [`Jobs::refresh_grains`].
     pub async fn grains(&self) -> Value {
-        let grains = grains::collect(&self.id, &self.config.reports).await;
+        let grains = grains::collect(Some(&self.id), &self.config.reports).await;
         self.grains
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -323,7 +323,7 @@ impl Jobs {
             turn = turn => turn,
         };
         let prepared = lock.map_err(StartError::Lock).and_then(|lock| {
-            let low = low_state::parse(&job.low_json, &self.id)?;
+            let low = low_state::parse(&job.low_json, Some(&self.id))?;
             let pending = PendingTriggers::open(Directory(self.config.pending_triggers()))
                 .map_err(StartError::PendingTriggers)?;
             Ok((lock, low, pending))

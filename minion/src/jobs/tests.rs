@@ -15,7 +15,13 @@ fn minion() -> Box {
     };
     crate::identity::make_directories(&config).unwrap();
     let (outbox, inbox) = mpsc::unbounded_channel();
-    let jobs = Jobs::open(&config, "me", outbox, watch::channel(None).1).unwrap();
+    let jobs = Jobs::open(
+        &config,
+        "me".parse().unwrap(),
+        outbox,
+        watch::channel(None).1,
+    )
+    .unwrap();
     (dir, jobs, inbox)
 }
 

@@ -164,7 +164,7 @@ fn every_set_of_roles_is_there_that_is_valid() {
     for set in &sets {
         for target in set.targets.iter().skip(1) {
             assert!(
-                set.declaration.nodes.contains_key(&target.minion),
+                set.declaration.nodes.contains_key(target.minion.as_str()),
                 "{}: {target:?}",
                 set.name
             );

@@ -113,7 +113,7 @@ fn endpoint(check: &mut Check<'_>) {
             "the cluster's DNS would say that it does not exist; take a name outside",
         );
     }
-    if check.declaration.nodes.contains_key(endpoint) {
+    if check.declaration.nodes.contains_key(endpoint.as_str()) {
         check.cluster(
             PATH,
             format!("`{endpoint}` is the name of a node"),

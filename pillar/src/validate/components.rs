@@ -205,7 +205,7 @@ fn secrets(check: &mut Check<'_>) {
             );
         }
         for (index, node) in secret.nodes.iter().enumerate() {
-            if !declaration.nodes.is_empty() && !declaration.nodes.contains_key(node) {
+            if !declaration.nodes.is_empty() && !declaration.nodes.contains_key(node.as_str()) {
                 check.cluster(
                     &format!("{path}.nodes[{index}]"),
                     format!("there is no node `{node}`"),
@@ -213,8 +213,8 @@ fn secrets(check: &mut Check<'_>) {
                         "the nodes are: {}",
                         declaration
                             .nodes
-                            .keys()
-                            .cloned()
+                            .values()
+                            .map(|node| node.metadata.name.as_str())
                             .collect::<Vec<_>>()
                             .join(", ")
                     ),

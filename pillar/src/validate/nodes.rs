@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_document::source::join;
+use halite_names::MASTER;
 
 use super::Check;
 use crate::declaration::Document;
 use crate::network;
 use crate::node::Node;
 use crate::role::Role;
-
-/// The id of the master as a target of states.
-const RESERVED: &str = "master";
 
 pub(super) fn check(check: &mut Check<'_>) {
     for node in check.declaration.nodes.values() {
@@ -29,7 +27,7 @@ pub(super) fn check(check: &mut Check<'_>) {
 fn name(check: &mut Check<'_>, node: &Document<Node>) {
     const PATH: &str = "metadata.name";
     let name = &node.metadata.name;
-    if name == RESERVED {
+    if name == MASTER {
         check.node(
             node,
             PATH,
@@ -294,7 +292,7 @@ fn own_address(check: &mut Check<'_>) {
     let Some(host) = check.context.host else {
         return;
     };
-    let Some(node) = check.declaration.nodes.get(&host.name) else {
+    let Some(node) = check.declaration.nodes.get(host.name.as_str()) else {
         return;
     };
     let have: Vec<Ipv4Addr> = host.usable().map(|(_, address)| address).collect();

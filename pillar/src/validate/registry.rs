@@ -63,9 +63,12 @@ pub(super) fn check(check: &mut Check<'_>) {
     if let Some(node) = registry
         .node
         .as_ref()
-        .filter(|node| !nodes.is_empty() && !nodes.contains_key(*node))
+        .filter(|node| !nodes.is_empty() && !nodes.contains_key(node.as_str()))
     {
-        let names: Vec<&str> = nodes.keys().map(String::as_str).collect();
+        let names: Vec<&str> = nodes
+            .values()
+            .map(|node| node.metadata.name.as_str())
+            .collect();
         check.cluster(
             "siteRegistry.node",
             format!("there is no node `{node}`"),

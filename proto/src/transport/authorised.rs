@@ -28,26 +28,41 @@ pub(super) struct AuthorisedRoutes {
 }
 
 impl AuthorisedRoutes {
-    fn judge(&self, path: &str) -> Result<(), Status> {
-        let kind = self
-            .peer
-            .caller
-            .as_ref()
-            .map(|caller| caller.identity.kind());
-        match judge(path, kind) {
-            Verdict::Allowed => Ok(()),
-            Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
-                "this needs a minion's certificate: enrol first",
-            )),
-            Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(
-                "this needs the certificate of {kind}"
-            ))),
-            Verdict::Forbidden => Err(Status::permission_denied(format!(
-                "{} may not call {path}",
-                self.peer.name()
-            ))),
-            Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
+    /// The caller with the role that they have now: the policy may have changed since the last
+    /// call.
+    fn peer_now(&self) -> Peer {
+        let caller = self.peer.caller.as_ref();
+        Peer {
+            role: caller.and_then(|caller| self.policy.role(caller)),
+            ..self.peer.clone()
         }
+    }
+}
+
+/// The verdict of the table, as an answer to the caller.
+#[allow(
+    clippy::result_large_err,
+    reason = "tonic's own error type, as its services return it"
+)]
+fn authorise(peer: &Peer, path: &str) -> Result<(), Status> {
+    let kind = peer.caller.as_ref().map(|caller| caller.identity.kind());
+    match judge(path, kind, peer.role) {
+        Verdict::Allowed => Ok(()),
+        Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
+            "this needs a minion's certificate: enrol first",
+        )),
+        Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(
+            "this needs the certificate of {kind}"
+        ))),
+        Verdict::NeedsRole(role) => {
+            let method = path.rsplit('/').next().unwrap_or(path);
+            Err(peer.lacks(role, method))
+        }
+        Verdict::Forbidden => Err(Status::permission_denied(format!(
+            "{} may not call {path}",
+            peer.name()
+        ))),
+        Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
     }
 }
 
@@ -58,12 +73,13 @@ impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
         std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Err(status) = self.judge(request.uri().path()) {
+        let peer = self.peer_now();
+        if let Err(status) = authorise(&peer, request.uri().path()) {
             self.policy
-                .refused(&self.peer, request.uri().path(), status.message());
+                .refused(&peer, request.uri().path(), status.message());
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }
-        request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(peer);
         let request = match limits::body(request.uri().path()) {
             Some(most) => request.map(|body| Either::Left(Limited::new(body, most))),
             None => request.map(Either::Right),

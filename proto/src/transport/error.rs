@@ -84,7 +84,8 @@ pub enum HandshakeError {
 pub enum MasterAlert {
     /// The policy does not admit the identity.
     #[error(
-        "the master does not accept this identity (any more): its key was deleted, rejected or replaced"
+        "the master does not accept this identity (any more): its key was deleted, rejected or replaced, or the \
+         operator was revoked"
     )]
     NotAdmitted,
     /// The certificate has expired.

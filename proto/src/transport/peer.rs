@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use super::source::source;
 use crate::identity::Identity;
 use crate::pki::{Inspected, PkiError};
+use crate::role::Role;
 
 /// An identity and the certificate that proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,8 @@ impl Caller {
 pub struct Peer {
     /// The verified identity; `None` for a caller without a certificate.
     pub caller: Option<Caller>,
+    /// The role of an operator at the time of the call; `None` for all other callers.
+    pub role: Option<Role>,
     /// The address of the connection's other end.
     pub address: SocketAddr,
 }
@@ -54,6 +57,20 @@ impl Peer {
             || self.address.ip().to_string(),
             |caller| format!("{}:{}", caller.identity.kind(), caller.identity.id()),
         )
+    }
+
+    /// The refusal of an operator whose role is too low for `what`.
+    #[must_use]
+    pub fn lacks(&self, least: Role, what: &str) -> tonic::Status {
+        let own = match self.role {
+            Some(role) => format!("has the role {role}"),
+            None => "has no role".to_owned(),
+        };
+        tonic::Status::permission_denied(format!(
+            "{} {own}, and {what} takes the role {least}; an administrator can do it, or make an operator who may: \
+             ctl operator create",
+            self.name()
+        ))
     }
 
     /// The owner of the peer's address, for budgets; see [`super::source`].
@@ -91,6 +108,9 @@ pub enum NotAdmitted {
     /// The minion has another key than the accepted one.
     #[error("the minion's id belongs to another key")]
     OtherKey,
+    /// There is no operator with this name and key, or they were revoked.
+    #[error("no operator has this name and key, or they were revoked")]
+    NoOperator,
 }
 
 /// The decision which verified peers may connect, with notifications about those that may not.
@@ -101,6 +121,9 @@ pub trait PeerPolicy: Send + Sync + 'static {
     /// # Errors
     /// The identity may not connect.
     fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted>;
+    /// The role of an operator now; `None` for all other callers. The server asks for it at each
+    /// call.
+    fn role(&self, caller: &Caller) -> Option<Role>;
     /// Changes whenever an identity that was admitted may no longer be.
     fn changes(&self) -> watch::Receiver<u64>;
     /// Notifies of a call that the table refused. Must not block.

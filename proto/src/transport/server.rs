@@ -225,7 +225,11 @@ impl Server {
                 }
             },
         };
-        let peer = Peer { caller, address };
+        let peer = Peer {
+            caller,
+            role: None,
+            address,
+        };
         // First the new place: the connection counts at each moment.
         place = self.limits.admit(&peer);
         let service = AuthorisedRoutes {

@@ -13,7 +13,9 @@ use tokio::sync::{Notify, oneshot, watch};
 use tonic::{Request, Response, Status};
 
 use super::{Caller, ClientIdentity, NotAdmitted, Peer, PeerPolicy, Server, connect, tls};
+use crate::identity::Kind;
 use crate::pki::PrivateKey;
+use crate::role::Role;
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::v1::enrolment_server::{Enrolment, EnrolmentServer};
 use crate::{pki, v1};
@@ -103,6 +105,10 @@ impl PeerPolicy for TestPolicy {
         } else {
             Ok(())
         }
+    }
+
+    fn role(&self, caller: &Caller) -> Option<Role> {
+        (caller.identity.kind() == Kind::Operator).then_some(Role::Admin)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -3,16 +3,14 @@
 
 use std::sync::Arc;
 
-use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
-use serde_json::Value as Json;
 
-use super::error::{caused, invalid};
+use super::error::invalid;
 use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
-use super::values::from_json;
-use super::{guard, lines, methods, salt};
+use super::values::dictionary;
+use super::{guard, imports, lines, methods, percent, print, salt};
 
 /// Steps that one template may take: enough for thousands of objects, and an end to endless loops.
 const FUEL: u64 = 2_000_000;
@@ -44,14 +42,12 @@ impl Environments {
 
 fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environment<'static> {
     let mut env = Environment::new();
-    env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_formatter(print::formatter);
     env.set_debug(true);
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(100);
-    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
-        env.set_syntax(syntax);
-    }
     // The engine calls its loader once for each file, but this callback at each import.
     let named = files.clone();
     env.set_path_join_callback(move |name, parent| {
@@ -79,36 +75,25 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         }))
     });
     env.add_global("saltenv", "base");
-    env.add_function(
-        "import_yaml",
-        |state: &mut State, path: &str| -> Result<Value, Error> {
-            let text = imported(state, path)?;
-            let node = halite_secrets::yaml::parse(path, &text)
-                .map_err(|problem| caused(format!("`{path}` is not YAML"), problem))?;
-            Ok(from_json(&node.to_json()))
-        },
-    );
-    env.add_function(
-        "import_json",
-        |state: &mut State, path: &str| -> Result<Value, Error> {
-            let json: Json = serde_json::from_str(&imported(state, path)?)
-                .map_err(|error| caused(format!("`{path}` is not JSON"), error))?;
-            Ok(from_json(&json))
-        },
-    );
-    env.add_function("import_text", |state: &mut State, path: &str| {
-        imported(state, path)
+    imports::add(&mut env);
+    env.add_function("__dictionary", |literal: &Value| -> Result<Value, Error> {
+        let keys: Vec<Value> = literal.try_iter()?.collect();
+        let entries: Result<Vec<(Value, Value)>, Error> = keys
+            .into_iter()
+            .map(|key| Ok((key.clone(), literal.get_item(&key)?)))
+            .collect();
+        Ok(dictionary(entries?))
     });
+    env.add_function(
+        "__format_text",
+        move |_: &mut State, format: &Value, values: &Value| {
+            percent::format_text(format, values, purpose)
+        },
+    );
     env.add_function("raise", |message: &str| -> Result<Value, Error> {
         Err(invalid(message))
     });
     env
-}
-
-/// A file of the tree, rendered for an import.
-fn imported(state: &mut State, path: &str) -> Result<String, Error> {
-    let template = state.get_template(path)?;
-    Ok(lines::strip(&template.render(Value::from(()))?))
 }
 
 /// The path of an imported template: `./x` and `../x` are relative to the importing file, all other

@@ -4,15 +4,15 @@ use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use minijinja::value::{Kwargs, ValueKind};
+use minijinja::value::{Kwargs, Tuple, ValueKind};
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::error::{caused, invalid};
-use super::values::{from_json, to_json};
-use super::{dump, lines, methods, network};
+use super::values::{from_json, is_list, to_json};
+use super::{dump, lines, methods, network, serialize};
 use crate::target::pattern::RegexError;
 
 /// The environment of all filters, without guards.
@@ -20,9 +20,10 @@ pub(super) fn unguarded() -> &'static Environment<'static> {
     static ENV: OnceLock<Environment<'static>> = OnceLock::new();
     ENV.get_or_init(|| {
         let mut env = Environment::new();
-        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
         env.set_unknown_method_callback(methods::call);
         network::add(&mut env);
+        serialize::add(&mut env);
         texts(&mut env);
         structures(&mut env);
         env
@@ -45,53 +46,20 @@ pub(super) fn compile(pattern: &str, flags: Option<&Kwargs>) -> Result<Regex, Er
     })
 }
 
+/// The groups of the first match as a tuple, or the whole match if the pattern has no groups.
 fn groups(regex: &Regex, text: &str) -> Value {
-    regex.captures(text).map_or_else(
-        || Value::from(()),
-        |found| {
-            let groups: Vec<Value> = found
-                .iter()
-                .skip(1)
-                .map(|group| group.map_or_else(|| Value::from(()), |group| group.as_str().into()))
-                .collect();
-            // Python's match objects of a pattern without groups give `()`, which is false; the
-            // match itself says more.
-            if groups.is_empty() {
-                Value::from(vec![found[0].to_owned()])
-            } else {
-                groups.into()
-            }
-        },
-    )
+    let Some(found) = regex.captures(text) else {
+        return Value::from(());
+    };
+    let group = |group: Option<regex::Match<'_>>| {
+        group.map_or_else(|| Value::from(()), |group| group.as_str().into())
+    };
+    let whole = usize::from(found.len() > 1);
+    let groups: Vec<Value> = found.iter().skip(whole).map(group).collect();
+    Value::from(Tuple::from(groups))
 }
 
 fn texts(env: &mut Environment<'static>) {
-    for name in ["json", "tojson"] {
-        env.add_filter(
-            name,
-            |value: &Value, indent: Option<usize>, kwargs: Kwargs| -> Result<String, Error> {
-                let indent = indent.or(kwargs.get("indent")?);
-                let _sorted: Option<bool> = kwargs.get("sort_keys")?;
-                kwargs.assert_all_used()?;
-                let json = to_json(value)?;
-                Ok(indent.map_or_else(
-                    || dump::flow(&json),
-                    |indent| dump::pretty(&json, indent.min(16)),
-                ))
-            },
-        );
-    }
-    env.add_filter(
-        "yaml",
-        |value: &Value, flow: Option<bool>| -> Result<String, Error> {
-            let json = to_json(value)?;
-            Ok(if flow.unwrap_or(true) {
-                dump::flow(&json)
-            } else {
-                dump::block(&json)
-            })
-        },
-    );
     env.add_filter("yaml_encode", |value: &Value| -> Result<String, Error> {
         match to_json(value)? {
             Json::Array(_) | Json::Object(_) => Err(invalid(
@@ -122,7 +90,10 @@ fn texts(env: &mut Environment<'static>) {
                 "yes" | "1" | "true"
             )
         }
-        ValueKind::Number => f64::try_from(value.clone()).is_ok_and(|number| number > 0.0),
+        // Salt takes a number with a fraction for false.
+        ValueKind::Number => {
+            i64::try_from(value.clone()).is_ok_and(|number| value.is_integer() && number > 0)
+        }
         _ => value.is_true(),
     });
     for name in ["base64_encode", "b64encode"] {
@@ -137,13 +108,30 @@ fn texts(env: &mut Environment<'static>) {
                 .map_err(|error| caused("the decoded base64 is not text", error))
         });
     }
+    env.add_filter("indent", indent);
     env.add_filter("sha256", |value: &Value| {
         hex(&Sha256::digest(value.to_string()))
     });
     env.add_filter("sha512", |value: &Value| {
         hex(&Sha512::digest(value.to_string()))
     });
-    env.add_filter("regex_escape", |value: &str| regex::escape(value));
+    env.add_filter("regex_escape", |value: &str| -> String {
+        let special = |c: char| "()[]{}?*+-|^$\\.&~# \t\n\r\x0b\x0c".contains(c);
+        value
+            .chars()
+            .flat_map(|c| special(c).then_some('\\').into_iter().chain([c]))
+            .collect()
+    });
+    env.add_filter(
+        "replace",
+        |text: &Value, from: &str, to: &Value, count: Option<usize>| {
+            let (text, to) = (text.to_string(), to.to_string());
+            match count {
+                Some(count) => text.replacen(from, &to, count),
+                None => text.replace(from, &to),
+            }
+        },
+    );
     env.add_filter(
         "regex_match",
         |value: &str, pattern: &str, flags: Kwargs| {
@@ -170,6 +158,40 @@ fn texts(env: &mut Environment<'static>) {
             )
         },
     );
+}
+
+/// Jinja's `indent(width=4, first=False, blank=False)`: a newline at the end stays.
+fn indent(
+    text: &Value,
+    width: Option<&Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let width = match width {
+        Some(width) => Some(width.clone()),
+        None => kwargs.get("width")?,
+    };
+    let first = first.or(kwargs.get("first")?).unwrap_or(false);
+    let blank = blank.or(kwargs.get("blank")?).unwrap_or(false);
+    kwargs.assert_all_used()?;
+    let pad = match width.unwrap_or_else(|| Value::from(4)) {
+        width if width.kind() == ValueKind::String => width.to_string(),
+        width => " ".repeat(usize::try_from(width)?.min(1000)),
+    };
+    let text = text.to_string();
+    let mut out = if first { pad.clone() } else { String::new() };
+    for (number, line) in text.split('\n').enumerate() {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        if number > 0 {
+            out.push('\n');
+            if blank || !line.is_empty() {
+                out.push_str(&pad);
+            }
+        }
+        out.push_str(line);
+    }
+    Ok(out)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -207,7 +229,16 @@ fn replacement(python: &str) -> String {
 }
 
 fn structures(env: &mut Environment<'static>) {
-    env.add_filter("is_list", |value: &Value| value.kind() == ValueKind::Seq);
+    env.add_filter("is_list", is_list);
+    env.add_filter("unique", |values: &Value| -> Result<Vec<Value>, Error> {
+        let mut unique: Vec<Value> = Vec::new();
+        for item in values.try_iter()? {
+            if !unique.contains(&item) {
+                unique.push(item);
+            }
+        }
+        Ok(unique)
+    });
     env.add_filter("is_iter", |value: &Value| {
         matches!(
             value.kind(),
@@ -255,6 +286,12 @@ fn structures(env: &mut Environment<'static>) {
             Ok::<_, Error>(from_json(&json))
         },
     );
+    env.add_filter("max", |items: &Value| -> Result<Value, Error> {
+        Ok(items.try_iter()?.max().unwrap_or_default())
+    });
+    env.add_filter("min", |items: &Value| -> Result<Value, Error> {
+        Ok(items.try_iter()?.min().unwrap_or_default())
+    });
     for (name, keep) in [
         ("union", (|_, _| true) as fn(bool, bool) -> bool),
         ("intersect", |a, b| a && b),
@@ -278,14 +315,19 @@ fn structures(env: &mut Environment<'static>) {
     }
 }
 
-/// Follows a path through dictionaries and lists, as `pillar.get` does.
+/// Follows a path through dictionaries and lists, as `pillar.get` does: in a list a number is an
+/// index, from its end if it is negative, and a name the key of the first dictionary that has it.
 pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Option<Value>, Error> {
     let mut at = value.clone();
     for part in path.split(delimiter) {
         let next = match at.kind() {
-            ValueKind::Seq => match part.parse::<usize>() {
-                Ok(number) => at.get_item_by_index(number)?,
-                Err(_) => Value::UNDEFINED,
+            ValueKind::Seq => match part.parse::<i64>() {
+                Ok(number) => at.get_item(&Value::from(number))?,
+                Err(_) => at
+                    .try_iter()?
+                    .filter(|item| item.kind() == ValueKind::Map)
+                    .find_map(|item| item.get_item(&Value::from(part)).ok().filter(is_there))
+                    .unwrap_or_default(),
             },
             ValueKind::Map => at.get_item(&Value::from(part))?,
             _ => Value::UNDEFINED,
@@ -296,6 +338,10 @@ pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Opt
         at = next;
     }
     Ok(Some(at))
+}
+
+fn is_there(value: &Value) -> bool {
+    !value.is_undefined()
 }
 
 #[cfg(test)]
@@ -318,7 +364,7 @@ mod tests {
             ),
             (
                 "{{ 'abcd' | regex_search('(b)(c)') }} {{ 'x' | regex_match('y') }}",
-                "['b', 'c'] None",
+                "('b', 'c') None",
             ),
             (
                 r"{{ 'lets replace spaces' | regex_replace('\s+', '_') }}",

@@ -1,11 +1,11 @@
 //! Guards around all filters and tests of templates: none may compute with a reference to a secret,
 //! because the result would be wrong.
 
-use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::filters::{compile, unguarded};
-use super::values::{Secret, holds_secret};
+use super::values::{Secret, holds_secret, is_list};
 
 /// Filters that pass a secret on without reading it.
 const PASS: &[&str] = &[
@@ -21,6 +21,7 @@ const PASS: &[&str] = &[
     "last",
     "list",
     "load_json",
+    "load_text",
     "load_yaml",
     "map",
     "reject",
@@ -124,21 +125,80 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
             move |_: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
                 let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
                 guard(name, &args, purpose)?;
+                refuse_undefined(name, &args)?;
                 unguarded().empty_state().apply_filter(name, &args)
             },
         );
     }
-    env.add_test("match", |value: &str, pattern: &str| {
-        Ok::<_, Error>(compile(&format!("^(?:{pattern})"), None)?.is_match(value))
+    for (name, whole) in [("match", true), ("search", false)] {
+        env.add_test(name, move |value: &str, pattern: &str, flags: Kwargs| {
+            let pattern = if whole {
+                format!("^(?:{pattern})")
+            } else {
+                pattern.to_owned()
+            };
+            Ok::<_, Error>(compile(&pattern, Some(&flags))?.is_match(value))
+        });
+    }
+    env.add_test("list", is_list);
+    // As in Python, what has a length and elements by number or key.
+    env.add_test("sequence", |value: &Value| match value.kind() {
+        ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
     });
-    env.add_test("search", |value: &str, pattern: &str| {
-        Ok::<_, Error>(compile(pattern, None)?.is_match(value))
-    });
-    env.add_test("list", |value: &Value| value.kind() == ValueKind::Seq);
+}
+
+/// Tests that only ask of which kind a value is, which an undefined one answers too.
+const TESTS_OF_KIND: &[&str] = &[
+    "defined",
+    "undefined",
+    "none",
+    "string",
+    "number",
+    "mapping",
+    "iterable",
+    "sequence",
+    "list",
+    "boolean",
+    "integer",
+    "float",
+    "callable",
+];
+
+/// Refuses undefined values where the engine would take them for empty or false.
+fn refuse_undefined(name: &str, args: &[Value]) -> Result<(), Error> {
+    let Some(items) = args.first().filter(|items| items.len().is_some()) else {
+        return Ok(());
+    };
+    let undefined = match name {
+        "join" if items.kind() != ValueKind::String => {
+            items.try_iter()?.any(|item| item.is_undefined())
+        }
+        "selectattr" | "rejectattr" => {
+            let test = args.get(2).and_then(Value::as_str);
+            let Some(path) = args.get(1).and_then(Value::as_str) else {
+                return Ok(());
+            };
+            !test.is_some_and(|test| TESTS_OF_KIND.contains(&test))
+                && items.try_iter()?.any(|item| {
+                    let of = |at: Value, part: &str| at.get_attr(part).unwrap_or_default();
+                    path.split('.').fold(item, of).is_undefined()
+                })
+        }
+        _ => false,
+    };
+    if undefined {
+        return Err(Error::new(
+            ErrorKind::UndefinedError,
+            format!("an item that `{name}` reads is undefined"),
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a filter that would compute with a secret.
-fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
+pub(super) fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), Error> {
     if !args.iter().any(holds_secret) {
         return Ok(());
     }
@@ -193,7 +253,7 @@ pub(super) mod tests {
     /// The rendered text or the error; `s` and `d.k` are secrets, `t` is a text.
     pub(in crate::template) fn render(text: &str, purpose: Purpose) -> String {
         let mut env = Environment::new();
-        env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
         add(&mut env, purpose);
         let context = from_json(
             &json!({"s": "halite-secret::pki.key::", "d": {"k": "halite-secret::x::"}, "t": "text"}),

@@ -102,7 +102,7 @@ pub(crate) fn mark(text: &str, file: usize) -> String {
 }
 
 /// Tests whether the tag at the start of `text` is `name`.
-fn is_tag(text: &str, name: &str) -> bool {
+pub(crate) fn is_tag(text: &str, name: &str) -> bool {
     let inside = text
         .trim_start_matches("{%")
         .trim_start_matches(['-', '+'])

@@ -1,6 +1,6 @@
 //! Python's methods of dictionaries, lists and strings that Salt's templates use.
 
-use minijinja::value::{ValueKind, from_args};
+use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
@@ -201,28 +201,69 @@ fn any_of(args: &[Value], holds: impl Fn(&str) -> bool) -> Result<Value, Error> 
     .into())
 }
 
+/// `split(sep=None, maxsplit=-1)` and `rsplit`.
 fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
-    let (separator, limit): (Option<Value>, Option<i64>) = from_args(args)?;
+    let (separator, limit, kwargs): (Option<Value>, Option<i64>, Kwargs) = from_args(args)?;
+    let separator = match separator {
+        Some(separator) => Some(separator),
+        None => kwargs.get("sep")?,
+    };
+    let limit = match limit {
+        Some(limit) => Some(limit),
+        None => kwargs.get("maxsplit")?,
+    };
+    kwargs.assert_all_used()?;
     let pieces = limit
-        .filter(|limit| *limit >= 0)
-        .map_or(usize::MAX, |limit| limit as usize + 1);
-    let parts: Vec<&str> = match separator.as_ref().and_then(Value::as_str) {
+        .and_then(|limit| usize::try_from(limit).ok())
+        .map_or(usize::MAX, |limit| limit.saturating_add(1));
+    let mut parts: Vec<&str> = match separator.as_ref().and_then(Value::as_str) {
         Some("") => {
             return Err(invalid("split needs a separator that is not empty"));
         }
-        Some(separator) if from_right => {
-            let mut parts: Vec<&str> = text.rsplitn(pieces, separator).collect();
-            parts.reverse();
-            parts
-        }
+        Some(separator) if from_right => text.rsplitn(pieces, separator).collect(),
         Some(separator) => text.splitn(pieces, separator).collect(),
-        None => text.split_whitespace().collect(),
+        None => words(text, pieces, from_right),
     };
+    if from_right {
+        parts.reverse();
+    }
     Ok(parts
         .into_iter()
         .map(Value::from)
         .collect::<Vec<_>>()
         .into())
+}
+
+/// At most so many words; the last one has all that is left.
+fn words(text: &str, pieces: usize, from_right: bool) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = if from_right {
+            rest.trim_end()
+        } else {
+            rest.trim_start()
+        };
+        if rest.is_empty() {
+            return parts;
+        }
+        let cut = if from_right {
+            rest.rsplit_once(char::is_whitespace)
+                .map(|(left, word)| (word, left))
+        } else {
+            rest.split_once(char::is_whitespace)
+        };
+        match cut {
+            Some((word, left)) if parts.len() + 1 < pieces => {
+                parts.push(word);
+                rest = left;
+            }
+            _ => {
+                parts.push(rest);
+                return parts;
+            }
+        }
+    }
 }
 
 /// `'{} {0} {name}'.format(…)`, without format specifications.

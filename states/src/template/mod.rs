@@ -4,14 +4,21 @@
 mod dump;
 mod environment;
 mod error;
+mod expression;
 mod files;
 mod filters;
 mod guard;
+mod imports;
 pub(crate) mod lines;
+mod merge;
 mod methods;
 mod network;
+mod percent;
 mod prepare;
+mod print;
 mod salt;
+mod serialize;
+mod tags;
 mod trace;
 pub(crate) mod values;
 
@@ -26,10 +33,11 @@ use halite_document::yaml::Node;
 use halite_document::{Position, Problem};
 use halite_secrets::yaml;
 use lines::LineMap;
-use minijinja::{Error, ErrorKind};
+use minijinja::{Environment, Error, ErrorKind, Value};
+use prepare::HeaderError;
 use serde_json::Value as Json;
 use trace::{GRAINS, MinionData, OPTS, Observations, PILLAR, Recorder, Trace};
-use values::{from_json, recorded};
+use values::{dictionary, from_json, recorded};
 
 use crate::tree::Tree;
 
@@ -244,8 +252,9 @@ impl Renderer {
             ));
         };
         let prepared = prepare::prepare(path, &source).map_err(|error| {
+            let options = matches!(error, HeaderError::Options) && source.starts_with("#!");
             Problem {
-                line: 1,
+                line: if options { 2 } else { 1 },
                 column: 1,
                 ..Problem::in_file(path, error.to_string())
             }
@@ -264,29 +273,30 @@ impl Renderer {
             rendered.map = LineMap::new(sources, number, &rendered.text, None);
             return Ok((rendered, Trace::default()));
         }
-        // A collected iterator of pairs would be a sequence.
-        let context = from_json(&Json::Object(variables.clone().into_iter().collect()));
         let environments = match purpose {
             Purpose::Sls => &self.sls,
             Purpose::File => &self.file,
         };
         self.files.take();
         self.recorder.take();
-        rendered.text = environments
-            .plain
-            .get_template(path)
-            .and_then(|template| template.render(context.clone()))
-            .map_err(|error| self.explain(&error, path))?;
+        let text = |environment: &Environment| {
+            let template = environment.get_template(path)?;
+            // For each rendering its own variables, because a template can change them.
+            let mut text = template.render(context(path, variables))?;
+            // As Jinja does, the engine drops a newline at the end; of the file itself Salt adds it
+            // again.
+            if source.ends_with('\n') {
+                text.push('\n');
+            }
+            Ok(text)
+        };
+        rendered.text = text(&environments.plain).map_err(|error| self.explain(&error, path))?;
         rendered
             .files
             .extend(self.files.take().into_iter().filter(|name| name != path));
         let mut accesses = self.recorder.take();
         rendered.pillar = accesses.pillar(&self.data);
-        let marked = environments
-            .marked
-            .get_template(path)
-            .and_then(|template| template.render(context))
-            .ok();
+        let marked = text(&environments.marked).ok();
         accesses.join(self.recorder.take());
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
         let trace = self.observations.borrow_mut().trace(accesses, &self.data);
@@ -325,6 +335,26 @@ impl Renderer {
     }
 }
 
+/// The variables of a template: those given, its place, and all of them under one name.
+fn context(path: &str, variables: &BTreeMap<String, Json>) -> Value {
+    let mut context: serde_json::Map<String, Json> = variables.clone().into_iter().collect();
+    for (name, value) in [
+        ("tplfile", path),
+        ("tplpath", path),
+        ("tpldir", prepare::directory(path)),
+    ] {
+        context.entry(name).or_insert_with(|| Json::from(value));
+    }
+    let all = from_json(&Json::Object(context));
+    let mut named: Vec<(Value, Value)> = Vec::new();
+    for name in all.try_iter().into_iter().flatten() {
+        let value = all.get_item(&name).unwrap_or_default();
+        named.push((name, value));
+    }
+    named.push((Value::from(imports::VARIABLES), all));
+    dictionary(named)
+}
+
 /// The column of an offset in the prepared text, if the line ends there as it does in the source
 /// (preparing puts a head in front of the first line).
 fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
@@ -336,5 +366,7 @@ fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
     u32::try_from(here[head.len()..].get(..column)?.chars().count() + 1).ok()
 }
 
+#[cfg(test)]
+mod probes;
 #[cfg(test)]
 mod tests;

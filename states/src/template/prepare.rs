@@ -1,11 +1,21 @@
-//! Salt's own tags, rewritten to tags of the template engine; line numbers do not change.
+//! Templates in the language of the template engine; line numbers do not change.
 
-use super::lines::tag_end;
+use super::lines::{is_tag, tag_end};
+use super::tags;
 
-/// A renderer in the first line of a template that does not exist.
+/// A first line that is not understood.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no renderer `{0}`; use `jinja|yaml` (the default) or `yaml`")]
-pub(super) struct UnknownRenderer(String);
+pub(super) enum HeaderError {
+    /// A renderer that does not exist.
+    #[error("there is no renderer `{0}`; use `jinja|yaml` (the default) or `yaml`")]
+    Renderer(String),
+    /// Options of the template engine.
+    #[error(
+        "`#jinja2:` and options are not supported; remove the line, and write `-%}}` where \
+         `trim_blocks` would remove a newline and `{{%-` where `lstrip_blocks` would remove blanks"
+    )]
+    Options,
+}
 
 /// A template in the language of the engine.
 #[derive(Debug)]
@@ -16,17 +26,19 @@ pub(super) struct Prepared {
     pub template: bool,
 }
 
-/// Rewrites `import_yaml`, `import_json`, `import_text`, `load_yaml`, `load_json`, `load_text`, and
-/// sets `tplfile`, `tplpath` and `tpldir`.
+/// Rewrites Salt's own tags (`import_yaml`, `load_yaml`, …), imports without context and `%` of
+/// texts; a file that is imported without context gets its own `tplfile`, `tplpath` and `tpldir`.
 ///
 /// # Errors
-/// The first line names an unknown renderer.
-pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, UnknownRenderer> {
+/// The first line, or the second after a renderer, is not understood.
+pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, HeaderError> {
     let mut body = source.to_owned();
     // `#!/bin/sh` is a script's own line, not a renderer.
     let renderer = |line: &&str| line.starts_with("#!") && !line[2..].trim_start().starts_with('/');
-    if let Some(first) = source.lines().next().filter(renderer) {
-        match first[2..].trim() {
+    let mut lines = source.lines();
+    let mut first = lines.next();
+    if let Some(line) = first.filter(renderer) {
+        match line[2..].trim() {
             "jinja|yaml" | "jinja" => {}
             "yaml" => {
                 return Ok(Prepared {
@@ -35,28 +47,35 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, UnknownRende
                 });
             }
             other => {
-                return Err(UnknownRenderer(other.to_owned()));
+                return Err(HeaderError::Renderer(other.to_owned()));
             }
         }
         body = blank_first_line(source);
+        first = lines.next();
     }
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    let mut text = format!(
-        "{{% set tplfile = {} %}}{{% set tplpath = tplfile %}}{{% set tpldir = {} %}}",
-        quoted(path),
-        quoted(if directory.is_empty() { "." } else { directory })
-    );
+    let options = first.and_then(|line| line.strip_prefix("#jinja2:"));
+    if options.is_some_and(|options| !options.trim().is_empty()) {
+        return Err(HeaderError::Options);
+    }
+    let mut text = own_place(path);
+    let mut raw = false;
     let mut rest = body.as_str();
     while let Some(at) = rest.find('{') {
         text.push_str(&rest[..at]);
         rest = &rest[at..];
-        if !["{{", "{%", "{#"].iter().any(|open| rest.starts_with(open)) {
+        let tag = if raw {
+            rest.starts_with("{%") && is_tag(rest, "endraw")
+        } else {
+            ["{{", "{%", "{#"].iter().any(|open| rest.starts_with(open))
+        };
+        if !tag {
             text.push('{');
             rest = &rest[1..];
             continue;
         }
         let end = tag_end(rest);
-        text.push_str(&rewrite(&rest[..end]).unwrap_or_else(|| rest[..end].to_owned()));
+        raw = rest.starts_with("{%") && is_tag(rest, "raw");
+        text.push_str(&tags::rewrite(&rest[..end]).unwrap_or_else(|| rest[..end].to_owned()));
         rest = &rest[end..];
     }
     text.push_str(rest);
@@ -66,62 +85,30 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, UnknownRende
     })
 }
 
+/// Statements that set a file's own `tplfile`, `tplpath` and `tpldir` if it, or a file that imports
+/// it, was imported without context. All other files have those of the file that is rendered.
+fn own_place(path: &str) -> String {
+    format!(
+        "{{% if __take_isolated() or __isolated is defined %}}{{% set __isolated = true %}}\
+         {{% set tplfile = {file} %}}{{% set tplpath = tplfile %}}{{% set tpldir = {directory} %}}\
+         {{% endif %}}",
+        file = quoted(path),
+        directory = quoted(directory(path)),
+    )
+}
+
+/// The folder of a file of the tree; `.` for the root.
+pub(super) fn directory(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some((directory, _)) if !directory.is_empty() => directory,
+        _ => ".",
+    }
+}
+
 fn blank_first_line(source: &str) -> String {
     source
         .find('\n')
         .map_or_else(String::new, |at| source[at..].to_owned())
-}
-
-/// The engine's form of one of Salt's tags; `None` when it is not one.
-fn rewrite(tag: &str) -> Option<String> {
-    let inside = tag.strip_prefix("{%")?.strip_suffix("%}")?;
-    let (open, inside) = dash(inside);
-    let (close, inside) = match inside.strip_suffix(['-', '+']) {
-        Some(shorter) => (&inside[shorter.len()..], shorter),
-        None => ("", inside),
-    };
-    let lines = "\n".repeat(tag.matches('\n').count());
-    let words = inside.trim();
-    for format in ["yaml", "json", "text"] {
-        if let Some(rest) = words
-            .strip_prefix(&format!("import_{format}"))
-            .filter(|rest| begins_word(rest))
-        {
-            let rest = rest.trim_end();
-            let rest = rest
-                .strip_suffix("with context")
-                .or_else(|| rest.strip_suffix("without context"))
-                .unwrap_or(rest)
-                .trim_end();
-            let (file, name) = rest.rsplit_once(" as ")?;
-            return Some(format!(
-                "{{%{open} set {} = import_{format}({}) {lines}{close}%}}",
-                name.trim(),
-                file.trim()
-            ));
-        }
-        if let Some(rest) = words
-            .strip_prefix(&format!("load_{format}"))
-            .filter(|rest| begins_word(rest))
-        {
-            let name = rest.trim().strip_prefix("as ")?.trim();
-            return Some(format!(
-                "{{%{open} set {name} | load_{format} {lines}{close}%}}"
-            ));
-        }
-    }
-    (words == "endload").then(|| format!("{{%{open} endset {lines}{close}%}}"))
-}
-
-fn dash(text: &str) -> (&str, &str) {
-    match text.strip_prefix(['-', '+']) {
-        Some(rest) => (&text[..1], rest),
-        None => ("", text),
-    }
-}
-
-fn begins_word(rest: &str) -> bool {
-    rest.starts_with(|c: char| c.is_whitespace() || c == '"' || c == '\'')
 }
 
 /// A text as a string literal of the template language.
@@ -135,35 +122,15 @@ mod tests {
 
     fn after_head(text: &str) -> String {
         let text = prepare("a/b.sls", text).unwrap().text;
-        text.split_once("\"a\" %}").unwrap().1.to_owned()
+        text.split_once("{% endif %}").unwrap().1.to_owned()
     }
 
     #[test]
-    fn rewrites_salts_tags() {
-        for (from, to) in [
-            (
-                "{% import_yaml 'x.yaml' as y %}",
-                "{% set y = import_yaml('x.yaml') %}",
-            ),
-            (
-                "{%- import_json tpldir ~ '/x' as y with context -%}",
-                "{%- set y = import_json(tpldir ~ '/x') -%}",
-            ),
-            (
-                "{% load_yaml as y %}a: 1{% endload %}",
-                "{% set y | load_yaml %}a: 1{% endset %}",
-            ),
-            (
-                "{% import 'x' as y %}{{ a }}{",
-                "{% import 'x' as y %}{{ a }}{",
-            ),
-            (
-                "{% import_yaml\n 'x' as y %}",
-                "{% set y = import_yaml('x') \n%}",
-            ),
-        ] {
-            assert_eq!(after_head(from), to);
-        }
+    fn tags_are_rewritten_but_not_raw_text_and_comments() {
+        assert_eq!(
+            after_head("{{ '%d' % x }}{# {{ '%d' % x }} #}{% raw %}{{ '%d' % x }}{% endraw %}{"),
+            "{{ __format_text('%d', x) }}{# {{ '%d' % x }} #}{% raw %}{{ '%d' % x }}{% endraw %}{"
+        );
     }
 
     #[test]
@@ -182,5 +149,19 @@ mod tests {
                 .ends_with("#!/bin/sh\n")
         );
         assert!(after_head("#!jinja|yaml\na").ends_with("\na"));
+    }
+
+    #[test]
+    fn options_of_the_engine_are_refused() {
+        for text in [
+            "#jinja2: {\"trim_blocks\": true}\n",
+            "#!jinja|yaml\n#jinja2: trim_blocks: true\na",
+        ] {
+            let error = prepare("x", text).unwrap_err().to_string();
+            assert!(error.contains("write `-%}` where"), "{error}");
+        }
+        for text in ["#jinja2:\n", "a\n#jinja2: {}\n", "#!/bin/sh\n#jinja2: {}\n"] {
+            assert!(prepare("x", text).is_ok(), "{text}");
+        }
     }
 }

@@ -62,7 +62,7 @@ fn salts_names_are_defined() {
             "{'a': {'b': 1, 'c': 2}}",
         ),
         (
-            "{% if pillar.nothing %}x{% endif %}{{ pillar.get('nothing', 'd') }}",
+            "{% if pillar.nothing is defined %}x{% endif %}{{ pillar.get('nothing', 'd') }}",
             "d",
         ),
         (
@@ -88,7 +88,7 @@ fn imports_find_their_files() {
     let rendered = renderer(tree)
         .render(Purpose::Sls, "kube/init.sls", &BTreeMap::new())
         .unwrap();
-    assert_eq!(rendered.text, "kube/map.jinja deep kube/init.sls");
+    assert_eq!(rendered.text, "kube/init.sls deep kube/init.sls");
     assert_eq!(
         rendered.files,
         ["kube/init.sls", "kube/map.jinja", "kube/d.yaml"]
@@ -102,6 +102,82 @@ fn undefined_values_are_named_in_full() {
         text("a:\n  x: {{ pillar.a.nope.c }}\n"),
         "a.sls:2:17: `pillar.a.nope` is undefined\n   |   x: {{ pillar.a.nope.c }}\n   = give a default, \
          `{{ x | default('…') }}` or `salt['pillar.get']('a:b', '…')`, or test it with `is defined`"
+    );
+}
+
+#[test]
+fn every_use_of_an_undefined_value_has_its_place() {
+    for used in [
+        "{% if pillar.typo %}{% endif %}",
+        "{% if pillar.typo == 1 %}{% endif %}",
+        "{{ 'x' if typo else 'y' }}",
+        "{{ typo or 'x' }}",
+        "{% for i in typo %}{% endfor %}",
+        "{{ [pillar.typo] }}",
+        "{{ ['a', typo] | join }}",
+        "{{ [{}] | selectattr('typo') | list }}",
+        "{{ '%s' % typo }}",
+        "{{ salt['pillar.get']('list', typo) }}",
+    ] {
+        let out = text(&format!("\n{used}"));
+        assert!(
+            out.starts_with("a.sls:2:") && out.contains("undefined") && out.contains("is defined"),
+            "{used}: {out}"
+        );
+    }
+}
+
+#[test]
+fn arguments_of_functions_are_checked() {
+    for (call, wanted) in [
+        (
+            "salt['defaults.merge']({}, {}, in_plase=False)",
+            "salt['defaults.merge'] has no argument `in_plase`: did you mean `in_place`?",
+        ),
+        (
+            "salt['slsutil.merge']({}, {}, merge_list=True)",
+            "did you mean `merge_lists`?",
+        ),
+        (
+            "salt['grains.get']('a', 'b', ':', True, 1)",
+            "takes 4 arguments, not 5",
+        ),
+        (
+            "salt['pillar.get']('a', key='b')",
+            "`key` of salt['pillar.get'] is there twice",
+        ),
+        (
+            "salt['pillar.get'](5)",
+            "`key` of salt['pillar.get'] takes a text, not a number",
+        ),
+        ("salt['pillar.get']()", "salt['pillar.get'] needs `key`"),
+    ] {
+        let out = text(&format!("{{{{ {call} }}}}"));
+        assert!(
+            out.starts_with("a.sls:1") && out.contains(wanted),
+            "{call}: {out}"
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_only_a_context_would_show_is_named() {
+    let tree = MemoryTree::new()
+        .with(
+            "a.sls",
+            "{% set v = 1 %}\n{% from 'm.jinja' import f %}{{ f() }}",
+        )
+        .with("m.jinja", "{% macro f() %}{{ v }}{{ sls }}{% endmacro %}");
+    let variables = BTreeMap::from([("sls".to_owned(), json!("a"))]);
+    let problem = renderer(tree)
+        .render(Purpose::Sls, "a.sls", &variables)
+        .unwrap_err();
+    assert_eq!((problem.file.as_str(), problem.line), ("a.sls", 2));
+    assert!(
+        problem
+            .message
+            .contains("`m.jinja` uses `v`, which only an import `with context` can see"),
+        "{problem}"
     );
 }
 

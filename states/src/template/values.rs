@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use halite_secrets::reference;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
@@ -14,10 +14,34 @@ use super::trace::{Access, Recorder, below};
 
 /// A dictionary.
 pub(crate) struct Dict {
-    entries: Vec<(Value, Value)>,
-    index: HashMap<String, usize>,
+    /// A lock, because `defaults.merge` changes a dictionary in place. It is never held while
+    /// another one is taken.
+    entries: RwLock<Entries>,
     /// Its place in the data, and the recorder of accesses.
     origin: Option<(String, Arc<Recorder>)>,
+}
+
+/// The keys and values of a dictionary, in their order.
+#[derive(Default)]
+struct Entries {
+    list: Vec<(Value, Value)>,
+    index: HashMap<String, usize>,
+}
+
+impl Entries {
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.list.get(*self.index.get(key)?).map(|(_, value)| value)
+    }
+
+    fn set(&mut self, name: &str, key: &Value, value: Value) {
+        match self.index.get(name).and_then(|at| self.list.get_mut(*at)) {
+            Some((_, place)) => *place = value,
+            None => {
+                self.index.insert(name.to_owned(), self.list.len());
+                self.list.push((key.clone(), value));
+            }
+        }
+    }
 }
 
 impl Dict {
@@ -26,12 +50,44 @@ impl Dict {
             recorder.record(pointer.clone(), access);
         }
     }
+
+    fn entries(&self) -> RwLockReadGuard<'_, Entries> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tests whether it is a part of the pillar or the grains, which templates do not change.
+    pub(crate) fn is_data(&self) -> bool {
+        self.origin.is_some()
+    }
+
+    /// The value of a key; the access is not recorded.
+    pub(crate) fn get(&self, key: &str) -> Option<Value> {
+        self.entries().get(key).cloned()
+    }
+
+    /// Its values; the access is not recorded.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        let entries = self.entries();
+        entries
+            .list
+            .iter()
+            .map(|(_, value)| value.clone())
+            .collect()
+    }
+
+    /// Sets the value of a key, named as a text too, in place: every name of this dictionary sees
+    /// it.
+    pub(crate) fn set(&self, name: &str, key: &Value, value: Value) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.set(name, key, value);
+    }
 }
 
 impl fmt::Debug for Dict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = self.entries().list.clone();
         f.debug_map()
-            .entries(self.entries.iter().map(|(key, value)| (key, value)))
+            .entries(list.iter().map(|(key, value)| (key, value)))
             .finish()
     }
 }
@@ -49,19 +105,18 @@ impl Object for Dict {
         if let Some((pointer, recorder)) = &self.origin {
             recorder.record(below(pointer, key), Access::Lookup);
         }
-        self.entries
-            .get(*self.index.get(key)?)
-            .map(|(_, value)| value.clone())
+        self.get(key)
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         self.record(Access::Whole);
-        Enumerator::Values(self.entries.iter().map(|(key, _)| key.clone()).collect())
+        let entries = self.entries();
+        Enumerator::Values(entries.list.iter().map(|(key, _)| key.clone()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
         self.record(Access::Length);
-        Some(self.entries.len())
+        Some(self.entries().list.len())
     }
 
     fn custom_cmp(self: &Arc<Self>, _: &DynObject) -> Option<std::cmp::Ordering> {
@@ -130,26 +185,53 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
         Json::Object(map) => dict(
             map.iter().map(|(key, value)| {
                 let place = recorder.map_or_else(String::new, |_| below(pointer, key));
-                (key.clone(), convert(value, &place, recorder))
+                (Value::from(key.as_str()), convert(value, &place, recorder))
             }),
             recorder.map(|recorder| (pointer.to_owned(), recorder.clone())),
         ),
     }
 }
 
+/// A dictionary that templates may change.
+pub(crate) fn dictionary(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
+    dict(entries.into_iter(), None)
+}
+
+/// A copy whose dictionaries and lists are its own.
+pub(crate) fn deep_copy(value: &Value) -> Value {
+    match value.kind() {
+        _ if value.is_tuple() => value.clone(),
+        ValueKind::Map => match value.try_iter() {
+            Ok(keys) => dictionary(keys.map(|key| {
+                let item = value.get_item(&key).unwrap_or_default();
+                (key, deep_copy(&item))
+            })),
+            Err(_) => value.clone(),
+        },
+        ValueKind::Seq | ValueKind::Iterable if value.len().is_some() => match value.try_iter() {
+            Ok(items) => items
+                .map(|item| deep_copy(&item))
+                .collect::<Vec<_>>()
+                .into(),
+            Err(_) => value.clone(),
+        },
+        _ => value.clone(),
+    }
+}
+
 fn dict(
-    entries: impl Iterator<Item = (String, Value)>,
+    entries: impl Iterator<Item = (Value, Value)>,
     origin: Option<(String, Arc<Recorder>)>,
 ) -> Value {
-    let mut index = HashMap::new();
-    let mut listed = Vec::new();
+    let mut listed = Entries::default();
     for (key, value) in entries {
-        index.insert(key.clone(), listed.len());
-        listed.push((Value::from(key), value));
+        match key.as_str() {
+            Some(name) => listed.set(name, &key, value),
+            None => listed.set(&key.to_string(), &key, value),
+        }
     }
     Value::from_object(Dict {
-        entries: listed,
-        index,
+        entries: RwLock::new(listed),
         origin,
     })
 }
@@ -205,6 +287,16 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     })
 }
 
+/// Tests whether a value is a list: no tuple, but also what the engine adds up or cuts only when it
+/// is read.
+pub(crate) fn is_list(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Seq => !value.is_tuple(),
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
+}
+
 /// Tests whether a value is, or holds, a reference to a secret.
 pub(crate) fn holds_secret(value: &Value) -> bool {
     holds(value, 0)
@@ -222,7 +314,7 @@ fn holds(value: &Value, depth: usize) -> bool {
             let is_map = value.kind() == ValueKind::Map;
             if let Some(dict) = value.downcast_object_ref::<Dict>() {
                 dict.record(Access::Secret);
-                return dict.entries.iter().any(|(_, item)| holds(item, depth + 1));
+                return dict.values().iter().any(|item| holds(item, depth + 1));
             }
             value.try_iter().is_ok_and(|mut items| {
                 items.any(|item| {

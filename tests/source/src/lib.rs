@@ -11,6 +11,8 @@ mod circles;
 #[cfg(test)]
 mod decisions;
 #[cfg(test)]
+mod findings;
+#[cfg(test)]
 mod imports;
 #[cfg(test)]
 mod modules;

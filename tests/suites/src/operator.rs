@@ -1,6 +1,8 @@
 //! An operator's work with a finished cluster: every command in every output format, own states,
 //! secrets that stay secret, mistakes at an enrolment.
 
+mod roles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -29,6 +31,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: own_states,
     },
     Test {
+        name: "operator: roles allow their work and no more",
+        run: roles::roles,
+    },
+    Test {
         name: "operator: an enrolled host does not become another",
         run: other_name,
     },
@@ -47,6 +53,8 @@ const LOOKS: &[&[&str]] = &[
     &["job", "list"],
     &["key", "list"],
     &["token", "list"],
+    &["operator", "list"],
+    &["audit", "--limit", "5"],
     &["config", "show"],
     &["config", "validate"],
     &["bundle", "list"],
@@ -108,6 +116,9 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
             &["key", "delete", WORKER, "--force", "--cluster", "another"],
             1,
         ),
+        (&["operator", "revoke", "root"], 1),
+        (&["operator", "revoke", "absent"], 1),
+        (&["audit", "--action", "nonsense"], 1),
         (&["node", "add", "Bad_Name"], 1),
         (&["node", "add", "localhost"], 1),
         (&["node", "add", "worker-9", "--address", "192.0.2.1"], 1),

@@ -155,7 +155,7 @@ impl Client {
             .take(limit + 1);
         reader
             .read_to_end(&mut body)
-            .map_err(|error| self.broken(&url(), &error))?;
+            .map_err(|error| self.broken(&url(), error))?;
         if body.len() as u64 > limit {
             return Err(too_large().into());
         }
@@ -210,7 +210,7 @@ impl Client {
         }
         let ready = builder
             .body(())
-            .map_err(|error| Error::server(shown(url), error))?;
+            .map_err(|error| Error::server_because(shown(url), "cannot make the request", error))?;
         let proxy = self.proxies.find(url).cloned();
         let ready = self.agent.configure_request(ready).proxy(proxy).build();
         self.agent
@@ -266,16 +266,17 @@ impl Client {
     }
 
     /// Makes the error of a connection that broke or stalled within a response.
-    pub(crate) fn broken(&self, url: &str, error: &std::io::Error) -> Failure {
+    pub(crate) fn broken(&self, url: &str, error: std::io::Error) -> Failure {
         let inner = error
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<ureq::Error>());
-        let message = match inner {
-            Some(ureq::Error::Timeout(_)) => self.stalled(),
-            _ if error.kind() == std::io::ErrorKind::TimedOut => self.stalled(),
-            _ => format!("the connection broke off: {error}"),
-        };
-        Failure::again(Error::server(url, message))
+        let stalled = matches!(inner, Some(ureq::Error::Timeout(_)))
+            || error.kind() == std::io::ErrorKind::TimedOut;
+        Failure::again(if stalled {
+            Error::server(url, self.stalled())
+        } else {
+            Error::server_because(url, "the connection broke off", error)
+        })
     }
 
     fn stalled(&self) -> String {
@@ -296,31 +297,31 @@ impl Client {
             | ureq::Error::Protocol(_) => false,
             _ => true,
         };
-        let message = match &error {
-            ureq::Error::ConnectProxyFailed(said) => match refusal(said) {
-                Some(407) => WANTS_LOGIN.to_owned(),
-                Some(403) => "the proxy does not allow it (403)".to_owned(),
-                Some(status) => format!("the proxy answers {status}"),
-                None => error.to_string(),
-            },
-            ureq::Error::Timeout(ureq::Timeout::RecvResponse | ureq::Timeout::RecvBody) => {
-                self.stalled()
+        let proxy = match &error {
+            ureq::Error::ConnectProxyFailed(said) => refusal(said),
+            _ => None,
+        };
+        let error = match (error, proxy) {
+            (_, Some(407)) => Error::server(shown(url), WANTS_LOGIN),
+            (_, Some(403)) => Error::server(shown(url), "the proxy does not allow it (403)"),
+            (_, Some(status)) => Error::server(shown(url), format!("the proxy answers {status}")),
+            (ureq::Error::Timeout(ureq::Timeout::RecvResponse | ureq::Timeout::RecvBody), _) => {
+                Error::server(shown(url), self.stalled())
             }
-            ureq::Error::HostNotFound => {
+            (ureq::Error::HostNotFound, _) => Error::server(
+                shown(url),
                 format!(
                     "no address is known for {} (name resolution, or a proxy that is not set?)",
                     host(url)
-                )
-            }
-            ureq::Error::Io(inner) if hopeless => {
-                format!(
-                    "no trusted connection: {inner} (is the authority that signed its certificate trusted \
-                     here?)"
-                )
-            }
-            error => error.to_string(),
+                ),
+            ),
+            (ureq::Error::Io(inner), _) if hopeless => Error::server_because(
+                shown(url),
+                "no trusted connection (is the authority that signed its certificate trusted here?)",
+                inner,
+            ),
+            (error, _) => Error::server_because(shown(url), "cannot get an answer", error),
         };
-        let error = Error::server(shown(url), message);
         Failure {
             error,
             again: if hopeless { Again::No } else { Again::Yes },

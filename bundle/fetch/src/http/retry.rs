@@ -86,25 +86,38 @@ pub fn until<T>(
 
 /// Makes the error for a server that requests a longer wait than allowed.
 fn later(error: Error, asked: Duration, bound: Duration) -> Error {
-    let (url, said) = match error {
-        Error::Status { url, status, .. } => (url, format!("the server answers {status}")),
-        Error::Server { url, message } => (url, message),
+    let (url, said, source) = match error {
+        Error::Status { url, status, .. } => (url, format!("the server answers {status}"), None),
+        Error::Server {
+            url,
+            message,
+            source,
+        } => (url, message, source),
         error => return error,
     };
     let (asked, bound) = (asked.as_secs(), bound.as_secs());
     let message = format!(
         "{said} and asks to come back in {asked} seconds; no pause here is longer than {bound}, try again then"
     );
-    Error::Server { url, message }
+    Error::Server {
+        url,
+        message,
+        source,
+    }
 }
 
 /// Adds the number of attempts to an error.
 fn tried(error: Error, times: u32) -> Error {
     let add = |message: String| format!("{message} (tried {times} times)");
     match error {
-        Error::Server { url, message } => Error::Server {
+        Error::Server {
+            url,
+            message,
+            source,
+        } => Error::Server {
             url,
             message: add(message),
+            source,
         },
         Error::Status {
             url,

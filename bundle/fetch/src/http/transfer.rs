@@ -251,7 +251,7 @@ impl Transfer<'_> {
             let count = match reader.read(&mut buffer) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.client.broken(&url(), &error)),
+                Err(error) => return Err(self.client.broken(&url(), error)),
             };
             if count == 0 {
                 break;

@@ -39,7 +39,7 @@ impl Repository {
         let server = |(position, endpoint): (usize, super::Endpoint)| {
             let base = endpoint.base()?;
             let url = base.join(&format!("{}/", reference.repository));
-            let url = url.map_err(|error| Error::server(base.as_str(), error))?;
+            let url = url.map_err(|error| no_url(&base, error))?;
             let credentials = registries.credentials();
             let mut secret = credentials.find(
                 base.host_str().unwrap_or_default(),
@@ -141,10 +141,14 @@ impl Repository {
     }
 }
 
+fn no_url(base: &Url, error: url::ParseError) -> Error {
+    Error::server_because(base.as_str(), "cannot make a URL of the repository", error)
+}
+
 impl Server {
     fn url(&self, kind: &str, name: &str) -> Result<Url, Error> {
         self.base
             .join(&format!("{kind}/{name}"))
-            .map_err(|error| Error::server(self.base.as_str(), error))
+            .map_err(|error| no_url(&self.base, error))
     }
 }

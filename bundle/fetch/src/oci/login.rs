@@ -3,7 +3,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use halite_errors::chain;
 use serde::Deserialize;
 use ureq::http::{HeaderMap, header};
 use url::Url;
@@ -63,6 +62,9 @@ impl Session {
         };
         let who = host(&self.base);
         let wrong = |message: String| Error::server(shown(&self.base), message);
+        let no_token = |error: Error| {
+            Error::server_because(shown(&self.base), format!("no token for {who}"), error)
+        };
         let realm = find("realm").and_then(|realm| Url::parse(realm).ok());
         let mut url =
             realm.ok_or_else(|| wrong("it wants a token and does not say from where".into()))?;
@@ -89,8 +91,7 @@ impl Session {
             },
             LIMIT,
         );
-        let reply =
-            reply.map_err(|error| wrong(format!("no token for {who}: {}", chain(&error))))?;
+        let reply = reply.map_err(no_token)?;
         // The response is never displayed: it may contain a token.
         let token: Option<Token> = serde_json::from_slice(&reply.body).ok();
         let token = token

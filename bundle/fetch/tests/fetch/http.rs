@@ -314,6 +314,17 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
 }
 
 #[test]
+fn a_refused_connection_is_the_cause_and_named_once() {
+    let fixture = Fixture::new();
+    let wanted = [artifact("a", "http://127.0.0.1:1/a".into(), b"x")];
+    let error = fixture.fetcher().files(&wanted).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("refused"), "{cause}");
+    assert!(!error.to_string().contains("refused"), "{error}");
+    assert_eq!(chain(&error).matches("refused").count(), 1, "{error:?}");
+}
+
+#[test]
 fn servers_prove_who_they_are() {
     let (fixture, file) = (Fixture::new(), content(1_000, 13));
     let authority = Authority::new(fixture.path("").as_path());

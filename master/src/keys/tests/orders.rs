@@ -46,8 +46,78 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
         store: Arc::clone(&site.store),
         directory: TempDir::new().unwrap(),
     };
+    let old = again.refused(&host, &token).await;
+    assert!(old.message.contains("the token is not valid"), "{old}");
+    let token = again.token(Wanted::default()).await;
     let third = certificate(again.enrol(&host, &token).await);
     assert!(again.admits(&third) && !again.admits(&pem) && !again.admits(&second));
+}
+
+#[tokio::test]
+async fn a_rejected_or_deleted_key_does_not_return_with_an_older_token() {
+    for action in ["reject", "delete"] {
+        let site = site().await;
+        let host = Host::new("worker-1");
+        let many = Wanted {
+            uses: 9,
+            ..Wanted::default()
+        };
+        let bound = Wanted {
+            id: "worker-1".to_owned(),
+            ..Wanted::default()
+        };
+        let (used, other) = (site.token(many.clone()).await, site.token(many).await);
+        let own = site.token(bound.clone()).await;
+        certificate(site.enrol(&host, &used).await);
+        let answer = site.order("worker-1", action).await.unwrap();
+        let mut taken: Vec<&str> = answer["revoked_tokens"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(serde_json::Value::as_str)
+            .collect();
+        taken.sort_unstable();
+        let mut wanted = [&used, &own].map(|token| token.split('.').next().unwrap());
+        wanted.sort_unstable();
+        assert_eq!(taken, wanted, "{action}");
+        for token in [&used, &own] {
+            let answer = enrol(&site.app, &host.asks(token)).await;
+            assert!(
+                matches!(&answer, Err(_) | Ok(Answer::Rejected { .. })),
+                "{action}: {answer:?}"
+            );
+            // Nor under another name: the host knows the token.
+            let renamed = EnrolmentRequest {
+                id: "worker-9".to_owned(),
+                ..host.asks(token)
+            };
+            enrol(&site.app, &renamed).await.unwrap_err();
+        }
+        assert_eq!(site.uses(&other).await, 9, "it was of no use here");
+        // A token from after the order is the operator's word that it may come back.
+        site.clock.advance(1);
+        let later = site.token(bound).await;
+        certificate(site.enrol(&host, &later).await);
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_squatter_costs_the_true_host_no_token() {
+    let site = site().await;
+    let (squatter, honest) = (Host::new("worker-1"), Host::new("worker-1"));
+    let token = site
+        .token(Wanted {
+            id: "worker-1".to_owned(),
+            ..Wanted::default()
+        })
+        .await;
+    site.enrol(&squatter, "").await;
+    site.clock.advance(1);
+    site.order("worker-1", "reject").await.unwrap();
+    // Also when it has learned the token, which is older than the rejection.
+    let why = reason(site.enrol(&squatter, &token).await);
+    assert!(why.contains("an operator rejected this key"), "{why}");
+    certificate(site.enrol(&honest, &token).await);
 }
 
 #[tokio::test]
@@ -57,33 +127,16 @@ async fn a_full_disk_does_not_keep_a_rejected_key_in() {
         let host = Host::new("worker-1");
         let token = site.token(Wanted::default()).await;
         let pem = certificate(site.enrol(&host, &token).await);
-        let limit = site.store.limit_pages(None).await;
-        let line = crate::store::Audit {
-            time: NOW,
-            who: "x".to_owned(),
-            method: String::new(),
-            what: "x".repeat(3000),
-            outcome: String::new(),
-        };
-        while site.app.store.append_audit(&line).await.is_ok() {}
-        for number in 0.. {
-            let other = crate::store::Revocation {
-                serial: format!("{number:x}"),
-                owner: "x".to_owned(),
-                when: NOW,
-                reason: "x".repeat(100),
-            };
-            if site.app.store.revoke(&other).await.is_err() {
-                break;
-            }
-        }
+        let limit = fill_disk(&site).await;
         let refused = site.order("worker-1", action).await.unwrap_err();
         assert!(refused.message.contains("is cut off"), "{refused}");
         assert!(refused.message.contains("Make room"), "{refused}");
         assert!(!site.admits(&pem), "{action}");
-        // With room again the order can be stored, and the key can come back with a new
-        // certificate only.
+        // With room again the key does not return before the order is repeated; then it can come
+        // back with a new certificate only.
         site.store.limit_pages(Some(limit)).await;
+        let why = reason(site.enrol(&host, "").await);
+        assert!(why.contains("an operator rejected this key"), "{why}");
         site.order("worker-1", action).await.unwrap();
         assert!(!site.admits(&pem));
         if action == "reject" {

@@ -1,15 +1,15 @@
 //! The trait's methods, each handed on to the module that knows the table.
 //!
 //! An implementation of a trait is one block in one file, and the queries are in a file for each
-//! group of tables. The futures are boxed because the master holds the store as `dyn Store`: a store
-//! of several masters will implement the same trait.
+//! group of tables. The futures are boxed because the master holds the store as `dyn Store`: a
+//! store of several masters will implement the same trait.
 
 use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
 use crate::store::records::{
-    Answer, Audit, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle, Revocation, Run,
-    RunStatus, Step, Token,
+    Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
+    Operator, Revocation, Run, RunStatus, Step, Token,
 };
 use crate::store::{Created, Millis, Store, StoreFuture};
 
@@ -64,6 +64,22 @@ impl Store for SqliteStore {
 
     fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool> {
         Box::pin(self.remove_token(id))
+    }
+
+    fn take_tokens<'a>(
+        &'a self,
+        minion: &'a MinionId,
+        token: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<String>> {
+        Box::pin(self.remove_tokens(minion, token))
+    }
+
+    fn operators(&self) -> StoreFuture<'_, Vec<Operator>> {
+        Box::pin(self.get_operators())
+    }
+
+    fn put_operator<'a>(&'a self, operator: &'a Operator) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_operator(operator))
     }
 
     fn put_certificate<'a>(&'a self, certificate: &'a Certificate) -> StoreFuture<'a, ()> {
@@ -233,8 +249,8 @@ impl Store for SqliteStore {
         Box::pin(self.add_audit(line))
     }
 
-    fn audit(&self, limit: u32) -> StoreFuture<'_, Vec<Audit>> {
-        Box::pin(self.get_audit(limit))
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> StoreFuture<'a, Vec<Audit>> {
+        Box::pin(self.get_audit(filter))
     }
 
     fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()> {

@@ -4,7 +4,7 @@ use halite_proto::ids::MinionId;
 use sqlx::Row as _;
 
 use super::SqliteStore;
-use crate::store::records::{Audit, Event, Facts};
+use crate::store::records::{Audit, AuditFilter, Event, Facts};
 use crate::store::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -64,13 +64,18 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn get_audit(&self, limit: u32) -> Outcome<Vec<Audit>> {
-        Ok(
-            sqlx::query_as("SELECT * FROM audit ORDER BY seq DESC LIMIT ?")
-                .bind(limit)
-                .fetch_all(&self.reader)
-                .await?,
+    pub(super) async fn get_audit(&self, filter: &AuditFilter) -> Outcome<Vec<Audit>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM audit WHERE (?1 IS NULL OR time >= ?1) AND (?2 IS NULL OR time < ?2) \
+             AND (?3 IS NULL OR who = ?3) AND (?4 IS NULL OR method = ?4) ORDER BY seq DESC LIMIT ?5",
         )
+        .bind(filter.since)
+        .bind(filter.until)
+        .bind(&filter.who)
+        .bind(&filter.method)
+        .bind(filter.limit)
+        .fetch_all(&self.reader)
+        .await?)
     }
 
     pub(super) async fn set_facts(&self, facts: &Facts) -> Outcome<()> {

@@ -13,8 +13,8 @@ type Outcome<T> = Result<T, StoreError>;
 async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> Outcome<()> {
     sqlx::query(
         "INSERT OR REPLACE INTO keys \
-         (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, created, changed) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, token, created, changed) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(key.id.as_str())
     .bind(key.state.as_str())
@@ -24,6 +24,7 @@ async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> O
     .bind(&key.certificate_pem)
     .bind(json(&key.roles)?)
     .bind(&key.grains_json)
+    .bind(&key.token)
     .bind(key.created)
     .bind(key.changed)
     .execute(to)
@@ -130,6 +131,20 @@ impl SqliteStore {
             .execute(&self.writer)
             .await?;
         Ok(gone.rows_affected() > 0)
+    }
+
+    pub(super) async fn remove_tokens(
+        &self,
+        minion: &MinionId,
+        token: Option<&str>,
+    ) -> Outcome<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "DELETE FROM tokens WHERE uses_left > 0 AND (bound_id = ? OR id = ?) RETURNING id",
+        )
+        .bind(minion.as_str())
+        .bind(token)
+        .fetch_all(&self.writer)
+        .await?)
     }
 
     pub(super) async fn add_certificate(&self, certificate: &Certificate) -> Outcome<()> {

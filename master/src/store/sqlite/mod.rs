@@ -7,6 +7,9 @@ mod files;
 mod jobs;
 mod keys;
 mod lineage;
+#[cfg(test)]
+mod lineage_tests;
+mod operators;
 mod revoked;
 mod rows;
 mod runs;
@@ -48,13 +51,18 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     ),
     (
         4,
-        "steady",
-        include_str!("../../../migrations/0004_steady.sql"),
+        "operators",
+        include_str!("../../../migrations/0004_operators.sql"),
     ),
     (
         5,
+        "steady",
+        include_str!("../../../migrations/0005_steady.sql"),
+    ),
+    (
+        6,
         "lineage",
-        include_str!("../../../migrations/0005_lineage.sql"),
+        include_str!("../../../migrations/0006_lineage.sql"),
     ),
 ];
 

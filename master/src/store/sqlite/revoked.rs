@@ -1,8 +1,8 @@
 //! Revocations beside the store. Whatever store is opened, also an older copy, what was revoked stays
 //! revoked: the line is on disk before the store has it.
 //!
-//! A line is `certificate SERIAL`, `key FINGERPRINT` (it may not come in) or `back FINGERPRINT` (an
-//! operator has accepted it again). The last line of a key counts.
+//! A line is `certificate SERIAL`, `key FINGERPRINT` (of a minion or an operator: it may not come in)
+//! or `back FINGERPRINT` (it was accepted again). The last line of a key counts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,10 @@ use sqlx::SqliteConnection;
 
 use super::files::{append, beside, read};
 use super::{SqliteStore, StoreError};
-use crate::store::records::{Key, KeyState};
+use crate::store::records::{Key, KeyState, Operator};
+
+/// The place of the fingerprint of an operator who may have any key, before the name.
+const ANY_KEY: &str = "operator:";
 
 fn file(path: &Path) -> PathBuf {
     beside(path, ".revoked")
@@ -54,7 +57,15 @@ pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(
         sqlx::query(
             "UPDATE keys SET state = 'rejected' WHERE fingerprint = ? AND state = 'accepted'",
         )
-        .bind(fingerprint)
+        .bind(&fingerprint)
+        .execute(&mut *store)
+        .await?;
+        sqlx::query(
+            "UPDATE operators SET revoked = 0 \
+             WHERE revoked IS NULL AND coalesce(fingerprint, ? || name) = ?",
+        )
+        .bind(ANY_KEY)
+        .bind(&fingerprint)
         .execute(&mut *store)
         .await?;
     }
@@ -89,6 +100,29 @@ impl SqliteStore {
             }
             _ => {}
         }
+        self.note(lines).await
+    }
+
+    /// As [`SqliteStore::note_keys`], for an operator's record.
+    pub(super) async fn note_operator(
+        &self,
+        before: Option<&Operator>,
+        after: &Operator,
+    ) -> Result<(), StoreError> {
+        let mut lines = Vec::new();
+        let replaced = before.filter(|old| old.fingerprint != after.fingerprint);
+        if let Some(old) = replaced.and_then(|old| old.fingerprint.as_ref()) {
+            lines.push(format!("key {old}"));
+        }
+        let word = if after.revoked.is_some() {
+            "key"
+        } else {
+            "back"
+        };
+        lines.push(match &after.fingerprint {
+            Some(fingerprint) => format!("{word} {fingerprint}"),
+            None => format!("{word} {ANY_KEY}{}", after.name),
+        });
         self.note(lines).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use halite_proto::role::Role;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
@@ -9,7 +10,7 @@ use sqlx::{Error, FromRow, Row as _};
 
 use crate::store::records::{
     Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
-    Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
+    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
 };
 use crate::store::{Millis, StoreError};
 
@@ -67,6 +68,7 @@ impl FromRow<'_, SqliteRow> for Key {
             certificate_pem: row.try_get("certificate_pem")?,
             roles: list(row, "roles")?,
             grains_json: row.try_get("grains_json")?,
+            token: row.try_get("token")?,
             created: row.try_get("created")?,
             changed: row.try_get("changed")?,
         })
@@ -84,6 +86,27 @@ impl FromRow<'_, SqliteRow> for Token {
             bound_id: optional_id(row, "bound_id")?,
             created: row.try_get("created")?,
             operator: row.try_get("operator")?,
+        })
+    }
+}
+
+fn role(text: &str) -> Result<Role, StoreError> {
+    Role::find(text).ok_or_else(|| StoreError::Unknown {
+        what: "role",
+        value: text.to_owned(),
+    })
+}
+
+impl FromRow<'_, SqliteRow> for Operator {
+    fn from_row(row: &SqliteRow) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            role: word(row, "role", role)?,
+            fingerprint: row.try_get("fingerprint")?,
+            created: row.try_get("created")?,
+            creator: row.try_get("creator")?,
+            expires: row.try_get("expires")?,
+            revoked: row.try_get("revoked")?,
         })
     }
 }

@@ -4,17 +4,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use halite_proto::ids::MinionId;
+use halite_proto::role::Role;
 use tempfile::TempDir;
 
 use halite_errors::chain;
 
 use super::*;
 use crate::names::minion;
-use crate::store::records::{Answer, Key, KeyState, MinionBundle, RowState};
+use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
 use crate::store::suite::jid;
 use crate::store::{JobRow, Store as _, suite};
 
-async fn fresh() -> (SqliteStore, TempDir) {
+pub(super) async fn fresh() -> (SqliteStore, TempDir) {
     let directory = TempDir::new().unwrap();
     let store = SqliteStore::open(&directory.path().join("store.db"))
         .await
@@ -103,6 +104,44 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         Some("C")
     );
     assert_eq!(store.job(&jid(5)).await.unwrap().unwrap().bundle, None);
+}
+
+#[tokio::test]
+async fn operators_of_an_earlier_version_stay_administrators_and_keys_know_their_tokens() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    create_private(&path).unwrap();
+    let earlier = SqliteStore::connect(&path).await.unwrap();
+    migrator(&MIGRATIONS[..3])
+        .run(&earlier.writer)
+        .await
+        .unwrap();
+    for sql in [
+        "INSERT INTO audit (time, who, method, what, outcome) VALUES \
+         (7, 'operator:alice', 'Operator/Run', '', 'ok'), (6, 'operator:alice', 'Operator/Run', '', 'begins'), \
+         (5, 'operator:root', 'Operator/Run', '', 'ok'), (4, 'minion:a', 'Minion/Sign', '', 'ok')",
+        "INSERT INTO keys VALUES ('a', 'accepted', 'fp', 'CSR', NULL, NULL, '[]', '{}', 1, 2), \
+         ('b', 'accepted', 'fp', 'CSR', NULL, NULL, '[]', '{}', 1, 2)",
+        "INSERT INTO events (tag, time, data_json, last, retcode) VALUES \
+         ('halite/key/a', 1, '{\"token\":\"old\"}', 0, 0), ('halite/key/a', 2, '{\"token\":\"new\"}', 0, 0), \
+         ('halite/key/a', 3, '{\"act\":\"pending\"}', 0, 0), ('halite/key/b', 4, 'nonsense', 0, 0)",
+    ] {
+        sqlx::query(sql).execute(&earlier.writer).await.unwrap();
+    }
+    earlier.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    let operators = store.operators().await.unwrap();
+    let found: Vec<_> = operators
+        .iter()
+        .map(|operator| (operator.name.as_str(), operator.role, operator.created))
+        .collect();
+    assert_eq!(found, [("alice", Role::Admin, 6), ("root", Role::Admin, 0)]);
+    assert!(operators.iter().all(|operator| operator.is_valid(i64::MAX)));
+    let keys = store.keys().await.unwrap();
+    assert_eq!(
+        (keys[0].token.as_deref(), keys[1].token.as_deref()),
+        (Some("new"), None)
+    );
 }
 
 #[tokio::test]
@@ -406,108 +445,4 @@ async fn the_copy_is_made_while_the_writer_is_busy() {
     store.write_backup().await.unwrap();
     drop(writer);
     assert!(directory.path().join("store.db.backup").exists());
-}
-
-/// Puts the good copy in the place of the store, as its advice says.
-async fn go_back(store: SqliteStore, directory: &TempDir) -> SqliteStore {
-    store.close().await;
-    let path = directory.path().join("store.db");
-    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
-    SqliteStore::open(&path).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
-    let (store, directory) = fresh().await;
-    let row = |minion: &str| JobRow::queued(&jid(1), &crate::names::minion(minion), None);
-    store
-        .create_job(&suite::job(1, None), &[row("a"), row("b"), row("c")])
-        .await
-        .unwrap();
-    store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
-    let answer = Answer {
-        retcode: 0,
-        return_json: "1".into(),
-        error: String::new(),
-        when: 4,
-    };
-    store
-        .record_return(&jid(1), &minion("c"), &answer)
-        .await
-        .unwrap();
-    store
-        .create_run(&suite::run(2, None), &[suite::step(2, 0)])
-        .await
-        .unwrap();
-    store.put_token(&suite::token("t", 1)).await.unwrap();
-    assert_eq!(store.epoch(), 1);
-    store.write_backup().await.unwrap();
-    store.close().await;
-    // A start, also after a kill, is no way back.
-    let path = directory.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(
-        (store.epoch(), store.open_jobs().await.unwrap().len()),
-        (1, 1)
-    );
-
-    let store = go_back(store, &directory).await;
-    assert_eq!(store.epoch(), 2);
-    assert!(store.open_jobs().await.unwrap().is_empty());
-    assert!(store.open_runs().await.unwrap().is_empty());
-    assert!(store.tokens().await.unwrap().is_empty());
-    let rows = store.rows(&jid(1)).await.unwrap();
-    let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
-    assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
-    assert!(rows[0].error.contains("went back to an earlier state"));
-    // A true return still counts.
-    assert!(
-        store
-            .record_return(&jid(1), &minion("b"), &answer)
-            .await
-            .unwrap()
-    );
-    // The same copy once more, and a store without the mark that has seen less.
-    let store = go_back(store, &directory).await;
-    assert_eq!(store.epoch(), 3);
-    store.close().await;
-    let earlier = std::fs::read(&path).unwrap();
-    SqliteStore::open(&path).await.unwrap().close().await;
-    std::fs::write(&path, earlier).unwrap();
-    assert_eq!(SqliteStore::open(&path).await.unwrap().epoch(), 4);
-}
-
-#[tokio::test]
-async fn a_store_that_goes_back_lets_no_revoked_key_in() {
-    let (store, directory) = fresh().await;
-    let of = |id: &str, state| Key {
-        fingerprint: format!("of-{id}"),
-        ..suite::key(id, state)
-    };
-    for id in ["rejected", "deleted", "replaced", "readmitted", "good"] {
-        store.put_key(&of(id, KeyState::Accepted)).await.unwrap();
-    }
-    store.write_backup().await.unwrap();
-    store
-        .put_key(&of("rejected", KeyState::Rejected))
-        .await
-        .unwrap();
-    assert!(store.delete_key(&minion("deleted")).await.unwrap());
-    let other = Key {
-        fingerprint: "another".to_owned(),
-        ..of("replaced", KeyState::Accepted)
-    };
-    store.put_key(&other).await.unwrap();
-    for state in [KeyState::Rejected, KeyState::Accepted] {
-        store.put_key(&of("readmitted", state)).await.unwrap();
-    }
-    store.revoke(&suite::revocation("01")).await.unwrap();
-
-    let store = go_back(store, &directory).await;
-    let keys = store.keys().await.unwrap();
-    let accepted = keys.iter().filter(|key| key.state == KeyState::Accepted);
-    let accepted: Vec<&str> = accepted.map(|key| key.id.as_str()).collect();
-    assert_eq!(accepted, ["good", "readmitted"]);
-    let revocations = store.revocations().await.unwrap();
-    assert_eq!(revocations[0].serial, "01");
 }

@@ -272,8 +272,8 @@ mod tests {
             self
         }
 
-        /// Unpacks, and returns the error with what is outside afterwards.
-        fn unpacked(mut self) -> (Result<(), String>, Self) {
+        /// Unpacks, and checks that nothing outside has changed.
+        fn unpacked(mut self) -> (HostResult<()>, Self) {
             let builder = std::mem::replace(&mut self.builder, tar::Builder::new(Vec::new()));
             let archive = self.path("a.tar");
             fs::write(&archive, builder.into_inner().unwrap()).unwrap();
@@ -286,12 +286,12 @@ mod tests {
             assert_eq!(names, ["secret"], "something was made outside");
             let mode = fs::metadata(self.path("outside")).unwrap().permissions();
             assert_eq!(mode.mode() & 0o7777, 0o700, "the mode outside is another");
-            (result.map_err(|error| chain(&error)), self)
+            (result, self)
         }
 
         fn refused(self) -> (String, Self) {
             let (result, scene) = self.unpacked();
-            (result.unwrap_err(), scene)
+            (chain(&result.unwrap_err()), scene)
         }
     }
 

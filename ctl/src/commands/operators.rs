@@ -1,0 +1,140 @@
+//! `ctl operator` and `ctl audit`.
+
+use anyhow::Context as _;
+use halite_proto::pki::PrivateKey;
+use halite_proto::v1;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::cli::{Audit, Global, Operator, OperatorCreate};
+use crate::client;
+use crate::client::{document, refused};
+use crate::identity::NewIdentity;
+use crate::output::{Screen, table};
+
+/// Runs `ctl operator`.
+///
+/// # Errors
+/// The master does not answer or refuses, or the identity cannot be written.
+pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> anyhow::Result<u8> {
+    let mut operator = client::operator(global).await?;
+    let answer = match command {
+        Operator::Create(args) => create(&mut operator, args).await?,
+        Operator::List => {
+            let operators = document(operator.list_operators(v1::ListOperatorsRequest {}).await)?;
+            screen.answer(&operators, |_| list(&operators))?;
+            return Ok(0);
+        }
+        Operator::Revoke { name } => {
+            let request = v1::RevokeOperatorRequest { name };
+            document(operator.revoke_operator(request).await)?
+        }
+    };
+    screen.document(&answer)?;
+    Ok(0)
+}
+
+/// Makes an operator. The key is made here and goes to the file alone; the master gets a request.
+async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow::Result<Value> {
+    let key = PrivateKey::generate().context("cannot make a key")?;
+    let csr_pem = key
+        .request(&args.name)
+        .context("cannot make a certificate request")?;
+    // Before the call: an operator whose key could not be written would be of no use.
+    let file = NewIdentity::begin(&args.out)?;
+    let request = v1::CreateOperatorRequest {
+        name: args.name.clone(),
+        role: args.role.clone(),
+        days: args.days,
+        csr_pem,
+    };
+    let reply = operator.create_operator(request).await;
+    let reply = reply.map_err(|status| refused(&status))?.into_inner();
+    file.finish(&key, &reply.certificate_pem, &reply.ca_pem)
+        .with_context(|| {
+            format!(
+                "the operator was made without its file; remove it with ctl operator revoke {}",
+                args.name
+            )
+        })?;
+    Ok(json!({
+        "name": args.name,
+        "role": args.role,
+        "expires": reply.expires,
+        "identity": args.out,
+    }))
+}
+
+fn list(operators: &Value) -> String {
+    const COLUMNS: [&str; 6] = ["name", "role", "state", "expires", "created", "by"];
+    rows(&COLUMNS, &operators["operators"])
+}
+
+/// Runs `ctl audit`.
+///
+/// # Errors
+/// A time makes no sense, or the master does not answer or refuses.
+pub async fn audit(global: &Global, args: Audit, screen: &mut Screen) -> anyhow::Result<u8> {
+    let now = Timestamp::now();
+    let millis = |option: &str, text: Option<&String>| -> anyhow::Result<i64> {
+        text.map_or(Ok(0), |text| Ok(time(option, text, now)?.as_millisecond()))
+    };
+    let request = v1::ReadAuditRequest {
+        limit: args.limit,
+        since: millis("--since", args.since.as_ref())?,
+        until: millis("--until", args.until.as_ref())?,
+        operator: args.operator.unwrap_or_default(),
+        action: args.action.unwrap_or_default(),
+    };
+    let mut operator = client::operator(global).await?;
+    let lines = document(operator.read_audit(request).await)?;
+    screen.answer(&lines, |_| {
+        const COLUMNS: [&str; 5] = ["time", "who", "action", "what", "outcome"];
+        rows(&COLUMNS, &lines["audit"])
+    })?;
+    Ok(0)
+}
+
+fn rows<const N: usize>(columns: &[&str; N], items: &Value) -> String {
+    let each = |item: &Value| columns.map(|name| table::cell(&item[name])).to_vec();
+    let items = items.as_array().cloned().unwrap_or_default();
+    table::rows(columns, items.iter().map(each))
+}
+
+/// Reads a time: RFC 3339, or a time before now such as `2h` or `1d`.
+fn time(option: &str, text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    let bad = || {
+        format!(
+            "cannot read {option} {text}: give a time such as 2026-11-23T08:00:00Z, or one before now such as 30m, 2h or 72h"
+        )
+    };
+    let before: SignedDuration = text.parse().ok().with_context(bad)?;
+    anyhow::ensure!(!before.is_negative(), bad());
+    now.checked_sub(before).ok().with_context(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_absolute_or_before_now() {
+        let now: Timestamp = "2026-11-23T08:00:00Z".parse().unwrap();
+        for (text, wanted) in [
+            ("2026-11-22T01:02:03Z", "2026-11-22T01:02:03Z"),
+            ("2026-11-22T01:02:03+01:00", "2026-11-22T00:02:03Z"),
+            ("2h", "2026-11-23T06:00:00Z"),
+            ("72h", "2026-11-20T08:00:00Z"),
+            ("1h 30m", "2026-11-23T06:30:00Z"),
+        ] {
+            assert_eq!(time("--since", text, now).unwrap().to_string(), wanted);
+        }
+        for bad in ["", "x", "-1h", "2026-11-22", "9999999999h"] {
+            let error = time("--since", bad, now).unwrap_err().to_string();
+            assert!(error.contains("--since"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The name of a node.
+
+use serde::{Deserialize, Serialize};
+
+use crate::subdomain::{NameError, check_subdomain};
+use crate::text_id;
+
+/// The reserved name: the pseudo-minion whose host is the Kubernetes API. No node has it.
+pub const MASTER: &str = "master";
+
+/// The name of a node: its host's minion id and its name in Kubernetes, and so an RFC 1123
+/// subdomain. It names the node's document and is never [`MASTER`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeName(String);
+
+/// The reason why a text is not the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeNameError {
+    /// It is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// It is [`MASTER`].
+    #[error(
+        "cannot name a node `{MASTER}`: it denotes the master as a target of states; choose another name"
+    )]
+    Reserved,
+}
+
+impl NodeName {
+    /// A name for the node of this number whose own name cannot be used, until that is reported.
+    #[must_use]
+    pub fn unnamed(number: usize) -> Self {
+        Self(format!("unnamed-{number}"))
+    }
+
+    fn check(text: &str) -> Result<(), NodeNameError> {
+        check_subdomain(text)?;
+        if text == MASTER {
+            return Err(NodeNameError::Reserved);
+        }
+        Ok(())
+    }
+}
+
+text_id!(NodeName, NodeNameError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_name_is_a_name_and_not_the_reserved_one() {
+        let name: NodeName = "worker-1.example".parse().unwrap();
+        assert_eq!(name, "worker-1.example");
+        assert!(NodeName::check(&NodeName::unnamed(7)).is_ok());
+        assert_eq!("master".parse::<NodeName>(), Err(NodeNameError::Reserved));
+        assert!(matches!(
+            "../etc".parse::<NodeName>(),
+            Err(NodeNameError::Name(_))
+        ));
+    }
+
+    #[test]
+    fn documents_and_messages_are_checked_as_they_are_read() {
+        let read = serde_json::from_str::<NodeName>;
+        assert_eq!(
+            serde_json::to_string(&read("\"a\"").unwrap()).unwrap(),
+            "\"a\""
+        );
+        assert!(read("\"a/b\"").is_err() && read("\"master\"").is_err());
+    }
+}

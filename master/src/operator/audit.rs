@@ -1,0 +1,120 @@
+//! `ctl audit`: the audit log, filtered.
+
+use halite_proto::v1::ReadAuditRequest;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::clock::rfc3339;
+use crate::refusal::Refusal;
+use crate::store::AuditFilter;
+
+/// The number of lines: default and maximum.
+const LINES: (u32, u32) = (50, 10_000);
+/// Lines that are of no call.
+const OTHERS: [&str; 2] = ["handshake", "summary"];
+
+/// The audit lines that an operator asks for, the newest first, as a document.
+///
+/// # Errors
+/// There is no such action, or the store failed.
+pub async fn read(app: &App, request: &ReadAuditRequest) -> Result<Value, Refusal> {
+    let lines = app.store.audit(&filter(request)?).await?;
+    let shown = lines.iter().map(|line| {
+        json!({
+            "time": rfc3339(line.time),
+            "who": line.who,
+            "action": line.method,
+            "what": line.what,
+            "outcome": line.outcome,
+        })
+    });
+    Ok(json!({ "audit": shown.collect::<Vec<_>>() }))
+}
+
+fn filter(request: &ReadAuditRequest) -> Result<AuditFilter, Refusal> {
+    let time = |time: i64| (time != 0).then_some(time);
+    let operator = request.operator.as_str();
+    Ok(AuditFilter {
+        since: time(request.since),
+        until: time(request.until),
+        who: (!operator.is_empty()).then(|| format!("operator:{operator}")),
+        method: match request.action.as_str() {
+            "" => None,
+            action => Some(method(action)?),
+        },
+        limit: match request.limit {
+            0 => LINES.0,
+            limit => limit.min(LINES.1),
+        },
+    })
+}
+
+/// All actions, as the audit has them: `Operator/Run`.
+fn methods() -> impl Iterator<Item = &'static str> {
+    let calls = halite_proto::METHODS.iter();
+    calls
+        .filter_map(|path| path.strip_prefix("/halite.v1."))
+        .chain(OTHERS)
+}
+
+/// The action of a name: `Operator/ChangeKey`, or `ChangeKey` for short, in any case.
+fn method(name: &str) -> Result<String, Refusal> {
+    let is_named = |method: &&str| {
+        let short = method.rsplit('/').next();
+        method.eq_ignore_ascii_case(name) || short.is_some_and(|s| s.eq_ignore_ascii_case(name))
+    };
+    let found = methods().find(is_named);
+    found.map(str::to_owned).ok_or_else(|| {
+        let known: Vec<&str> = methods().collect();
+        Refusal::invalid(format!(
+            "there is no action {name:?} in the audit; there are {}",
+            known.join(", ")
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn an_action_has_one_short_name() {
+        let short: BTreeSet<&str> = methods()
+            .filter_map(|method| method.rsplit('/').next())
+            .collect();
+        assert_eq!(short.len(), methods().count());
+        for (name, wanted) in [
+            ("ChangeKey", "Operator/ChangeKey"),
+            ("changekey", "Operator/ChangeKey"),
+            ("Operator/Run", "Operator/Run"),
+            ("handshake", "handshake"),
+        ] {
+            assert_eq!(method(name).unwrap(), wanted);
+        }
+        let refused = method("ChangeKeys").unwrap_err();
+        assert!(refused.message.contains("Operator/ChangeKey"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_no_condition() {
+        let all = filter(&ReadAuditRequest::default()).unwrap();
+        assert_eq!(all, AuditFilter::newest(50));
+        let request = ReadAuditRequest {
+            limit: 1_000_000,
+            since: 5,
+            until: 9,
+            operator: "alice".to_owned(),
+            action: "run".to_owned(),
+        };
+        let wanted = AuditFilter {
+            since: Some(5),
+            until: Some(9),
+            who: Some("operator:alice".to_owned()),
+            method: Some("Operator/Run".to_owned()),
+            limit: 10_000,
+        };
+        assert_eq!(filter(&request).unwrap(), wanted);
+    }
+}

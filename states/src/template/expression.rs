@@ -1,0 +1,330 @@
+//! Python's expressions that the template engine does not have, rewritten inside a tag: `%` with a
+//! text on its left, and dictionaries that can be changed in place.
+
+/// A part of an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Token {
+    kind: Kind,
+    /// Blanks in front of it.
+    blank: String,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Name,
+    Number,
+    Operator,
+    /// An operand that was rewritten.
+    Made,
+}
+
+/// Operators of two characters.
+const LONG: &[&str] = &["//", "**", "==", "!=", "<=", ">="];
+
+/// Words that end an operand.
+const WORDS: &[&str] = &[
+    "and",
+    "as",
+    "call",
+    "context",
+    "do",
+    "elif",
+    "else",
+    "filter",
+    "for",
+    "from",
+    "if",
+    "ignore",
+    "import",
+    "in",
+    "include",
+    "not",
+    "or",
+    "recursive",
+    "set",
+    "with",
+    "without",
+];
+
+/// The tokens of the inside of a tag; `None` if a quote is not closed.
+pub(super) fn tokens(inside: &str) -> Option<Vec<Token>> {
+    let mut tokens = Vec::new();
+    let mut rest = inside;
+    loop {
+        let trimmed = rest.trim_start();
+        let blank = rest[..rest.len() - trimmed.len()].to_owned();
+        let Some(first) = trimmed.chars().next() else {
+            tokens.push(Token::operator(blank, ""));
+            return Some(tokens);
+        };
+        let (kind, length) = match first {
+            '\'' | '"' => (Kind::Text, text_length(trimmed)?),
+            c if c.is_alphabetic() || c == '_' => (Kind::Name, word_length(trimmed)),
+            c if c.is_ascii_digit() => (Kind::Number, word_length(trimmed)),
+            _ if LONG.iter().any(|long| trimmed.starts_with(long)) => (Kind::Operator, 2),
+            c => (Kind::Operator, c.len_utf8()),
+        };
+        tokens.push(Token {
+            kind,
+            blank,
+            text: trimmed[..length].to_owned(),
+        });
+        rest = &trimmed[length..];
+    }
+}
+
+fn text_length(text: &str) -> Option<usize> {
+    let quote = text.chars().next()?;
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len())
+}
+
+impl Token {
+    fn operator(blank: String, text: &str) -> Self {
+        Self {
+            kind: Kind::Operator,
+            blank,
+            text: text.to_owned(),
+        }
+    }
+
+    fn is(&self, operator: &str) -> bool {
+        self.kind == Kind::Operator && self.text == operator
+    }
+
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        self.kind == Kind::Name && self.text == name
+    }
+
+    fn opens(&self) -> bool {
+        self.kind == Kind::Operator && matches!(self.text.as_str(), "(" | "[" | "{")
+    }
+
+    fn closes(&self) -> bool {
+        self.kind == Kind::Operator && matches!(self.text.as_str(), ")" | "]" | "}")
+    }
+
+    fn is_word(&self) -> bool {
+        self.kind == Kind::Name && WORDS.contains(&self.text.as_str())
+    }
+}
+
+/// Tokens as text.
+pub(super) fn joined(tokens: &[Token]) -> String {
+    tokens
+        .iter()
+        .flat_map(|token| [token.blank.as_str(), token.text.as_str()])
+        .collect()
+}
+
+/// As [`joined`], on one line as far as the newlines are between tokens: what is there twice must
+/// not move the lines behind it.
+fn on_one_line(tokens: &[Token]) -> String {
+    tokens
+        .iter()
+        .flat_map(|token| [token.blank.replace('\n', " "), token.text.clone()])
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+/// Rewrites `a % b`: a text is formatted, of numbers it stays the remainder.
+pub(super) fn format_texts(tokens: &mut Vec<Token>) {
+    while let Some(at) = deepest_percent(tokens) {
+        let (from, to) = (left_end(tokens, at), right_end(tokens, at));
+        let (left, right) = (&tokens[from..at], &tokens[at + 1..to]);
+        let is_number = matches!(left, [one] if one.kind == Kind::Number);
+        if left.is_empty() || right.is_empty() || is_number {
+            // The engine calculates, or finds the mistake.
+            tokens[at].kind = Kind::Made;
+            continue;
+        }
+        let blank = left[0].blank.clone();
+        let whole = format!("{}, {}", joined(left).trim_start(), joined(right).trim());
+        let text = if left.iter().all(|token| token.kind == Kind::Text) {
+            format!("__format_text({whole})")
+        } else {
+            let (left, right) = (on_one_line(left), on_one_line(right));
+            format!("(__format_text({whole}) if ({left}) is string else ({left}) % ({right}))")
+        };
+        let made = Token {
+            kind: Kind::Made,
+            blank,
+            text,
+        };
+        tokens.splice(from..to, [made]);
+    }
+}
+
+/// The first `%` among those in the most brackets, so that operands are rewritten before what they
+/// are in.
+fn deepest_percent(tokens: &[Token]) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut found: Option<(usize, usize)> = None;
+    for (at, token) in tokens.iter().enumerate() {
+        if token.opens() {
+            depth += 1;
+        } else if token.closes() {
+            depth = depth.saturating_sub(1);
+        } else if token.is("%") && found.is_none_or(|(deepest, _)| depth > deepest) {
+            found = Some((depth, at));
+        }
+    }
+    found.map(|(_, at)| at)
+}
+
+/// Tests whether `+` or `-` is a sign: nothing that it could be added to is in front of it.
+fn is_sign(tokens: &[Token], at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).and_then(|before| tokens.get(before)) else {
+        return true;
+    };
+    before.is_word() || before.kind == Kind::Operator && !before.closes()
+}
+
+/// Tests whether a token ends the operand that is next to it.
+fn ends_operand(tokens: &[Token], at: usize) -> bool {
+    let token = &tokens[at];
+    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+    match token.kind {
+        Kind::Operator => match token.text.as_str() {
+            "+" | "-" => !is_sign(tokens, at),
+            "," | ":" | "=" | "~" | "==" | "!=" | "<" | ">" | "<=" | ">=" | "" => true,
+            _ => false,
+        },
+        Kind::Name if before.is_some_and(|before| before.is(".")) => false,
+        // `x is not none`
+        Kind::Name if token.text == "not" => !before.is_some_and(|before| before.is_name("is")),
+        Kind::Name => token.is_word(),
+        _ => false,
+    }
+}
+
+/// The first token of the operand on the left; `*` and `/` have the rank of `%`, and bind from the
+/// left.
+fn left_end(tokens: &[Token], percent: usize) -> usize {
+    let mut depth = 0usize;
+    for at in (0..percent).rev() {
+        if tokens[at].closes() {
+            depth += 1;
+        } else if tokens[at].opens() {
+            match depth.checked_sub(1) {
+                Some(outer) => depth = outer,
+                None => return at + 1,
+            }
+        } else if depth == 0 && ends_operand(tokens, at) {
+            return at + 1;
+        }
+    }
+    0
+}
+
+/// The token behind the operand on the right: a value with its attributes, filters and tests.
+fn right_end(tokens: &[Token], percent: usize) -> usize {
+    let mut depth = 0usize;
+    for at in percent + 1..tokens.len() {
+        if tokens[at].opens() {
+            depth += 1;
+        } else if tokens[at].closes() {
+            match depth.checked_sub(1) {
+                Some(outer) => depth = outer,
+                None => return at,
+            }
+        } else if depth == 0 {
+            let same_rank = ["*", "/", "//", "%"].iter().any(|rank| tokens[at].is(rank));
+            if same_rank || ends_operand(tokens, at) {
+                return at;
+            }
+        }
+    }
+    tokens.len()
+}
+
+/// Rewrites dictionaries `{…}`, so that functions which change their arguments can change them.
+pub(super) fn own_dictionaries(tokens: &mut [Token]) {
+    let mut open = Vec::new();
+    for token in tokens {
+        if token.opens() {
+            open.push(token.text == "{");
+            if token.text == "{" {
+                token.text = "__dictionary({".to_owned();
+            }
+        } else if token.closes() && open.pop() == Some(true) {
+            token.text = "})".to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatted(text: &str) -> String {
+        let mut tokens = tokens(text).unwrap();
+        format_texts(&mut tokens);
+        joined(&tokens)
+    }
+
+    #[test]
+    fn the_operands_of_percent_are_found() {
+        for (text, wanted) in [
+            (" '%s' % x ", " __format_text('%s', x) "),
+            ("'%s'%(a, b)", "__format_text('%s', (a, b))"),
+            (
+                "set x = '%d' % -3 + 1",
+                "set x = __format_text('%d', -3) + 1",
+            ),
+            ("'%s' % x | upper ~ y", "__format_text('%s', x | upper) ~ y"),
+            (
+                "if '%s' % a.b['c'](1) == 'x'",
+                "if __format_text('%s', a.b['c'](1)) == 'x'",
+            ),
+            (
+                "'%s' % x is not none and y",
+                "__format_text('%s', x is not none) and y",
+            ),
+            (
+                "['%s' % ('%s' % 1), 2]",
+                "[__format_text('%s', (__format_text('%s', 1))), 2]",
+            ),
+            ("7 % 3", "7 % 3"),
+            (
+                "a.f % (1,\n 2)",
+                "(__format_text(a.f, (1,\n 2)) if (a.f) is string else (a.f) % ((1,  2)))",
+            ),
+            (
+                "x - y % 2",
+                "x - (__format_text(y, 2) if (y) is string else (y) % (2))",
+            ),
+            ("% 5", "% 5"),
+            ("'a % b'", "'a % b'"),
+        ] {
+            assert_eq!(formatted(text), wanted, "{text}");
+        }
+        assert_eq!(tokens("'open"), None);
+    }
+
+    #[test]
+    fn dictionaries_are_made_changeable() {
+        let mut tokens = tokens("set x = {'a': {}, 'b': [f({1: 2})]}").unwrap();
+        own_dictionaries(&mut tokens);
+        assert_eq!(
+            joined(&tokens),
+            "set x = __dictionary({'a': __dictionary({}), 'b': [f(__dictionary({1: 2}))]})"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Merges of dictionaries as Salt's `dictupdate` makes them, in place where Salt's are.
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, Value};
+
+use super::error::invalid;
+use super::values::{Dict, deep_copy, dictionary, is_list};
+
+/// Deepest nesting of values that are merged.
+const MAX_DEPTH: usize = 100;
+
+/// The form of a merge.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// Dictionaries inside are merged too; otherwise they are replaced.
+    pub recursive: bool,
+    /// Lists are joined, without what is there already; otherwise they are replaced.
+    pub lists: bool,
+}
+
+impl Form {
+    /// Salt's usual form: dictionaries deeply, everything else replaced.
+    pub(super) const DEEP: Self = Self {
+        recursive: true,
+        lists: false,
+    };
+}
+
+/// A copy of `base` into which `over` is merged.
+///
+/// # Errors
+/// One of them is not a dictionary.
+pub(super) fn merged(base: &Value, over: &Value, form: Form) -> Result<Value, Error> {
+    let copy = deep_copy(base);
+    into(&copy, over, form)?;
+    Ok(copy)
+}
+
+/// Merges `over` into the dictionary `base` itself: every name of it sees the change.
+///
+/// # Errors
+/// One of them is not a dictionary; `base` cannot be changed; it would contain itself.
+pub(super) fn into(base: &Value, over: &Value, form: Form) -> Result<(), Error> {
+    merge(base, over, form, 0)
+}
+
+fn merge(base: &Value, over: &Value, form: Form, depth: usize) -> Result<(), Error> {
+    if base.kind() != ValueKind::Map || over.kind() != ValueKind::Map {
+        return Err(invalid(format!(
+            "only dictionaries can be merged, not {} and {}",
+            base.kind(),
+            over.kind()
+        )));
+    }
+    if depth > MAX_DEPTH {
+        return Err(invalid(format!(
+            "more than {MAX_DEPTH} dictionaries in one another"
+        )));
+    }
+    // As many keys as there are now: `over` may be a part of `base`.
+    let keys: Vec<Value> = over.try_iter()?.collect();
+    for key in keys {
+        let new = over.get_item(&key)?;
+        let old = base.get_item(&key)?;
+        if form.recursive && old.kind() == ValueKind::Map && new.kind() == ValueKind::Map {
+            merge(&old, &new, form, depth + 1)?;
+        } else if form.recursive && form.lists && is_list(&old) && is_list(&new) {
+            set(base, &key, joined(&old, &new)?)?;
+        } else {
+            set(base, &key, new)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets a key of a dictionary in place.
+pub(super) fn set(base: &Value, key: &Value, value: Value) -> Result<(), Error> {
+    let dict = changeable(base)?;
+    if contains(&value, dict, 0) {
+        return Err(invalid("a dictionary cannot contain itself"));
+    }
+    dict.set(&key.to_string(), key, value);
+    Ok(())
+}
+
+/// The dictionary of a value that a template may change.
+pub(super) fn changeable(base: &Value) -> Result<&Dict, Error> {
+    let remedy = "use the result instead: `slsutil.merge`, or `defaults.merge` with \
+                  `in_place=False`";
+    match base.downcast_object_ref::<Dict>() {
+        Some(dict) if dict.is_data() => Err(invalid(format!(
+            "the pillar and the grains cannot be changed in a template; {remedy}, or \
+             `defaults.deepcopy` first"
+        ))),
+        Some(dict) => Ok(dict),
+        None => Err(invalid(format!(
+            "this dictionary cannot be changed in place; {remedy}"
+        ))),
+    }
+}
+
+/// Both lists, without what is there already.
+pub(super) fn joined(one: &Value, two: &Value) -> Result<Value, Error> {
+    let mut items: Vec<Value> = one.try_iter()?.map(|item| deep_copy(&item)).collect();
+    for item in two.try_iter()? {
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    Ok(items.into())
+}
+
+/// Tests whether a value is, or holds, this very dictionary.
+fn contains(value: &Value, wanted: &Dict, depth: usize) -> bool {
+    if depth > MAX_DEPTH {
+        return true;
+    }
+    if let Some(dict) = value.downcast_object_ref::<Dict>() {
+        return std::ptr::eq(dict, wanted)
+            || dict
+                .values()
+                .iter()
+                .any(|item| contains(item, wanted, depth + 1));
+    }
+    match value.kind() {
+        ValueKind::Seq => value
+            .try_iter()
+            .is_ok_and(|mut items| items.any(|item| contains(&item, wanted, depth + 1))),
+        ValueKind::Map => value.try_iter().is_ok_and(|mut keys| {
+            keys.any(|key| {
+                value
+                    .get_item(&key)
+                    .is_ok_and(|item| contains(&item, wanted, depth + 1))
+            })
+        }),
+        _ => false,
+    }
+}
+
+/// Merges by one of the strategies of `slsutil.merge`.
+///
+/// # Errors
+/// There is no such strategy.
+pub(super) fn by_strategy(
+    base: &Value,
+    over: &Value,
+    strategy: &str,
+    lists: bool,
+) -> Result<Value, Error> {
+    const STRATEGIES: [&str; 5] = ["smart", "recurse", "none", "list", "overwrite"];
+    let form = Form {
+        lists,
+        ..Form::DEEP
+    };
+    match strategy {
+        "smart" | "recurse" => merged(base, over, form),
+        "none" => merged(base, over, Form::DEEP),
+        "list" => {
+            let mut entries = Vec::new();
+            for key in base.try_iter()? {
+                let (old, new) = (base.get_item(&key)?, over.get_item(&key)?);
+                let value = if new.is_undefined() {
+                    old
+                } else {
+                    Value::from(vec![old, new])
+                };
+                entries.push((key, value));
+            }
+            Ok(dictionary(entries))
+        }
+        "overwrite" => {
+            let keys: Vec<Value> = over.try_iter()?.collect();
+            for key in keys {
+                if !base.get_item(&key)?.is_undefined() {
+                    set(base, &key, over.get_item(&key)?)?;
+                }
+            }
+            merged(base, over, form)
+        }
+        _ => {
+            let hint = halite_document::did_you_mean(strategy, STRATEGIES).map_or_else(
+                || format!("there are {}", STRATEGIES.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Err(invalid(format!(
+                "there is no merge strategy `{strategy}`: {hint}"
+            )))
+        }
+    }
+}

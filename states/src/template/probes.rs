@@ -1,0 +1,138 @@
+//! Comparison with real Salt: every template under `states/tests/templates` was rendered by Salt
+//! 3008.3. Halite renders the same text or refuses the template as Salt does, or the table in
+//! `docs/coming-from-salt.md` has the difference; and every row of that table is one that occurs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use super::{Purpose, Renderer};
+use crate::tree::MemoryTree;
+
+/// Group and case.
+type Name = (String, String);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates")
+}
+
+fn read(path: &Path) -> Json {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The probes by group and case.
+fn probes() -> BTreeMap<Name, Json> {
+    let mut probes = BTreeMap::new();
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let group = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if group == "world" {
+            continue;
+        }
+        for (case, probe) in read(&path).as_object().unwrap() {
+            probes.insert((group.clone(), case.clone()), probe.clone());
+        }
+    }
+    probes
+}
+
+/// The rendered text, or the problem.
+fn render(probe: &Json, world: &Json) -> Result<String, String> {
+    let mut tree = MemoryTree::new();
+    let mut first = "a.sls";
+    if let Some(files) = probe["files"].as_object() {
+        first = files.keys().next().unwrap();
+        for (path, text) in files {
+            tree = tree.with(path, text.as_str().unwrap());
+        }
+    } else {
+        tree = tree.with(first, probe["template"].as_str().unwrap());
+    }
+    let purpose = if first.ends_with(".sls") {
+        Purpose::Sls
+    } else {
+        Purpose::File
+    };
+    let mut renderer = Renderer::new(&tree);
+    renderer.set_minion("web-1", &world["pillar"], &world["grains"]);
+    let rendered = renderer.render(purpose, first, &BTreeMap::new());
+    rendered
+        .map(|rendered| rendered.text.clone())
+        .map_err(|problem| {
+            assert!(problem.line > 0, "a problem without a place: {problem}");
+            problem.to_string()
+        })
+}
+
+/// The kind of the difference, if there is one: `refused`, `accepted` or `text`.
+fn difference(probe: &Json, ours: &Result<String, String>) -> Option<&'static str> {
+    match (probe["salt"].as_str(), ours) {
+        (Some(theirs), Ok(ours)) if theirs == ours => None,
+        (Some(_), Ok(_)) => Some("text"),
+        (Some(_), Err(_)) => Some("refused"),
+        (None, Ok(_)) => Some("accepted"),
+        (None, Err(_)) => None,
+    }
+}
+
+/// The rows of the table: `| group | case | aspect | … |`.
+fn table() -> BTreeMap<Name, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/coming-from-salt.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text
+        .split_once("<!-- differences of templates -->")
+        .unwrap();
+    let (table, _) = table
+        .split_once("<!-- end of differences of templates -->")
+        .unwrap();
+    let mut rows = BTreeMap::new();
+    for line in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line
+            .trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        let [group, case, aspect, ..] = cells.as_slice() else {
+            panic!("{line}")
+        };
+        let name = ((*group).to_owned(), (*case).to_owned());
+        assert!(
+            rows.insert(name, (*aspect).to_owned()).is_none(),
+            "twice: {line}"
+        );
+    }
+    rows
+}
+
+#[test]
+fn templates_agree_with_salt_or_are_in_the_table() {
+    let world = read(&folder().join("world.json"));
+    let probes = probes();
+    assert!(probes.len() >= 350, "{}", probes.len());
+    let mut found = BTreeMap::new();
+    for (name, probe) in &probes {
+        let ours = render(probe, &world);
+        if let Some(aspect) = difference(probe, &ours) {
+            eprintln!("{name:?} {aspect}: {} {ours:?}", probe["salt"]);
+            found.insert(name.clone(), aspect.to_owned());
+        }
+    }
+    let table = table();
+    let missing: BTreeSet<_> = found
+        .iter()
+        .filter(|(name, aspect)| table.get(*name) != Some(*aspect))
+        .collect();
+    let unused: BTreeSet<_> = table
+        .iter()
+        .filter(|(name, aspect)| found.get(*name) != Some(*aspect))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/coming-from-salt.md: {missing:#?}"
+    );
+    assert!(
+        unused.is_empty(),
+        "in docs/coming-from-salt.md but not so: {unused:#?}"
+    );
+}

@@ -1,0 +1,176 @@
+//! `salt['module.function'](…)` in templates: the functions that only compute. Facts of a host are
+//! grains.
+
+mod arguments;
+mod lookup;
+mod merging;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arguments::Arguments;
+use minijinja::value::{Object, ObjectRepr};
+use minijinja::{Error, ErrorKind, State, Value};
+
+use super::error::{caused, invalid};
+use super::filters::traverse;
+use super::values::{deep_copy, to_json};
+use crate::target;
+
+/// Functions that templates may call.
+const FUNCTIONS: &[&str] = &[
+    "config.get",
+    "defaults.deepcopy",
+    "defaults.merge",
+    "defaults.update",
+    "grains.filter_by",
+    "grains.get",
+    "grains.has_value",
+    "grains.items",
+    "match.compound",
+    "match.glob",
+    "match.grain",
+    "match.list",
+    "match.pcre",
+    "match.pillar",
+    "pillar.get",
+    "pillar.items",
+    "pillar.keys",
+    "slsutil.merge",
+    "slsutil.update",
+    "test.echo",
+];
+
+/// The data of a minion that the functions read.
+#[derive(Debug)]
+pub(super) struct MinionValues {
+    pub pillar: Value,
+    pub grains: Value,
+    pub opts: Value,
+}
+
+/// The object `salt`.
+pub(super) struct Salt(pub Arc<MinionValues>);
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("salt")
+    }
+}
+
+impl Object for Salt {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let name = key.as_str()?.to_owned();
+        Some(Value::from_object(Function {
+            name,
+            known: self.0.clone(),
+        }))
+    }
+}
+
+/// `salt['pillar.get']`, or `salt.pillar`, whose methods are functions too.
+struct Function {
+    name: String,
+    known: Arc<MinionValues>,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "salt['{}']", self.name)
+    }
+}
+
+impl Object for Function {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let name = format!("{}.{}", self.name, key.as_str()?);
+        Some(Value::from_object(Function {
+            name,
+            known: self.known.clone(),
+        }))
+    }
+
+    fn call(self: &Arc<Self>, _: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
+        call(&self.name, &self.known, args)
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        _: &mut State<'_, '_>,
+        method: &str,
+        args: &[Value],
+    ) -> Result<Value, Error> {
+        call(&format!("{}.{method}", self.name), &self.known, args)
+    }
+}
+
+fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error> {
+    let bind = |parameters: &[&'static str]| Arguments::bind(name, parameters, args);
+    match name {
+        "pillar.get" => lookup::pillar(&known.pillar, name, args),
+        "grains.get" => lookup::grains(&known.grains, name, args),
+        "config.get" => lookup::config(known, name, args),
+        "pillar.items" | "grains.items" => {
+            bind(&[])?;
+            let of_pillar = name == "pillar.items";
+            Ok(if of_pillar {
+                &known.pillar
+            } else {
+                &known.grains
+            }
+            .clone())
+        }
+        "pillar.keys" => {
+            let path = bind(&["key"])?.required_text("key")?;
+            let found = traverse(&known.pillar, &path, ":")?
+                .ok_or_else(|| invalid(format!("the pillar has no `{path}`")))?;
+            Ok(found.try_iter()?.collect::<Vec<_>>().into())
+        }
+        "grains.has_value" => {
+            let path = bind(&["key"])?.required_text("key")?;
+            Ok(traverse(&known.grains, &path, ":")?.is_some().into())
+        }
+        "grains.filter_by" => merging::filter_by(&known.grains, name, args),
+        "defaults.deepcopy" => Ok(deep_copy(&bind(&["source"])?.required("source")?)),
+        "defaults.merge" => merging::defaults_merge(name, args),
+        "defaults.update" => merging::defaults_update(name, args),
+        "slsutil.merge" => merging::slsutil_merge(name, args),
+        "slsutil.update" => merging::slsutil_update(name, args),
+        "test.echo" => bind(&["text"])?.required("text"),
+        _ if name.starts_with("match.") && FUNCTIONS.contains(&name) => {
+            let expression = bind(&["tgt"])?.required_text("tgt")?;
+            let (grains, pillar) = (to_json(&known.grains)?, to_json(&known.pillar)?);
+            let id = known.opts.get_attr("id")?;
+            let id = id.as_str().unwrap_or_default();
+            let candidate = target::Candidate {
+                id,
+                grains: &grains,
+                pillar: &pillar,
+            };
+            target::matches(&name[6..], &expression, &candidate)
+                .map(Value::from)
+                .map_err(|error| caused(format!("cannot match `{expression}`"), error))
+        }
+        _ => Err(unknown(name)),
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let hint = match halite_document::did_you_mean(name, FUNCTIONS.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "templates are rendered on the master before any host is touched, so they can only compute; use a \
+                 grain for a fact of the host"
+            .to_owned(),
+    };
+    Error::new(
+        ErrorKind::UnknownFunction,
+        format!("salt['{name}'] cannot be called in a template: {hint}"),
+    )
+}

@@ -1,0 +1,198 @@
+//! Tags of Salt and Jinja, rewritten to what the template engine has.
+
+use super::expression::{Token, format_texts, joined, own_dictionaries, tokens};
+
+/// Functions that change their first argument, and the one that changes a row of its table.
+const CHANGING: &[&str] = &["defaults.", "slsutil.", "filter_by"];
+
+/// The engine's form of a tag; `None` when it is the same.
+pub(super) fn rewrite(tag: &str) -> Option<String> {
+    let (open, close) = match tag.get(..2)? {
+        "{%" => ("{%", "%}"),
+        "{{" => ("{{", "}}"),
+        _ => return None,
+    };
+    let inside = tag.strip_prefix(open)?.strip_suffix(close)?;
+    let (first, inside) = match inside.strip_prefix(['-', '+']) {
+        Some(rest) => (&inside[..1], rest),
+        None => ("", inside),
+    };
+    let (last, inside) = match inside.strip_suffix(['-', '+']) {
+        Some(shorter) => (&inside[shorter.len()..], shorter),
+        None => ("", inside),
+    };
+    let statement = if open == "{%" {
+        statement(inside)
+    } else {
+        None
+    };
+    let new = match statement {
+        // The lines of the tag, where its new text has fewer.
+        Some(new) => {
+            let lines = inside.matches('\n').count();
+            let missing = lines.saturating_sub(new.matches('\n').count());
+            format!(" {new} {}", "\n".repeat(missing))
+        }
+        None => expressions(inside)?,
+    };
+    Some(format!("{open}{first}{new}{last}{close}"))
+}
+
+/// The inside of a tag with its expressions rewritten; `None` when they are the same.
+fn expressions(inside: &str) -> Option<String> {
+    let percent = inside.contains('%');
+    let sets = inside.trim_start().starts_with("set ");
+    let changes = sets || CHANGING.iter().any(|name| inside.contains(name));
+    let dictionaries = changes && inside.contains('{');
+    if !percent && !dictionaries {
+        return None;
+    }
+    let mut tokens = tokens(inside)?;
+    if percent {
+        format_texts(&mut tokens);
+    }
+    if dictionaries {
+        own_dictionaries(&mut tokens);
+    }
+    Some(joined(&tokens))
+}
+
+/// The engine's form of a statement that it does not have, or has with another meaning.
+fn statement(inside: &str) -> Option<String> {
+    let begins = ["import", "from", "include", "load_", "endload"];
+    if !begins
+        .iter()
+        .any(|word| inside.trim_start().starts_with(word))
+    {
+        return None;
+    }
+    let mut tokens = tokens(inside)?;
+    format_texts(&mut tokens);
+    let (keyword, rest) = tokens.split_first()?;
+    for format in ["yaml", "json", "text"] {
+        if keyword.is_name(&format!("import_{format}")) {
+            let (file, name) = split(rest, "as")?;
+            let (name, with_context) = context(name, false);
+            let (file, name) = (joined(file), joined(name));
+            let (file, name) = (file.trim(), name.trim());
+            let imported = if with_context {
+                file.to_owned()
+            } else {
+                format!("__isolate({file})")
+            };
+            return Some(format!(
+                "import {imported} as {name} %}}{{% set {name} = __parse_{format}({name}, {file})"
+            ));
+        }
+        if keyword.is_name(&format!("load_{format}")) {
+            let (before, name) = split(rest, "as")?;
+            let name = joined(name);
+            return (before.is_empty()).then(|| format!("set {} | load_{format}", name.trim()));
+        }
+    }
+    if keyword.is_name("endload") {
+        return Some("endset".to_owned());
+    }
+    let (word, default_context) = match () {
+        () if keyword.is_name("import") => ("as", false),
+        () if keyword.is_name("from") => ("import", false),
+        () if keyword.is_name("include") => {
+            let (rest, with_context) = context(rest, true);
+            if with_context {
+                return None;
+            }
+            let end = rest.iter().position(|token| token.is_name("ignore"));
+            let (file, rest) = rest.split_at(end.unwrap_or(rest.len()));
+            let (file, rest) = (joined(file), joined(rest));
+            return Some(format!("include __isolate({}){rest}", file.trim()));
+        }
+        () => return None,
+    };
+    let (file, names) = split(rest, word)?;
+    let (names, with_context) = context(names, default_context);
+    if with_context {
+        return None;
+    }
+    let (file, names) = (joined(file), joined(names));
+    let (file, names) = (file.trim(), names.trim());
+    let keyword = if word == "as" { "import" } else { "from" };
+    Some(format!("{keyword} __isolate({file}) {word} {names}"))
+}
+
+/// The tokens before and after a word.
+fn split<'t>(tokens: &'t [Token], word: &str) -> Option<(&'t [Token], &'t [Token])> {
+    let at = tokens.iter().position(|token| token.is_name(word))?;
+    Some((&tokens[..at], &tokens[at + 1..]))
+}
+
+/// The tokens without `with context` or `without context` at their end, and whether the context is
+/// to be seen.
+fn context(tokens: &[Token], default: bool) -> (&[Token], bool) {
+    // The last token is the end of the tag.
+    if let [before @ .., with, context, _] = tokens
+        && context.is_name("context")
+    {
+        if with.is_name("with") {
+            return (before, true);
+        }
+        if with.is_name("without") {
+            return (before, false);
+        }
+    }
+    (tokens, default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_the_engines() {
+        for (from, to) in [
+            (
+                "{% import_yaml 'x.yaml' as y %}",
+                "{% import __isolate('x.yaml') as y %}{% set y = __parse_yaml(y, 'x.yaml') %}",
+            ),
+            (
+                "{%- import_json tpldir ~ '/x' as y with context -%}",
+                "{%- import tpldir ~ '/x' as y %}{% set y = __parse_json(y, tpldir ~ '/x') -%}",
+            ),
+            ("{% load_yaml as y %}", "{% set y | load_yaml %}"),
+            ("{%- endload -%}", "{%- endset -%}"),
+            (
+                "{% import_text\n 'x' as y %}",
+                "{% import __isolate('x') as y %}{% set y = __parse_text(y, 'x') \n%}",
+            ),
+            ("{% import 'x' as y %}", "{% import __isolate('x') as y %}"),
+            (
+                "{% from 'x' import a, b as c %}",
+                "{% from __isolate('x') import a, b as c %}",
+            ),
+            (
+                "{% from 'import' import a without context %}",
+                "{% from __isolate('import') import a %}",
+            ),
+            (
+                "{% include 'x' ignore missing without context %}",
+                "{% include __isolate('x') ignore missing %}",
+            ),
+            (
+                "{% set x = {'a': '%s' % 1} %}",
+                "{% set x = __dictionary({'a': __format_text('%s', 1)}) %}",
+            ),
+        ] {
+            assert_eq!(rewrite(from).unwrap(), to, "{from}");
+        }
+        for same in [
+            "{% import 'x' as y with context %}",
+            "{% from 'x' import a with context %}",
+            "{% include 'x' %}",
+            "{% include 'x' ignore missing with context %}",
+            "{{ {'a': 1} }}",
+            "{# % #}",
+            "{% set a = 1 %}",
+        ] {
+            assert_eq!(rewrite(same), None, "{same}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Operators with roles: made, tried with the real programs, revoked, refused.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
+use serde_json::Value;
+
+use super::ctl;
+use crate::test::Counts;
+
+/// The directory of the operators' files, on the bootstrap host.
+const FILES: &str = "/root/lab-operators";
+
+/// Commands, and the roles that may run them: viewer, deployer.
+const MAY: &[(&[&str], [bool; 2])] = &[
+    (&["status"], [true, true]),
+    (&["ping", WORKER], [true, true]),
+    (&["pillar", WORKER], [true, true]),
+    (&["key", "list"], [true, true]),
+    (&["operator", "list"], [true, true]),
+    (&["audit", "--limit", "5"], [true, true]),
+    (&["highstate", WORKER, "--test"], [false, true]),
+    (&["highstate", WORKER], [false, true]),
+    (&["cmd", WORKER, "--", "true"], [false, false]),
+    (&["token", "create"], [false, false]),
+    (&["key", "reject", WORKER], [false, false]),
+    (&["node", "add", "worker-9", "--no-wait"], [false, false]),
+    (&["operator", "revoke", "root"], [false, false]),
+];
+
+/// An operator of this suite.
+struct Operator {
+    role: &'static str,
+    name: String,
+    file: String,
+}
+
+impl Operator {
+    fn new(role: &'static str) -> Self {
+        Self {
+            role,
+            name: format!("lab-{role}"),
+            file: format!("{FILES}/{role}.pem"),
+        }
+    }
+
+    /// Exit code and messages of a command of this operator.
+    fn says(&self, cluster: &Cluster, args: &[&str]) -> Result<(bool, String)> {
+        let all = [&[CTL, "--identity", &self.file], args].concat();
+        let output = cluster.bootstrap.output(&all)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.success(), said))
+    }
+}
+
+pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.sh(&format!("rm -rf {FILES} && mkdir -m 0700 {FILES}"))?;
+    let operators = ["viewer", "deployer"].map(Operator::new);
+    for operator in &operators {
+        // Of a run that was cut off.
+        let _ = ctl(cluster, &["operator", "revoke", &operator.name]);
+        create(cluster, operator)?;
+    }
+    for (args, allowed) in MAY {
+        for (operator, allowed) in operators.iter().zip(allowed) {
+            let (done, said) = operator.says(cluster, args)?;
+            let shown = args.join(" ");
+            ensure!(
+                done == *allowed,
+                "a {} and ctl {shown}: {said:?}",
+                operator.role
+            );
+            ensure!(
+                done || said.contains("takes the role"),
+                "a {} was refused ctl {shown} without the role that it takes: {said:?}",
+                operator.role
+            );
+        }
+    }
+    for operator in &operators {
+        ctl(cluster, &["operator", "revoke", &operator.name])?;
+        let (done, said) = operator.says(cluster, &["status"])?;
+        ensure!(
+            !done && said.contains("does not accept this identity"),
+            "{} is revoked and was told {said:?}",
+            operator.name
+        );
+    }
+    let last = host.output(&[CTL, "operator", "revoke", "root"])?;
+    let said = String::from_utf8_lossy(&last.stderr);
+    ensure!(
+        !last.status.success() && said.contains("last administrator"),
+        "the last administrator: {said:?}"
+    );
+    audit(cluster, &operators)?;
+    host.sh(&format!("rm -r {FILES}"))?;
+    Ok(Counts::ONE)
+}
+
+fn create(cluster: &Cluster, operator: &Operator) -> Result<()> {
+    let Operator { role, name, file } = operator;
+    let args = ["operator", "create", name, "--role", role, "--out", file];
+    let said = ctl(cluster, &args)?;
+    ensure!(
+        !said.contains("PRIVATE KEY"),
+        "ctl operator create printed a key"
+    );
+    let mode = cluster.bootstrap.sh(&format!("stat -c %a {file}"))?;
+    ensure!(mode.trim() == "600", "{file} has the mode {mode}");
+    Ok(())
+}
+
+/// The audit has both orders of each operator, and what was refused.
+fn audit(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
+    for operator in operators {
+        for (filter, wanted) in [
+            (["--action", "CreateOperator"], "ok"),
+            (["--action", "RevokeOperator"], "ok"),
+            (["--operator", &operator.name], "refused"),
+        ] {
+            let args = [["audit", "-o", "json"].as_slice(), &filter].concat();
+            let found: Value = serde_json::from_str(&ctl(cluster, &args)?)?;
+            let lines = found["audit"].as_array().context("no audit")?;
+            let is_named = |line: &&Value| {
+                let text = |key: &str| line[key].as_str().unwrap_or_default();
+                (text("what").starts_with(&operator.name) || text("who").ends_with(&operator.name))
+                    && text("outcome").starts_with(wanted)
+            };
+            ensure!(
+                lines.iter().any(|line| is_named(&line)),
+                "{filter:?} of {} is not in the audit: {found}",
+                operator.name
+            );
+        }
+    }
+    Ok(())
+}
