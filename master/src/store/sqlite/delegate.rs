@@ -17,6 +17,14 @@ use crate::store::{Created, Millis, Store, StoreFuture};
 const INTERRUPTED: i32 = 2;
 
 impl Store for SqliteStore {
+    fn epoch(&self) -> u64 {
+        self.epoch.unsigned_abs()
+    }
+
+    fn probe(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.probe_both())
+    }
+
     fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>> {
         Box::pin(self.get_key(id))
     }
