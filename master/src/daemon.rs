@@ -1,12 +1,13 @@
 //! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::app::{App, OpenError};
 use crate::backend::Backend;
@@ -14,8 +15,9 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
-use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
-use crate::{descriptors, metrics, serve};
+use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
+use crate::supervision::supervise;
+use crate::{descriptors, metrics, serve, watchdog};
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -83,21 +85,62 @@ where
     let backend = start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
-    background.spawn(async move {
-        if let Err(error) = metrics::serve_on(metrics_listener, counted).await {
-            tracing::error!(%error, "cannot serve metrics any longer");
+    let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));
+    let serve_metrics = move || {
+        let first = listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let counted = Arc::clone(&counted);
+        async move {
+            let listener = match first {
+                Some(first) => first,
+                None => listen(address).await?,
+            };
+            let served = metrics::serve_on(listener, counted).await;
+            served.map_err(|source| DaemonError::Listen { address, source })
         }
+    };
+    background.spawn(async move {
+        let logged = || async {
+            if let Err(error) = serve_metrics().await {
+                tracing::error!(error = chain(&error), "cannot serve metrics any longer");
+            }
+        };
+        supervise("metrics", logged).await;
     });
-    background.spawn(write_backups(Arc::clone(&store)));
-    background.spawn(prune(Arc::clone(&app)));
+    let (damage, mut damaged) = mpsc::channel(1);
+    let kept = Arc::clone(&store);
+    background.spawn(async move {
+        let keep = || async {
+            let error = keep_good(Arc::clone(&kept)).await;
+            // There is no receiver only when the daemon is ending.
+            let _ = damage.send(error).await;
+            std::future::pending::<()>().await;
+        };
+        supervise("the store's copy", keep).await;
+    });
+    let pruned = Arc::clone(&app);
+    background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    if let Some(limit) = watchdog::limit() {
+        let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
+        background.spawn(async move {
+            let feed = || watchdog::feed(&app, backend.as_ref(), limit, report);
+            supervise("the watchdog", feed).await;
+        });
+    }
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");
     let ending = Arc::clone(&backend);
+    let (end, ended) = oneshot::channel();
     let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        let reason = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            Some(error) = damaged.recv() => Some(error),
+        };
+        // The receiver is read below.
+        let _ = end.send(reason);
         report("STOPPING=1");
         tracing::info!("master stops");
         // Minions continue without the master and return later; the master's own states would be
@@ -114,7 +157,12 @@ where
     serve::serve(app, backend, listener, stop).await?;
     background.shutdown().await;
     store.close().await;
-    Ok(())
+    // A store that is damaged must take no more records.
+    ended
+        .await
+        .ok()
+        .flatten()
+        .map_or(Ok(()), |error| Err(error.into()))
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
@@ -123,7 +171,7 @@ async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonErro
         .map_err(|source| DaemonError::Listen { address, source })
 }
 
-async fn prune(app: Arc<App>) {
+async fn prune(app: &App) {
     let mut days = tokio::time::interval(PRUNE);
     loop {
         days.tick().await;

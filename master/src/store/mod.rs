@@ -16,7 +16,7 @@ use std::pin::Pin;
 use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
-pub use sqlite::{SqliteStore, write_backups};
+pub use sqlite::{SqliteStore, keep_good};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -101,6 +101,12 @@ pub enum Created<T> {
 /// Everything that the master remembers. Each method is one transaction: when it returns, it is on
 /// disk.
 pub trait Store: Send + Sync {
+    /// The epoch: it grows whenever the store goes back to an earlier state.
+    fn epoch(&self) -> u64;
+
+    /// Answers when the store can be read and takes changes; changes nothing.
+    fn probe(&self) -> StoreFuture<'_, ()>;
+
     // Keys and tokens
 
     /// The key of a minion id, in whatever state.

@@ -38,7 +38,7 @@ pub(super) fn key(id: &str, state: KeyState) -> Key {
     }
 }
 
-fn token(id: &str, uses_left: u32) -> Token {
+pub(super) fn token(id: &str, uses_left: u32) -> Token {
     Token {
         id: id.to_owned(),
         secret_sha256: "hash".to_owned(),
@@ -75,7 +75,7 @@ pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
     }
 }
 
-fn run(number: u64, request_id: Option<&str>) -> Run {
+pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
     Run {
         id: jid(number),
         sls: "halite.orchestrate.bootstrap".to_owned(),
@@ -91,7 +91,7 @@ fn run(number: u64, request_id: Option<&str>) -> Run {
     }
 }
 
-fn step(run: u64, index: u32) -> Step {
+pub(super) fn step(run: u64, index: u32) -> Step {
     Step {
         run: jid(run),
         index,
@@ -100,6 +100,15 @@ fn step(run: u64, index: u32) -> Step {
         detail_json: "null".to_owned(),
         started: None,
         ended: None,
+    }
+}
+
+pub(super) fn revocation(serial: &str) -> Revocation {
+    Revocation {
+        serial: serial.to_owned(),
+        owner: "a".to_owned(),
+        when: 1,
+        reason: "lost".to_owned(),
     }
 }
 
