@@ -57,7 +57,10 @@ fn place(state: &State) -> Option<Damage> {
             ),
         }
     };
-    let probe = format!("{probe}; lsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia");
+    // To read a pipe would be to wait for its other end.
+    let probe = format!(
+        "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia"
+    );
     Some(Damage::new(state, what, line, probe))
 }
 
