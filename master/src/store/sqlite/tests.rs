@@ -3,11 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::role::Role;
 use tempfile::TempDir;
-
-use halite_errors::chain;
 
 use super::*;
 use crate::names::minion;
