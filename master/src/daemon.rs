@@ -180,6 +180,14 @@ async fn prune(app: &App) {
             Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
             Err(error) => tracing::error!(error = chain(&error), "cannot remove old events"),
         }
+        match prune_unused(app.store.as_ref(), app.clock.now()).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(
+                removed,
+                "unused files, low states, certificates and tokens removed"
+            ),
+            Err(error) => tracing::error!(error = chain(&error), "cannot remove unused records"),
+        }
         match prune_jobs(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old jobs and orchestrations removed"),
@@ -199,6 +207,25 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
             .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
             .await?
         {
+            0 => break,
+            some => removed += some,
+        }
+    }
+    // A store that is too large holds less of the past.
+    while store.size().await? > u64::from(kept.keep_mib) << 20 {
+        match store.prune_jobs(now, 1, AT_A_TIME).await? {
+            0 => break,
+            some => removed += some,
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes what no record needs, in bounded steps; answers with the number.
+async fn prune_unused(store: &dyn Store, now: Millis) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    loop {
+        match store.prune_unused(now, AT_A_TIME).await? {
             0 => return Ok(removed),
             some => removed += some,
         }
@@ -220,6 +247,43 @@ mod tests {
     use crate::names::minion;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
+    async fn finished_job(store: &SqliteStore, number: u64, text: &str) {
+        let jid = JobId::from_number(number);
+        let job = Job {
+            jid: jid.clone(),
+            function: "test.ping".into(),
+            args_json: "{}".into(),
+            bundle: None,
+            test: false,
+            operator: "root".into(),
+            target: "a".into(),
+            minions: vec![minion("a")],
+            order: Vec::new(),
+            created: 0,
+            deadline: None,
+            steady_deadline: None,
+            request_id: None,
+            status: JobStatus::Running,
+            retcode: None,
+            finished: None,
+        };
+        store
+            .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
+            .await
+            .unwrap();
+        let answer = Answer {
+            retcode: 0,
+            return_json: text.into(),
+            error: String::new(),
+            when: 0,
+        };
+        store
+            .record_return(&jid, &minion("a"), &answer)
+            .await
+            .unwrap();
+        store.finish_job(&jid, 0, 0).await.unwrap();
+    }
+
     #[tokio::test]
     async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
         let directory = tempfile::tempdir().unwrap();
@@ -227,52 +291,44 @@ mod tests {
             .await
             .unwrap();
         for number in 0..50 {
-            let jid = JobId::from_number(number);
-            let job = Job {
-                jid: jid.clone(),
-                function: "test.ping".into(),
-                args_json: "{}".into(),
-                bundle: None,
-                test: false,
-                operator: "root".into(),
-                target: "a".into(),
-                minions: vec![minion("a")],
-                order: Vec::new(),
-                created: 0,
-                deadline: None,
-                steady_deadline: None,
-                request_id: None,
-                status: JobStatus::Running,
-                retcode: None,
-                finished: None,
-            };
-            store
-                .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
-                .await
-                .unwrap();
-            let answer = Answer {
-                retcode: 0,
-                return_json: "true".into(),
-                error: String::new(),
-                when: 0,
-            };
-            store
-                .record_return(&jid, &minion("a"), &answer)
-                .await
-                .unwrap();
-            store.finish_job(&jid, 0, 0).await.unwrap();
+            finished_job(&store, number, "true").await;
         }
         let kept = KeptJobs {
             keep_days: 2,
             keep_last: 3,
+            ..KeptJobs::default()
         };
         assert_eq!(prune_jobs(&store, kept, 2 * DAY).await.unwrap(), 0);
         assert_eq!(prune_jobs(&store, kept, 2 * DAY + 1).await.unwrap(), 47);
         let none = KeptJobs {
             keep_days: 0,
             keep_last: 0,
+            ..KeptJobs::default()
         };
         assert_eq!(prune_jobs(&store, none, 2 * DAY).await.unwrap(), 2);
         assert_eq!(store.jobs(9).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_too_large_retains_less_than_its_days() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        for number in 0..40 {
+            finished_job(&store, number, &"x".repeat(100_000)).await;
+        }
+        let kept = KeptJobs {
+            keep_mib: 3,
+            ..KeptJobs::default()
+        };
+        assert_eq!(prune_jobs(&store, kept, DAY).await.unwrap(), 20);
+        assert!(store.size().await.unwrap() <= 3 << 20);
+        let none = KeptJobs {
+            keep_mib: 0,
+            ..kept
+        };
+        assert_eq!(prune_jobs(&store, none, DAY).await.unwrap(), 19);
+        assert_eq!(store.jobs(99).await.unwrap().len(), 1, "the newest stays");
     }
 }

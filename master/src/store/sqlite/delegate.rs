@@ -195,6 +195,14 @@ impl Store for SqliteStore {
         Box::pin(self.remove_jobs(before, keep, limit))
     }
 
+    fn prune_unused(&self, now: Millis, limit: u32) -> StoreFuture<'_, u64> {
+        Box::pin(self.remove_unused(now, limit))
+    }
+
+    fn size(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.bytes_in_use())
+    }
+
     fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>> {
         Box::pin(self.add_run(run, steps))
     }
@@ -270,8 +278,13 @@ impl Store for SqliteStore {
         Box::pin(self.get_all_facts())
     }
 
-    fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_blob(sha256, content))
+    fn put_blob<'a>(
+        &'a self,
+        sha256: &'a str,
+        content: &'a [u8],
+        now: Millis,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_blob(sha256, content, now))
     }
 
     fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>> {

@@ -16,6 +16,7 @@ mod rows;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod unused;
 
 use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -67,6 +68,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "lineage",
         include_str!("../../../migrations/0006_lineage.sql"),
     ),
+    (7, "used", include_str!("../../../migrations/0007_used.sql")),
 ];
 
 /// The store in one SQLite file.
