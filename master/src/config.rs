@@ -47,6 +47,8 @@ pub struct KeptJobs {
     pub keep_days: u32,
     /// This number of the newest, whatever their age.
     pub keep_last: u32,
+    /// The size of the store in MiB above which older ones go all the same, but the newest.
+    pub keep_mib: u32,
 }
 
 impl Default for KeptJobs {
@@ -54,6 +56,7 @@ impl Default for KeptJobs {
         Self {
             keep_days: 30,
             keep_last: 100,
+            keep_mib: 2048,
         }
     }
 }
@@ -178,7 +181,8 @@ mod tests {
             config.jobs,
             KeptJobs {
                 keep_days: 30,
-                keep_last: 100
+                keep_last: 100,
+                keep_mib: 2048
             }
         );
         assert_eq!(config.endpoints(), ["10.0.0.1:4550", "[fd00::1]:4550"]);
@@ -188,7 +192,8 @@ mod tests {
             config.jobs,
             KeptJobs {
                 keep_days: 1,
-                keep_last: 100
+                keep_last: 100,
+                keep_mib: 2048
             }
         );
     }

@@ -1,12 +1,13 @@
 //! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::app::{App, OpenError};
 use crate::backend::Backend;
@@ -14,8 +15,9 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
-use crate::store::{Millis, SqliteStore, Store, StoreError, write_backups};
-use crate::{descriptors, metrics, serve};
+use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
+use crate::supervision::supervise;
+use crate::{descriptors, metrics, serve, watchdog};
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -83,21 +85,62 @@ where
     let backend = start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
-    background.spawn(async move {
-        if let Err(error) = metrics::serve_on(metrics_listener, counted).await {
-            tracing::error!(%error, "cannot serve metrics any longer");
+    let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));
+    let serve_metrics = move || {
+        let first = listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let counted = Arc::clone(&counted);
+        async move {
+            let listener = match first {
+                Some(first) => first,
+                None => listen(address).await?,
+            };
+            let served = metrics::serve_on(listener, counted).await;
+            served.map_err(|source| DaemonError::Listen { address, source })
         }
+    };
+    background.spawn(async move {
+        let logged = || async {
+            if let Err(error) = serve_metrics().await {
+                tracing::error!(error = chain(&error), "cannot serve metrics any longer");
+            }
+        };
+        supervise("metrics", logged).await;
     });
-    background.spawn(write_backups(Arc::clone(&store)));
-    background.spawn(prune(Arc::clone(&app)));
+    let (damage, mut damaged) = mpsc::channel(1);
+    let kept = Arc::clone(&store);
+    background.spawn(async move {
+        let keep = || async {
+            let error = keep_good(Arc::clone(&kept)).await;
+            // There is no receiver only when the daemon is ending.
+            let _ = damage.send(error).await;
+            std::future::pending::<()>().await;
+        };
+        supervise("the store's copy", keep).await;
+    });
+    let pruned = Arc::clone(&app);
+    background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    if let Some(limit) = watchdog::limit() {
+        let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
+        background.spawn(async move {
+            let feed = || watchdog::feed(&app, backend.as_ref(), limit, report);
+            supervise("the watchdog", feed).await;
+        });
+    }
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");
     let ending = Arc::clone(&backend);
+    let (end, ended) = oneshot::channel();
     let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        let reason = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            Some(error) = damaged.recv() => Some(error),
+        };
+        // The receiver is read below.
+        let _ = end.send(reason);
         report("STOPPING=1");
         tracing::info!("master stops");
         // Minions continue without the master and return later; the master's own states would be
@@ -114,7 +157,12 @@ where
     serve::serve(app, backend, listener, stop).await?;
     background.shutdown().await;
     store.close().await;
-    Ok(())
+    // A store that is damaged must take no more records.
+    ended
+        .await
+        .ok()
+        .flatten()
+        .map_or(Ok(()), |error| Err(error.into()))
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
@@ -123,7 +171,7 @@ async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonErro
         .map_err(|source| DaemonError::Listen { address, source })
 }
 
-async fn prune(app: Arc<App>) {
+async fn prune(app: &App) {
     let mut days = tokio::time::interval(PRUNE);
     loop {
         days.tick().await;
@@ -131,6 +179,14 @@ async fn prune(app: Arc<App>) {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
             Err(error) => tracing::error!(error = chain(&error), "cannot remove old events"),
+        }
+        match prune_unused(app.store.as_ref(), app.clock.now()).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(
+                removed,
+                "unused files, low states, certificates and tokens removed"
+            ),
+            Err(error) => tracing::error!(error = chain(&error), "cannot remove unused records"),
         }
         match prune_jobs(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
             Ok(0) => {}
@@ -151,6 +207,25 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
             .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
             .await?
         {
+            0 => break,
+            some => removed += some,
+        }
+    }
+    // A store that is too large holds less of the past.
+    while store.size().await? > u64::from(kept.keep_mib) << 20 {
+        match store.prune_jobs(now, 1, AT_A_TIME).await? {
+            0 => break,
+            some => removed += some,
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes what no record needs, in bounded steps; answers with the number.
+async fn prune_unused(store: &dyn Store, now: Millis) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    loop {
+        match store.prune_unused(now, AT_A_TIME).await? {
             0 => return Ok(removed),
             some => removed += some,
         }
@@ -172,6 +247,43 @@ mod tests {
     use crate::names::minion;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
+    async fn finished_job(store: &SqliteStore, number: u64, text: &str) {
+        let jid = JobId::from_number(number);
+        let job = Job {
+            jid: jid.clone(),
+            function: "test.ping".into(),
+            args_json: "{}".into(),
+            bundle: None,
+            test: false,
+            operator: "root".into(),
+            target: "a".into(),
+            minions: vec![minion("a")],
+            order: Vec::new(),
+            created: 0,
+            deadline: None,
+            steady_deadline: None,
+            request_id: None,
+            status: JobStatus::Running,
+            retcode: None,
+            finished: None,
+        };
+        store
+            .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
+            .await
+            .unwrap();
+        let answer = Answer {
+            retcode: 0,
+            return_json: text.into(),
+            error: String::new(),
+            when: 0,
+        };
+        store
+            .record_return(&jid, &minion("a"), &answer)
+            .await
+            .unwrap();
+        store.finish_job(&jid, 0, 0).await.unwrap();
+    }
+
     #[tokio::test]
     async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
         let directory = tempfile::tempdir().unwrap();
@@ -179,52 +291,44 @@ mod tests {
             .await
             .unwrap();
         for number in 0..50 {
-            let jid = JobId::from_number(number);
-            let job = Job {
-                jid: jid.clone(),
-                function: "test.ping".into(),
-                args_json: "{}".into(),
-                bundle: None,
-                test: false,
-                operator: "root".into(),
-                target: "a".into(),
-                minions: vec![minion("a")],
-                order: Vec::new(),
-                created: 0,
-                deadline: None,
-                steady_deadline: None,
-                request_id: None,
-                status: JobStatus::Running,
-                retcode: None,
-                finished: None,
-            };
-            store
-                .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
-                .await
-                .unwrap();
-            let answer = Answer {
-                retcode: 0,
-                return_json: "true".into(),
-                error: String::new(),
-                when: 0,
-            };
-            store
-                .record_return(&jid, &minion("a"), &answer)
-                .await
-                .unwrap();
-            store.finish_job(&jid, 0, 0).await.unwrap();
+            finished_job(&store, number, "true").await;
         }
         let kept = KeptJobs {
             keep_days: 2,
             keep_last: 3,
+            ..KeptJobs::default()
         };
         assert_eq!(prune_jobs(&store, kept, 2 * DAY).await.unwrap(), 0);
         assert_eq!(prune_jobs(&store, kept, 2 * DAY + 1).await.unwrap(), 47);
         let none = KeptJobs {
             keep_days: 0,
             keep_last: 0,
+            ..KeptJobs::default()
         };
         assert_eq!(prune_jobs(&store, none, 2 * DAY).await.unwrap(), 2);
         assert_eq!(store.jobs(9).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_too_large_retains_less_than_its_days() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        for number in 0..40 {
+            finished_job(&store, number, &"x".repeat(100_000)).await;
+        }
+        let kept = KeptJobs {
+            keep_mib: 3,
+            ..KeptJobs::default()
+        };
+        assert_eq!(prune_jobs(&store, kept, DAY).await.unwrap(), 20);
+        assert!(store.size().await.unwrap() <= 3 << 20);
+        let none = KeptJobs {
+            keep_mib: 0,
+            ..kept
+        };
+        assert_eq!(prune_jobs(&store, none, DAY).await.unwrap(), 19);
+        assert_eq!(store.jobs(99).await.unwrap().len(), 1, "the newest stays");
     }
 }

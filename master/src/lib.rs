@@ -35,3 +35,5 @@ pub mod redact;
 pub mod refusal;
 pub mod serve;
 pub mod store;
+mod supervision;
+mod watchdog;

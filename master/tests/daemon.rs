@@ -169,11 +169,29 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
+fn a_master_that_works_feeds_the_watchdog() {
+    let host = Host::new(3);
+    assert!(host.init().status.success());
+    let mut command = host.command("run");
+    command.env("WATCHDOG_USEC", "2000000");
+    let child = command.spawn().unwrap();
+    assert_eq!(host.told(), "READY=1");
+    assert_eq!(host.told(), "WATCHDOG=1");
+    assert_eq!(host.told(), "WATCHDOG=1");
+    host.stop(child);
+}
+
+#[test]
 fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     let host = Host::new(1);
     assert!(host.init().status.success());
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
+    // The copy is made beside the work.
+    let copy = host.path("state/store.db.backup");
+    while !Path::new(&copy).exists() {
+        std::thread::yield_now();
+    }
     host.stop(child);
     assert_eq!(host.told(), "STOPPING=1");
 

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use halite_proto::ids::MinionId;
-use halite_proto::transport::{ConnectError, connect_pinned};
+use halite_proto::pki::PrivateKey;
+use halite_proto::transport::{Channel, ConnectError, connect, connect_pinned};
 use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
@@ -65,6 +66,16 @@ pub enum EnrolError {
     /// The master rejected the request.
     #[error("the master refused: {0}")]
     Rejected(String),
+    /// The master has no accepted key of this host any more.
+    #[error(
+        "the certificate of this host has ended and the master does not know its key any more; ctl key accept {id} --fingerprint {fingerprint} lets it in again"
+    )]
+    Unknown {
+        /// The id of this host.
+        id: String,
+        /// The fingerprint of its key.
+        fingerprint: String,
+    },
     /// The identity cannot be read or written.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -131,12 +142,7 @@ pub async fn enrol(
             token: request.token.clone(),
             grains_json: grains_json.clone(),
         };
-        let mut client = EnrolmentClient::new(pinned.channel);
-        let reply = tokio::time::timeout(ANSWER, client.enrol(question)).await;
-        let reply: EnrolReply = reply
-            .map_err(|_| EnrolError::Call("the master did not answer in time".to_owned()))?
-            .map_err(|status| EnrolError::Call(status.message().to_owned()))?
-            .into_inner();
+        let reply = ask(pinned.channel, question).await?;
         match reply.state() {
             State::Accepted => {
                 // The certificate last: with it the host counts as enrolled.
@@ -169,6 +175,58 @@ pub async fn enrol(
                 ));
             }
         }
+    }
+}
+
+async fn ask(channel: Channel, question: EnrolRequest) -> Result<EnrolReply, EnrolError> {
+    let mut client = EnrolmentClient::new(channel);
+    let reply = tokio::time::timeout(ANSWER, client.enrol(question)).await;
+    Ok(reply
+        .map_err(|_| EnrolError::Call("the master did not answer in time".to_owned()))?
+        .map_err(|status| EnrolError::Call(status.message().to_owned()))?
+        .into_inner())
+}
+
+/// Gets a certificate for the present key when the present one has ended: the host was off for
+/// longer than it lasts. A master that knows the key wants neither token nor operator.
+///
+/// # Errors
+/// There is no trusted connection, or the master does not accept the key any more.
+pub async fn again(
+    config: &Config,
+    master: &str,
+    present: &Identity,
+) -> Result<Identity, EnrolError> {
+    let key = PrivateKey::from_pem(&present.client.key_pem).map_err(IdentityError::from)?;
+    let question = EnrolRequest {
+        protocol: halite_proto::PROTOCOL,
+        id: present.id.to_string(),
+        csr_pem: key.request(&present.id).map_err(IdentityError::from)?,
+        token: String::new(),
+        grains_json: String::new(),
+    };
+    // The CA is the one that this host has trusted since it was enrolled.
+    let channel = connect(master, &present.ca_pem, None).await?;
+    let reply = ask(channel, question).await?;
+    match reply.state() {
+        State::Accepted => {
+            let plain = files::Owner {
+                mode: Some(0o644),
+                ..files::Owner::default()
+            };
+            files::write(
+                &config.certificate(),
+                reply.certificate_pem.as_bytes(),
+                plain,
+            )
+            .map_err(IdentityError::from)?;
+            Ok(Identity::load(config)?)
+        }
+        State::Pending => Err(EnrolError::Unknown {
+            id: present.id.to_string(),
+            fingerprint: key.fingerprint(),
+        }),
+        State::Rejected | State::Unspecified => Err(EnrolError::Rejected(reply.reason)),
     }
 }
 

@@ -95,6 +95,12 @@ impl Identity {
         })
     }
 
+    /// Returns whether the lifetime is over.
+    #[must_use]
+    pub fn has_ended(&self, now: i64) -> bool {
+        now > self.not_after
+    }
+
     /// Returns whether a third or less of the lifetime is left.
     #[must_use]
     pub fn is_old(&self, now: i64) -> bool {
@@ -186,5 +192,7 @@ mod tests {
         };
         assert!(!identity.is_old(600));
         assert!(identity.is_old(601));
+        assert!(!identity.has_ended(900));
+        assert!(identity.has_ended(901));
     }
 }

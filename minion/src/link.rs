@@ -14,12 +14,12 @@ use halite_proto::v1::{JobList, MinionHello, MinionMessage, RenewRequest, master
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::clock;
 use crate::config::Config;
 use crate::host::HostError;
 use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
+use crate::{clock, enrol, update};
 
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -29,6 +29,8 @@ const STABLE: Duration = Duration::from_secs(30);
 const HELLO: Duration = Duration::from_secs(15);
 /// Time between two checks of the age of the minion's certificate.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
+/// Longest wait for a renewed certificate; nothing else is read from the master meanwhile.
+const RENEW: Duration = Duration::from_secs(15);
 /// Time between two checks for reports of scheduled work, which `ctl status` shows.
 const REPORTS: Duration = Duration::from_secs(30);
 /// Messages that may wait for the network; further ones wait in the jobs' own queue.
@@ -104,6 +106,8 @@ enum End {
     Identity(#[from] IdentityError),
     #[error(transparent)]
     Connect(#[from] halite_proto::transport::ConnectError),
+    #[error(transparent)]
+    Enrol(#[from] enrol::EnrolError),
     #[error("{0}")]
     Call(String),
     #[error("the master refused: {0}")]
@@ -134,7 +138,12 @@ impl Session<'_> {
     }
 
     async fn exchange(&mut self, master: &str, masters: &mut Vec<String>) -> Result<(), End> {
-        let identity = Identity::load(self.config)?;
+        let mut identity = Identity::load(self.config)?;
+        if identity.has_ended(clock::seconds()) {
+            // A master would end the connection before it knows who asks.
+            tracing::warn!("the certificate has ended: asking for another one with the same key");
+            identity = enrol::again(self.config, master, &identity).await?;
+        }
         let channel = connect(master, &identity.ca_pem, Some(&identity.client)).await?;
         let mut client = MinionClient::new(channel.clone()).max_decoding_message_size(LARGEST);
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -180,6 +189,12 @@ impl Session<'_> {
             cluster = identity.cluster,
             "linked"
         );
+        if let Err(error) = update::note_linked() {
+            tracing::warn!(
+                error = chain(&error),
+                "cannot note that the master was reached"
+            );
+        }
         self.channel.send_replace(Some(channel.clone()));
         self.jobs.resend_answers();
         let mut renewal = tokio::time::interval(RENEWAL);
@@ -262,6 +277,8 @@ enum RenewalError {
     Pki(#[from] PkiError),
     #[error("the master refused: {0}")]
     Refused(String),
+    #[error("the master did not answer in time")]
+    Late,
     #[error("the new certificate is not for this minion's key")]
     OtherKey,
     #[error(transparent)]
@@ -275,10 +292,10 @@ async fn request_renewal(
 ) -> Result<(), RenewalError> {
     let key = PrivateKey::from_pem(&identity.client.key_pem)?;
     let csr_pem = key.request(&identity.id)?;
-    let reply = MinionClient::new(channel.clone())
-        .renew(RenewRequest { csr_pem })
-        .await;
+    let mut client = MinionClient::new(channel.clone());
+    let reply = tokio::time::timeout(RENEW, client.renew(RenewRequest { csr_pem })).await;
     let pem = reply
+        .map_err(|_| RenewalError::Late)?
         .map_err(|status| RenewalError::Refused(status.message().to_owned()))?
         .into_inner()
         .certificate_pem;

@@ -7,7 +7,7 @@
     reason = "a test stops where it fails"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ use halite_proto::v1::*;
 use halite_proto::{pki, tonic};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
-    SanType,
+    PublicKeyData as _, SanType,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -107,6 +107,8 @@ impl Stream {
 struct Master {
     ca: Ca,
     files: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// The keys that were enrolled with a token.
+    keys: Mutex<BTreeSet<Vec<u8>>>,
     streams: mpsc::Sender<Stream>,
     changes: watch::Sender<u64>,
 }
@@ -132,7 +134,13 @@ struct Service(Arc<Master>);
 impl Enrolment for Service {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let request = request.into_inner();
-        if !request.token.starts_with(TOKEN) {
+        let key = CertificateSigningRequestParams::from_pem(&request.csr_pem)
+            .unwrap()
+            .public_key
+            .der_bytes()
+            .to_vec();
+        let is_known = self.0.keys.lock().unwrap().contains(&key);
+        if !is_known && !request.token.starts_with(TOKEN) {
             let reason = "the token is unknown".to_owned();
             return Ok(Response::new(EnrolReply {
                 state: 3,
@@ -140,6 +148,7 @@ impl Enrolment for Service {
                 ..EnrolReply::default()
             }));
         }
+        self.0.keys.lock().unwrap().insert(key);
         let mut csr = CertificateSigningRequestParams::from_pem(&request.csr_pem).unwrap();
         csr.params = Ca::params(&format!("halite://test/minion/{}", request.id));
         let certificate_pem = csr.signed_by(&self.0.ca.issuer).unwrap().pem();
@@ -231,6 +240,7 @@ async fn world() -> World {
     let master = Arc::new(Master {
         ca,
         files: Mutex::default(),
+        keys: Mutex::default(),
         streams: sender,
         changes: watch::Sender::new(0),
     });
@@ -401,6 +411,29 @@ async fn a_minion_pings_and_applies_with_files_of_the_master() {
             .insert(hash.clone(), b"from the master".to_vec());
     }
     assert_eq!(std::fs::read(&path).unwrap(), b"from the master");
+    going.send_replace(true);
+}
+
+#[tokio::test]
+async fn a_minion_that_was_off_for_longer_than_its_certificate_lasts_comes_back_with_its_key() {
+    let mut world = world().await;
+    world.enrolled().await;
+    let before = identity::Identity::load(&world.config).unwrap();
+    let key = PrivateKey::from_pem(&before.client.key_pem).unwrap();
+    let mut ended = Ca::params("halite://test/minion/worker-1");
+    ended.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    ended.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let ended = ended.signed_by(key.as_key_pair(), &world.master.ca.issuer);
+    std::fs::write(world.config.certificate(), ended.unwrap().pem()).unwrap();
+    let going = world.minion();
+    let (mut stream, _) = world.stream().await;
+    stream
+        .send(ToMinion::Job(job(1, "test.ping", json!({}))))
+        .await;
+    assert_eq!(stream.returned().await.return_json, "true");
+    let after = identity::Identity::load(&world.config).unwrap();
+    assert_eq!(after.client.key_pem, before.client.key_pem);
+    assert!(after.not_after > before.not_before);
     going.send_replace(true);
 }
 

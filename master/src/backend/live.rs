@@ -99,6 +99,10 @@ fn job_ids(texts: &[String]) -> Result<Vec<JobId>, JobIdError> {
 }
 
 impl Backend for LiveBackend {
+    fn probe(&self) -> BackendFuture<'_, ()> {
+        Box::pin(self.jobs.probe())
+    }
+
     fn status(&self) -> BackendFuture<'_, Value> {
         Box::pin(status::status(&self.app, &self.jobs))
     }

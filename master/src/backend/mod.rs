@@ -34,6 +34,8 @@ pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> 
 
 /// The calls of operators and minions, after authentication and authorisation.
 pub trait Backend: Send + Sync {
+    /// Answers when jobs are dispatched and open jobs are checked.
+    fn probe(&self) -> BackendFuture<'_, ()>;
     /// `Operator.Status`: the whole document.
     fn status(&self) -> BackendFuture<'_, Value>;
     /// `Operator.Show`.

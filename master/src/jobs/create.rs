@@ -177,7 +177,10 @@ impl Jobs {
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
-                        self.app.store.put_blob(sha256, content).await?;
+                        self.app
+                            .store
+                            .put_blob(sha256, content, self.app.clock.now())
+                            .await?;
                     }
                     let low = serde_json::to_string(&compiled.low).map_err(|error| {
                         Refusal::internal(format!("cannot store the low state: {error}"))

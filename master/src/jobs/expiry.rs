@@ -1,15 +1,17 @@
 //! Ends the parts of jobs that have expired.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use halite_proto::ids::MinionId;
 
 use super::core::{Expiry, expired};
 use super::open_job::PartEnd;
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::{Steady, rfc3339};
+use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{JobRow, RowState};
 
@@ -29,11 +31,29 @@ impl Jobs {
             loop {
                 ticks.tick().await;
                 let Some(jobs) = jobs.upgrade() else { return };
-                if let Err(error) = jobs.expire_parts().await {
-                    tracing::error!(%error, "cannot check open jobs");
+                match AssertUnwindSafe(jobs.expire_parts()).catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::error!(%error, "cannot check open jobs"),
+                    // The panic itself is on standard error.
+                    Err(_) => tracing::error!("the check of open jobs panicked; it goes on"),
                 }
+                jobs.rounds.send_modify(|rounds| *rounds += 1);
             }
         });
+    }
+
+    /// Answers when dispatch has looked at the jobs of the target `master` and a round of the check
+    /// of open jobs has ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn probe(self: &Arc<Self>) -> Result<(), Refusal> {
+        let mut rounds = self.rounds.subscribe();
+        self.dispatch(&MASTER).await?;
+        rounds
+            .changed()
+            .await
+            .map_err(|_| Refusal::internal("the master is stopping"))
     }
 
     /// Ends the expired parts of all open jobs, once.

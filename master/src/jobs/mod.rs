@@ -51,6 +51,8 @@ pub struct Jobs {
     lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
     /// Held by the part of the target `master` that applies states.
     applying: tokio::sync::Mutex<()>,
+    /// The rounds of the check of open jobs.
+    rounds: tokio::sync::watch::Sender<u64>,
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
 }
@@ -74,6 +76,7 @@ impl Jobs {
             open: Mutex::default(),
             lanes: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
+            rounds: tokio::sync::watch::Sender::new(0),
             ends: tokio::sync::watch::Sender::new(0),
         });
         let now = jobs.app.clock.now();

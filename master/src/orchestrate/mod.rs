@@ -17,6 +17,7 @@ mod waits;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use halite_proto::ids::JobId;
 use halite_proto::v1;
@@ -35,6 +36,9 @@ use crate::kubernetes::compare::merge;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
+
+/// The pause before a run goes on that could not be recorded.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
@@ -190,8 +194,11 @@ impl Orchestrator {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let id = run.id.clone();
-            if let Err(error) = this.carry_out(run).await {
-                tracing::error!(run = %id, %error, "the run has stopped; a restart of the master resumes it");
+            // What the store could not record, for want of room for example, is not done: the run
+            // goes on at the first step that is not recorded.
+            while let Err(error) = this.carry_out(run.clone()).await {
+                tracing::error!(run = %id, %error, "cannot record the run; trying again");
+                tokio::time::sleep(AGAIN).await;
             }
             this.active
                 .lock()

@@ -290,6 +290,28 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
 }
 
 #[test]
+fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
+    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    let stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request()))
+        .unwrap();
+    life.accept("worker-1");
+    // The first step waits for the minion; the end of it cannot be recorded.
+    life.runtime.block_on(life.store.refuse_steps(true));
+    life.connect(&worker);
+    life.runtime.block_on(async {
+        while life.store.refused_steps().await == 0 {
+            tokio::task::yield_now().await;
+        }
+        life.store.refuse_steps(false).await;
+    });
+    assert_eq!(life.collect(stream).last().unwrap().retcode, 0);
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
+}
+
+#[test]
 fn killed_at_any_event_it_goes_on_where_it_stood() {
     for kill_after in 1.. {
         let (site, worker) = (site(), ScriptedMinion::new("worker-1"));

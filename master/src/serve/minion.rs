@@ -80,7 +80,7 @@ impl Minion for Services {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             masters: self.app.config.endpoints(),
-            epoch: 1,
+            epoch: self.app.store.epoch(),
             refused: String::new(),
         };
         if let Some(reason) = protocol_refusal(hello.protocol) {

@@ -28,6 +28,7 @@ use crate::ca::{CaError, HALITE};
 use crate::metrics::CallLabels;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
+use crate::supervision::supervise;
 use crate::{descriptors, init};
 
 /// Largest message of a minion: the return of a long highstate.
@@ -75,7 +76,10 @@ pub async fn serve(
     let server = Server::new(&app.config.cluster, &certificate, &key, ca, policy)?
         .with_connections(descriptors::for_connections());
     let server = Arc::new(server);
-    let renewal = tokio::spawn(renew_own(Arc::clone(&app), Arc::clone(&server)));
+    let renewal = tokio::spawn({
+        let (app, server) = (Arc::clone(&app), Arc::clone(&server));
+        async move { supervise("renewal", || renew_own(&app, &server)).await }
+    });
     let services = Services {
         app: Arc::clone(&app),
         backend,
@@ -99,11 +103,11 @@ pub async fn serve(
 }
 
 /// Renews the master's certificate when it is due, without a restart.
-async fn renew_own(app: Arc<App>, server: Arc<Server>) {
+async fn renew_own(app: &Arc<App>, server: &Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
     loop {
         checks.tick().await;
-        let (app, server) = (Arc::clone(&app), Arc::clone(&server));
+        let (app, server) = (Arc::clone(app), Arc::clone(server));
         // It makes a key and writes files.
         let renewed = tokio::task::spawn_blocking(move || renew_once(&app, &server)).await;
         let Ok(renewed) = renewed else { continue };

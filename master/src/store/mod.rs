@@ -16,7 +16,7 @@ use std::pin::Pin;
 use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
-pub use sqlite::{SqliteStore, write_backups};
+pub use sqlite::{SqliteStore, keep_good};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -101,6 +101,12 @@ pub enum Created<T> {
 /// Everything that the master remembers. Each method is one transaction: when it returns, it is on
 /// disk.
 pub trait Store: Send + Sync {
+    /// The epoch: it grows whenever the store goes back to an earlier state.
+    fn epoch(&self) -> u64;
+
+    /// Answers when the store can be read and takes changes; changes nothing.
+    fn probe(&self) -> StoreFuture<'_, ()>;
+
     // Keys and tokens
 
     /// The key of a minion id, in whatever state.
@@ -236,6 +242,17 @@ pub trait Store: Send + Sync {
     ///   minion is accepted.
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64>;
 
+    /// Removes what no record needs any more, at most `limit` of each kind; how many. These go:
+    ///
+    /// - rendered files that no open part of a job names and no job has named for a week;
+    /// - low states a day after their part has ended;
+    /// - certificates that have ended, and those of which there is a newer one after 90 days;
+    /// - tokens 30 days after they have ended, or were used up.
+    fn prune_unused(&self, now: Millis, limit: u32) -> StoreFuture<'_, u64>;
+    /// The bytes that the records take. What was removed is not given back to the file system; new
+    /// records take its place.
+    fn size(&self) -> StoreFuture<'_, u64>;
+
     // Orchestration
 
     /// Stores a run and its steps, all or nothing; by request id as [`Store::create_job`].
@@ -281,9 +298,14 @@ pub trait Store: Send + Sync {
     fn facts<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Option<Facts>>;
     /// All facts, by minion.
     fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>>;
-    /// Keeps a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent
+    /// Keeps, or keeps on, a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent
     /// again.
-    fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()>;
+    fn put_blob<'a>(
+        &'a self,
+        sha256: &'a str,
+        content: &'a [u8],
+        now: Millis,
+    ) -> StoreFuture<'a, ()>;
     /// A kept file.
     fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>>;
 }

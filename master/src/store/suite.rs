@@ -2,6 +2,7 @@
 
 mod access;
 mod jobs;
+mod unused;
 
 use super::*;
 use crate::names::minion;
@@ -16,6 +17,8 @@ pub(super) use self::jobs::{
     old_jobs_go_and_what_is_open_stays, open_jobs_and_rows_are_found_after_a_restart,
     the_last_return_finishes_its_job,
 };
+
+pub(super) use self::unused::what_no_record_needs_goes;
 
 /// A job id that is short to write.
 pub(super) fn jid(number: u64) -> JobId {
@@ -38,7 +41,7 @@ pub(super) fn key(id: &str, state: KeyState) -> Key {
     }
 }
 
-fn token(id: &str, uses_left: u32) -> Token {
+pub(super) fn token(id: &str, uses_left: u32) -> Token {
     Token {
         id: id.to_owned(),
         secret_sha256: "hash".to_owned(),
@@ -75,7 +78,7 @@ pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
     }
 }
 
-fn run(number: u64, request_id: Option<&str>) -> Run {
+pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
     Run {
         id: jid(number),
         sls: "halite.orchestrate.bootstrap".to_owned(),
@@ -91,7 +94,7 @@ fn run(number: u64, request_id: Option<&str>) -> Run {
     }
 }
 
-fn step(run: u64, index: u32) -> Step {
+pub(super) fn step(run: u64, index: u32) -> Step {
     Step {
         run: jid(run),
         index,
@@ -100,6 +103,15 @@ fn step(run: u64, index: u32) -> Step {
         detail_json: "null".to_owned(),
         started: None,
         ended: None,
+    }
+}
+
+pub(super) fn revocation(serial: &str) -> Revocation {
+    Revocation {
+        serial: serial.to_owned(),
+        owner: "a".to_owned(),
+        when: 1,
+        reason: "lost".to_owned(),
     }
 }
 
@@ -337,8 +349,8 @@ pub(super) async fn facts_and_blobs_are_kept(store: &dyn Store) {
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     store.delete_key(&minion("a")).await.unwrap();
     assert_eq!(store.facts(&minion("a")).await.unwrap(), None);
-    store.put_blob("abc", &[0, 1, 255]).await.unwrap();
-    store.put_blob("abc", &[0, 1, 255]).await.unwrap();
+    store.put_blob("abc", &[0, 1, 255], 1).await.unwrap();
+    store.put_blob("abc", &[0, 1, 255], 1).await.unwrap();
     assert_eq!(store.blob("abc").await.unwrap(), Some(vec![0, 1, 255]));
     assert_eq!(store.blob("abd").await.unwrap(), None);
 }
@@ -368,6 +380,7 @@ macro_rules! suite {
             of_which_bundles_a_minion_has_something_outlives_its_jobs,
             events_have_growing_numbers_and_are_found_by_prefix,
             facts_and_blobs_are_kept,
+            what_no_record_needs_goes,
             operators_are_kept_and_replaced,
             the_tokens_of_a_minion_are_taken_together,
             audit_lines_are_found_by_time_caller_and_method,

@@ -89,6 +89,10 @@ fn chunk() -> Chunk {
 }
 
 impl Backend for OneJob {
+    fn probe(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn status(&self) -> BackendFuture<'_, Value> {
         self.answer("status".to_owned(), json!({}))
     }

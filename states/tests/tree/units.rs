@@ -56,6 +56,7 @@ fn the_kernel_ends_the_master_before_etcd_and_no_core_has_keys() {
     let master = lines("halite-master.service");
     for line in [
         "LimitCORE=0",
+        "WatchdogSec=120",
         "LimitNOFILE=65536",
         "MemoryHigh=2G",
         "MemoryMax=4G",

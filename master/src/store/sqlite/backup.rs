@@ -6,20 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::{Connection as _, Row as _, SqliteConnection};
 
-use super::{SqliteStore, StoreError};
+use super::files::{beside, file_error};
+use super::{SqliteStore, StoreError, explain, lineage, options};
 
 /// Interval between two backups of a running master.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) fn backup_path(path: &Path) -> PathBuf {
     beside(path, ".backup")
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// What to do about a store that cannot be used.
@@ -44,9 +41,41 @@ pub(super) fn advice(path: &Path) -> String {
     )
 }
 
+/// The mark of a store in which damage was found while it was in use: the next start reads it whole.
+fn suspect(path: &Path) -> PathBuf {
+    beside(path, ".suspect")
+}
+
 impl SqliteStore {
+    /// Reads the whole file on a connection of its own: pages, indexes, constraints. Writers and
+    /// readers go on.
+    ///
+    /// # Errors
+    /// The file is damaged: the text says how to go back to the copy, and the next start refuses
+    /// it. Or it cannot be read.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let options = options(&self.path).pragma("query_only", "on");
+        let checked = check_whole(&options).await;
+        let checked = checked.map_err(|error| explain(&self.path, error));
+        if let Err(StoreError::Corrupt(_)) = checked {
+            let mark = suspect(&self.path);
+            std::fs::write(&mark, "").map_err(file_error("write", &mark))?;
+        }
+        checked
+    }
+
+    /// Checks a store in which damage was found before: it may have been replaced since.
+    pub(super) async fn check_suspect(&self) -> Result<(), StoreError> {
+        let mark = suspect(&self.path);
+        if !mark.exists() {
+            return Ok(());
+        }
+        check_whole(&options(&self.path)).await?;
+        std::fs::remove_file(&mark).map_err(file_error("remove", &mark))
+    }
+
     /// Copies the store as it is now to `store.db.backup`, replacing the copy before only when the
-    /// new one is complete and on disk.
+    /// new one is complete, sound and on disk. Writers and readers go on.
     ///
     /// # Errors
     /// The copy could not be written; the one before stays.
@@ -61,14 +90,6 @@ impl SqliteStore {
     }
 
     async fn copy(&self, new: &Path) -> Result<(), StoreError> {
-        let file_error = |path: &Path| {
-            let path = path.display().to_string();
-            move |source| StoreError::File {
-                action: "write",
-                path,
-                source,
-            }
-        };
         // SQLite vacuums only into an absent or empty file; made here to be private from the start.
         std::fs::OpenOptions::new()
             .create(true)
@@ -76,29 +97,67 @@ impl SqliteStore {
             .truncate(true)
             .mode(0o600)
             .open(new)
-            .map_err(file_error(new))?;
-        sqlx::query("VACUUM INTO ?")
+            .map_err(file_error("write", new))?;
+        // On a connection of its own: it reads one snapshot, and stops no writer.
+        let mut source = SqliteConnection::connect_with(&options(&self.path)).await?;
+        let copied = sqlx::query("VACUUM INTO ?")
             .bind(new.display().to_string())
-            .execute(&self.writer)
-            .await?;
-        let good = backup_path(&self.path);
-        let copied = std::fs::File::open(new).and_then(|file| file.sync_all());
-        copied
-            .and_then(|()| std::fs::rename(new, &good))
-            .map_err(file_error(&good))?;
-        let directory = good.parent().unwrap_or(Path::new("."));
-        std::fs::File::open(directory)
-            .and_then(|d| d.sync_all())
-            .map_err(file_error(directory))
+            .execute(&mut source)
+            .await;
+        source.close().await?;
+        copied?;
+        let alone = SqliteConnectOptions::new()
+            .filename(new)
+            .journal_mode(SqliteJournalMode::Memory);
+        lineage::mark_copy(&alone).await?;
+        check_whole(&alone).await?;
+        let (new, good) = (new.to_owned(), backup_path(&self.path));
+        let placed = tokio::task::spawn_blocking(move || {
+            let copied = std::fs::File::open(&new).and_then(|file| file.sync_all());
+            copied
+                .and_then(|()| std::fs::rename(&new, &good))
+                .map_err(file_error("write", &good))?;
+            let directory = good.parent().unwrap_or(Path::new("."));
+            std::fs::File::open(directory)
+                .and_then(|d| d.sync_all())
+                .map_err(file_error("write", directory))
+        });
+        // The runtime is ending: the copy before stays.
+        placed.await.unwrap_or(Ok(()))
     }
 }
 
-/// Keeps a good copy every day until dropped; a failure is logged and tried again the next day.
-pub async fn write_backups(store: Arc<SqliteStore>) {
-    let mut days = tokio::time::interval_at(tokio::time::Instant::now() + EVERY, EVERY);
+/// SQLite's own check of a whole file.
+async fn check_whole(options: &SqliteConnectOptions) -> Result<(), StoreError> {
+    let mut connection = SqliteConnection::connect_with(options).await?;
+    let rows = sqlx::query("PRAGMA integrity_check(3)")
+        .fetch_all(&mut connection)
+        .await;
+    connection.close().await?;
+    let lines: Vec<String> = rows?
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, _>>()?;
+    if lines == ["ok"] {
+        Ok(())
+    } else {
+        Err(StoreError::Corrupt(lines.join("; ")))
+    }
+}
+
+/// Checks the store and keeps a good copy, at once and every day; ends when the store is damaged. A
+/// copy that cannot be made is logged and tried again the next day.
+pub async fn keep_good(store: Arc<SqliteStore>) -> StoreError {
+    let mut days = tokio::time::interval(EVERY);
     loop {
         days.tick().await;
-        match store.write_backup().await {
+        // In this order: a damaged store must not replace a good copy.
+        let kept = match store.check().await {
+            Ok(()) => store.write_backup().await,
+            Err(error @ StoreError::Corrupt(_)) => return error,
+            other => other,
+        };
+        match kept {
             Ok(()) => tracing::info!("kept a good copy of the store"),
             Err(error) => tracing::error!(
                 error = chain(&error),

@@ -7,6 +7,7 @@
 use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
+use super::row_changes::Change;
 use crate::store::records::{
     Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
     Operator, Revocation, Run, RunStatus, Step, Token,
@@ -17,6 +18,14 @@ use crate::store::{Created, Millis, Store, StoreFuture};
 const INTERRUPTED: i32 = 2;
 
 impl Store for SqliteStore {
+    fn epoch(&self) -> u64 {
+        self.epoch.unsigned_abs()
+    }
+
+    fn probe(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.probe_both())
+    }
+
     fn key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, Option<Key>> {
         Box::pin(self.get_key(id))
     }
@@ -124,7 +133,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_sent(jid, minion, now))
+        Box::pin(self.change_row(jid, minion, Change::Sent(now)))
     }
 
     fn mark_started<'a>(
@@ -133,7 +142,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_started(jid, minion, now))
+        Box::pin(self.change_row(jid, minion, Change::Started(now)))
     }
 
     fn record_return<'a>(
@@ -142,7 +151,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_returned(jid, minion, answer))
+        Box::pin(self.change_row(jid, minion, Change::Returned(answer.clone())))
     }
 
     fn record_last_return<'a>(
@@ -151,7 +160,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_last_returned(jid, minion, answer))
+        Box::pin(self.change_row(jid, minion, Change::LastReturned(answer.clone())))
     }
 
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>> {
@@ -184,6 +193,14 @@ impl Store for SqliteStore {
 
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64> {
         Box::pin(self.remove_jobs(before, keep, limit))
+    }
+
+    fn prune_unused(&self, now: Millis, limit: u32) -> StoreFuture<'_, u64> {
+        Box::pin(self.remove_unused(now, limit))
+    }
+
+    fn size(&self) -> StoreFuture<'_, u64> {
+        Box::pin(self.bytes_in_use())
     }
 
     fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>> {
@@ -261,8 +278,13 @@ impl Store for SqliteStore {
         Box::pin(self.get_all_facts())
     }
 
-    fn put_blob<'a>(&'a self, sha256: &'a str, content: &'a [u8]) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_blob(sha256, content))
+    fn put_blob<'a>(
+        &'a self,
+        sha256: &'a str,
+        content: &'a [u8],
+        now: Millis,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.add_blob(sha256, content, now))
     }
 
     fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>> {

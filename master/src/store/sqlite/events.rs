@@ -113,12 +113,16 @@ impl SqliteStore {
             .await?)
     }
 
-    pub(super) async fn add_blob(&self, sha256: &str, content: &[u8]) -> Outcome<()> {
-        sqlx::query("INSERT OR IGNORE INTO blobs (sha256, content) VALUES (?, ?)")
-            .bind(sha256)
-            .bind(content)
-            .execute(&self.writer)
-            .await?;
+    pub(super) async fn add_blob(&self, sha256: &str, content: &[u8], now: Millis) -> Outcome<()> {
+        sqlx::query(
+            "INSERT INTO blobs (sha256, content, used) VALUES (?, ?, ?) \
+             ON CONFLICT (sha256) DO UPDATE SET used = excluded.used",
+        )
+        .bind(sha256)
+        .bind(content)
+        .bind(now)
+        .execute(&self.writer)
+        .await?;
         Ok(())
     }
 

@@ -47,6 +47,8 @@ impl SqliteStore {
     }
 
     pub(super) async fn set_key(&self, key: &Key) -> Outcome<()> {
+        let before = self.get_key(&key.id).await?;
+        self.note_keys(before.as_ref(), Some(key)).await?;
         write_key(&self.writer, key).await
     }
 
@@ -56,6 +58,7 @@ impl SqliteStore {
         token: &str,
         now: Millis,
     ) -> Outcome<bool> {
+        let before = self.get_key(&key.id).await?;
         let mut transaction = self.writer.begin().await?;
         let taken = sqlx::query(
             "UPDATE tokens SET uses_left = uses_left - 1 WHERE id = ? AND uses_left > 0 AND expires > ?",
@@ -67,12 +70,15 @@ impl SqliteStore {
         if taken.rows_affected() != 1 {
             return Ok(false);
         }
+        self.note_keys(before.as_ref(), Some(key)).await?;
         write_key(&mut *transaction, key).await?;
         transaction.commit().await?;
         Ok(true)
     }
 
     pub(super) async fn remove_key(&self, id: &MinionId) -> Outcome<bool> {
+        let before = self.get_key(id).await?;
+        self.note_keys(before.as_ref(), None).await?;
         let mut transaction = self.writer.begin().await?;
         sqlx::query("DELETE FROM facts WHERE minion = ?")
             .bind(id.as_str())
@@ -170,6 +176,7 @@ impl SqliteStore {
     }
 
     pub(super) async fn add_revocation(&self, revocation: &Revocation) -> Outcome<()> {
+        self.note_certificate(&revocation.serial).await?;
         sqlx::query(
             "INSERT OR IGNORE INTO revocations (serial, owner, time, reason) VALUES (?, ?, ?, ?)",
         )

@@ -3,22 +3,30 @@
 mod backup;
 mod delegate;
 mod events;
+mod files;
 mod jobs;
 mod keys;
+mod lineage;
+#[cfg(test)]
+mod lineage_tests;
 mod operators;
+mod revoked;
+mod row_changes;
 mod rows;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod unused;
 
 use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use backup::{advice, backup_path};
-use halite_errors::chain;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use row_changes::RowChanges;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
@@ -26,7 +34,7 @@ use sqlx::{Row as _, SqlSafeStr as _};
 
 use super::StoreError;
 
-pub use backup::write_backups;
+pub use backup::keep_good;
 
 /// The schema's history. A released file never changes; a change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -55,6 +63,12 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "steady",
         include_str!("../../../migrations/0005_steady.sql"),
     ),
+    (
+        6,
+        "lineage",
+        include_str!("../../../migrations/0006_lineage.sql"),
+    ),
+    (7, "used", include_str!("../../../migrations/0007_used.sql")),
 ];
 
 /// The store in one SQLite file.
@@ -64,11 +78,14 @@ pub struct SqliteStore {
     writer: SqlitePool,
     /// Readers see the last commit and never wait for a writer.
     reader: SqlitePool,
+    epoch: i64,
+    /// Changes of rows that wait for the writer.
+    row_changes: Arc<RowChanges>,
 }
 
 impl SqliteStore {
-    /// Opens the store, makes it when there is none, checks it whole, brings its schema up to date
-    /// and keeps a good copy beside it, where there is room.
+    /// Opens the store, makes it when there is none, and brings its schema up to date. That takes
+    /// as long for a large store as for a small one: [`keep_good`] reads it whole later.
     ///
     /// # Errors
     /// The file is damaged, or gone while its good copy is there: the text says how to go back to
@@ -87,20 +104,17 @@ impl SqliteStore {
             Ok(store) => store,
             Err(error) => return Err(explain(path, error)),
         };
-        store.check().await.map_err(|error| explain(path, error))?;
+        let sound = store.check_suspect().await;
+        sound.map_err(|error| explain(path, error))?;
         store.assert_durable().await?;
-        migrator(MIGRATIONS).run(&store.writer).await?;
+        let migrated = migrator(MIGRATIONS).run(&store.writer).await;
+        migrated.map_err(|error| explain(path, error.into()))?;
         // A connection prepares statements by the schema that it read when it was opened: with one
         // from before the migrations, `SELECT *` finds no rows once a column was added.
         store.reader.close().await;
         store.reader = readers(path).await?;
-        // Without room for a copy the master must run all the more: the copy before is kept.
-        if let Err(error) = store.write_backup().await {
-            tracing::error!(
-                error = chain(&error),
-                "no new good copy of the store can be kept"
-            );
-        }
+        let begun = store.begin().await;
+        begun.map_err(|error| explain(path, error))?;
         Ok(store)
     }
 
@@ -109,23 +123,16 @@ impl SqliteStore {
             path: path.to_owned(),
             writer: pool(1, options(path)).await?,
             reader: readers(path).await?,
+            epoch: 1,
+            row_changes: Arc::default(),
         })
     }
 
-    /// Reads the whole file. SQLite's own check: pages, indexes, constraints.
-    async fn check(&self) -> Result<(), StoreError> {
-        let rows = sqlx::query("PRAGMA integrity_check(3)")
-            .fetch_all(&self.writer)
+    async fn probe_both(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT epoch FROM lineage")
+            .fetch_one(&self.reader)
             .await?;
-        let lines: Vec<String> = rows
-            .iter()
-            .map(|row| row.try_get(0))
-            .collect::<Result<_, _>>()?;
-        if lines == ["ok"] {
-            Ok(())
-        } else {
-            Err(StoreError::Corrupt(lines.join("; ")))
-        }
+        Ok(self.writer.begin().await?.rollback().await?)
     }
 
     /// Reads back what was asked for: a file system or an old library may have said no in silence.
@@ -173,6 +180,31 @@ impl SqliteStore {
         let now = number("PRAGMA page_count".to_owned()).await;
         number(format!("PRAGMA max_page_count = {}", pages.unwrap_or(now))).await;
         before
+    }
+
+    /// Refuses records of steps, as for want of room, or takes them again.
+    #[cfg(test)]
+    pub(crate) async fn refuse_steps(&self, refuse: bool) {
+        let statements: &[&str] = if refuse {
+            &[
+                "CREATE TABLE refused (step TEXT)",
+                "CREATE TRIGGER refuse BEFORE INSERT ON steps BEGIN \
+                   INSERT INTO refused VALUES (new.name); SELECT RAISE(FAIL, 'no room'); END",
+            ]
+        } else {
+            &["DROP TRIGGER refuse"]
+        };
+        for statement in statements {
+            let done = sqlx::query(*statement).execute(&self.writer).await;
+            done.unwrap();
+        }
+    }
+
+    /// The records of steps that were refused.
+    #[cfg(test)]
+    pub(crate) async fn refused_steps(&self) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM refused");
+        count.fetch_one(&self.reader).await.unwrap()
     }
 
     /// Holds the only writer, so that every change waits until this is dropped.
@@ -242,7 +274,11 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
 fn explain(path: &Path, error: StoreError) -> StoreError {
     let reason = match &error {
         StoreError::Corrupt(reason) => reason.clone(),
-        StoreError::Database(sqlx::Error::Database(inner)) => {
+        StoreError::Database(sqlx::Error::Database(inner))
+        | StoreError::Migration(
+            MigrateError::Execute(sqlx::Error::Database(inner))
+            | MigrateError::ExecuteMigration(sqlx::Error::Database(inner), _),
+        ) => {
             // Primary result codes: SQLITE_CORRUPT 11, SQLITE_NOTADB 26.
             let code = inner
                 .code()

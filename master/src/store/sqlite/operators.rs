@@ -14,6 +14,9 @@ impl SqliteStore {
     }
 
     pub(super) async fn set_operator(&self, operator: &Operator) -> Outcome<()> {
+        let all = self.get_operators().await?;
+        let before = all.iter().find(|other| other.name == operator.name);
+        self.note_operator(before, operator).await?;
         sqlx::query(
             "INSERT OR REPLACE INTO operators (name, role, fingerprint, created, creator, expires, revoked) \
              VALUES (?, ?, ?, ?, ?, ?, ?)",

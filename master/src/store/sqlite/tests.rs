@@ -1,7 +1,9 @@
 //! The suite on SQLite, and what only a file can suffer.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::role::Role;
 use tempfile::TempDir;
@@ -12,7 +14,7 @@ use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
 use crate::store::suite::jid;
 use crate::store::{JobRow, Store as _, suite};
 
-async fn fresh() -> (SqliteStore, TempDir) {
+pub(super) async fn fresh() -> (SqliteStore, TempDir) {
     let directory = TempDir::new().unwrap();
     let store = SqliteStore::open(&directory.path().join("store.db"))
         .await
@@ -223,6 +225,9 @@ async fn commits_are_on_disk_before_they_are_answered() {
 #[tokio::test]
 async fn the_files_are_for_root_alone() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
+    let revocation = suite::revocation("01");
+    store.revoke(&revocation).await.unwrap();
     store
         .put_key(&suite::key("a", KeyState::Pending))
         .await
@@ -245,13 +250,15 @@ async fn the_files_are_for_root_alone() {
             "store.db",
             "store.db-shm",
             "store.db-wal",
-            "store.db.backup"
+            "store.db.backup",
+            "store.db.epoch",
+            "store.db.revoked"
         ]
     );
 }
 
 #[tokio::test]
-async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
+async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
     let (store, directory) = fresh().await;
     let path = directory.path().join("store.db");
     for id in 0..200 {
@@ -265,29 +272,46 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
 
     let mut bytes = std::fs::read(&path).unwrap();
     let sound = bytes.clone();
-    for page in bytes.chunks_mut(4096).skip(3) {
+    // With its log out of the way, as the advice says.
+    let put = |content: &[u8]| {
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(files::beside(&path, suffix));
+        }
+        std::fs::write(&path, content).unwrap();
+    };
+    // The pages with keys: a start reads others.
+    let of_keys = |page: &&mut [u8]| page.windows(5).any(|text| text == b"fp-m1");
+    for page in bytes.chunks_mut(4096).filter(of_keys) {
         page[..512].fill(0x5a);
     }
-    std::fs::write(&path, &bytes).unwrap();
+    put(&bytes);
+    // However large a store is, its start does not read it; what is behind the first pages is found
+    // when it serves already, and then the next start refuses it.
+    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Arc::new(store);
+    let found = keep_good(Arc::clone(&store)).await.to_string();
+    store.close().await;
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
-    assert!(
-        error.contains("is damaged") && error.contains("cp -p"),
-        "{error}"
-    );
+    for error in [&found, &error] {
+        assert!(
+            error.contains("is damaged") && error.contains("cp -p"),
+            "{error}"
+        );
+    }
     assert!(
         error.contains(&format!("{}.backup", path.display())),
         "{error}"
     );
 
-    std::fs::write(&path, b"this was a database once").unwrap();
+    put(b"this was a database once");
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
 
-    std::fs::write(&path, &sound[..sound.len() / 2]).unwrap();
+    put(&sound[..sound.len() / 2]);
     let error = SqliteStore::open(&path).await.err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
 
-    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
+    put(&std::fs::read(directory.path().join("store.db.backup")).unwrap());
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.keys().await.unwrap().len(), 200);
 }
@@ -295,6 +319,7 @@ async fn a_damaged_store_does_not_start_and_the_copy_brings_it_back() {
 #[tokio::test]
 async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
     store.close().await;
     let path = directory.path().join("store.db");
     std::fs::remove_file(&path).unwrap();
@@ -310,6 +335,7 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
 #[tokio::test]
 async fn a_failed_copy_keeps_the_one_before() {
     let (store, directory) = fresh().await;
+    store.write_backup().await.unwrap();
     let good = directory.path().join("store.db.backup");
     let before = std::fs::read(&good).unwrap();
     std::fs::create_dir(directory.path().join("store.db.backup.new")).unwrap();
@@ -336,7 +362,6 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
             .unwrap();
     }
     let good = directory.path().join("store.db.backup");
-    std::fs::remove_file(&good).unwrap();
     std::fs::create_dir(&good).unwrap();
     store.write_backup().await.unwrap_err();
     assert!(!directory.path().join("store.db.backup.new").exists());
@@ -419,4 +444,13 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
             .unwrap()
     );
     store.create_job(&suite::job(2, None), &rows).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_copy_is_made_while_the_writer_is_busy() {
+    let (store, directory) = fresh().await;
+    let writer = store.hold_writer().await;
+    store.write_backup().await.unwrap();
+    drop(writer);
+    assert!(directory.path().join("store.db.backup").exists());
 }

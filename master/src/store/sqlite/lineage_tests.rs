@@ -1,0 +1,128 @@
+//! A store that goes back to an earlier state.
+
+use halite_proto::role::Role;
+use tempfile::TempDir;
+
+use super::SqliteStore;
+use super::tests::fresh;
+use crate::names::minion;
+use crate::store::records::{Answer, Key, KeyState, Operator, RowState};
+use crate::store::suite::jid;
+use crate::store::{JobRow, Store as _, suite};
+
+/// Puts the good copy in the place of the store, as its advice says.
+async fn go_back(store: SqliteStore, directory: &TempDir) -> SqliteStore {
+    store.close().await;
+    let path = directory.path().join("store.db");
+    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
+    SqliteStore::open(&path).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
+    let (store, directory) = fresh().await;
+    let row = |minion: &str| JobRow::queued(&jid(1), &crate::names::minion(minion), None);
+    store
+        .create_job(&suite::job(1, None), &[row("a"), row("b"), row("c")])
+        .await
+        .unwrap();
+    store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
+    let answer = Answer {
+        retcode: 0,
+        return_json: "1".into(),
+        error: String::new(),
+        when: 4,
+    };
+    store
+        .record_return(&jid(1), &minion("c"), &answer)
+        .await
+        .unwrap();
+    store
+        .create_run(&suite::run(2, None), &[suite::step(2, 0)])
+        .await
+        .unwrap();
+    store.put_token(&suite::token("t", 1)).await.unwrap();
+    assert_eq!(store.epoch(), 1);
+    store.write_backup().await.unwrap();
+    store.close().await;
+    // A start, also after a kill, is no way back.
+    let path = directory.path().join("store.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(
+        (store.epoch(), store.open_jobs().await.unwrap().len()),
+        (1, 1)
+    );
+
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 2);
+    assert!(store.open_jobs().await.unwrap().is_empty());
+    assert!(store.open_runs().await.unwrap().is_empty());
+    assert!(store.tokens().await.unwrap().is_empty());
+    let rows = store.rows(&jid(1)).await.unwrap();
+    let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
+    assert!(rows[0].error.contains("went back to an earlier state"));
+    // A true return still counts.
+    assert!(
+        store
+            .record_return(&jid(1), &minion("b"), &answer)
+            .await
+            .unwrap()
+    );
+    // The same copy once more, and a store without the mark that has seen less.
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 3);
+    store.close().await;
+    let earlier = std::fs::read(&path).unwrap();
+    SqliteStore::open(&path).await.unwrap().close().await;
+    std::fs::write(&path, earlier).unwrap();
+    assert_eq!(SqliteStore::open(&path).await.unwrap().epoch(), 4);
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_lets_no_revoked_key_in() {
+    let (store, directory) = fresh().await;
+    let of = |id: &str, state| Key {
+        fingerprint: format!("of-{id}"),
+        ..suite::key(id, state)
+    };
+    for id in ["rejected", "deleted", "replaced", "readmitted", "good"] {
+        store.put_key(&of(id, KeyState::Accepted)).await.unwrap();
+    }
+    let mut operator = Operator {
+        name: "eve".to_owned(),
+        role: Role::Admin,
+        fingerprint: Some("of-eve".to_owned()),
+        created: 1,
+        creator: "root".to_owned(),
+        expires: None,
+        revoked: None,
+    };
+    store.put_operator(&operator).await.unwrap();
+    store.write_backup().await.unwrap();
+    store
+        .put_key(&of("rejected", KeyState::Rejected))
+        .await
+        .unwrap();
+    assert!(store.delete_key(&minion("deleted")).await.unwrap());
+    let other = Key {
+        fingerprint: "another".to_owned(),
+        ..of("replaced", KeyState::Accepted)
+    };
+    store.put_key(&other).await.unwrap();
+    for state in [KeyState::Rejected, KeyState::Accepted] {
+        store.put_key(&of("readmitted", state)).await.unwrap();
+    }
+    store.revoke(&suite::revocation("01")).await.unwrap();
+    operator.revoked = Some(5);
+    store.put_operator(&operator).await.unwrap();
+
+    let store = go_back(store, &directory).await;
+    let keys = store.keys().await.unwrap();
+    let accepted = keys.iter().filter(|key| key.state == KeyState::Accepted);
+    let accepted: Vec<&str> = accepted.map(|key| key.id.as_str()).collect();
+    assert_eq!(accepted, ["good", "readmitted"]);
+    let revocations = store.revocations().await.unwrap();
+    assert_eq!(revocations[0].serial, "01");
+    assert!(store.operators().await.unwrap()[0].revoked.is_some());
+}

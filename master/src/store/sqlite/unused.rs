@@ -1,0 +1,74 @@
+//! Removal of what no record needs any more.
+
+use sqlx::Row as _;
+
+use super::SqliteStore;
+use crate::store::{Millis, StoreError};
+
+const DAY: Millis = 24 * 60 * 60 * 1000;
+/// A rendered file that no open job names is kept for the next job, which often names it again.
+const FILES: Millis = 7 * DAY;
+/// A low state is needed while its part may be sent; a day more for whoever looks.
+const LOW_STATES: Millis = DAY;
+/// A certificate that has a successor is kept for the record.
+const CERTIFICATES: Millis = 90 * DAY;
+/// So is a token that admits no host.
+const TOKENS: Millis = 30 * DAY;
+
+/// Each statement has the moment before which something is old, the present, and a limit.
+const STATEMENTS: [(Millis, &str); 4] = [
+    (
+        FILES,
+        "DELETE FROM blobs WHERE sha256 IN ( \
+           SELECT sha256 FROM blobs WHERE used < ?1 AND ?2 > 0 AND NOT EXISTS ( \
+             SELECT 1 FROM job_rows WHERE job_rows.state IN ('queued', 'sent', 'started') \
+             AND instr(job_rows.low_json, blobs.sha256)) LIMIT ?3)",
+    ),
+    (
+        LOW_STATES,
+        "UPDATE job_rows SET low_json = NULL WHERE rowid IN ( \
+           SELECT rowid FROM job_rows WHERE low_json IS NOT NULL AND ended < ?1 AND ?2 > 0 \
+           AND state IN ('returned', 'lost') LIMIT ?3)",
+    ),
+    (
+        CERTIFICATES,
+        "DELETE FROM certificates WHERE rowid IN ( \
+           SELECT rowid FROM certificates AS old WHERE not_after < ?2 OR (created < ?1 AND EXISTS ( \
+             SELECT 1 FROM certificates AS newer WHERE newer.ca = old.ca AND newer.owner = old.owner \
+             AND newer.tag = old.tag AND newer.subject = old.subject AND newer.created > old.created)) \
+           LIMIT ?3)",
+    ),
+    (
+        TOKENS,
+        "DELETE FROM tokens WHERE id IN ( \
+           SELECT id FROM tokens WHERE (expires < ?1 OR (uses_left = 0 AND created < ?1)) AND ?2 > 0 \
+           LIMIT ?3)",
+    ),
+];
+
+impl SqliteStore {
+    pub(super) async fn remove_unused(&self, now: Millis, limit: u32) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for (age, statement) in STATEMENTS {
+            let done = sqlx::query(statement)
+                .bind(now - age)
+                .bind(now)
+                .bind(limit)
+                .execute(&self.writer)
+                .await?;
+            removed += done.rows_affected();
+        }
+        Ok(removed)
+    }
+
+    pub(super) async fn bytes_in_use(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query(
+            "SELECT (page_count - freelist_count) * page_size \
+             FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+        )
+        .fetch_one(&self.reader)
+        .await?;
+        let bytes: i64 = row.try_get(0)?;
+        Ok(bytes.unsigned_abs())
+    }
+}
