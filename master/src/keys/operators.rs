@@ -135,7 +135,8 @@ pub async fn list_operators(app: &App) -> Result<Value, Refusal> {
             "state": state,
             "expires": operator.expires.map(rfc3339),
             "revoked": operator.revoked.map(rfc3339),
-            "created": rfc3339(operator.created),
+            // Not known of the operator of a new store.
+            "created": (operator.created > 0).then(|| rfc3339(operator.created)),
             "by": operator.creator,
             "fingerprint": operator.fingerprint,
         })

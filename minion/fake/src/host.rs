@@ -1,7 +1,7 @@
 //! The fake host's state and the answers that it gives from there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_minion::host::accounts::Accounts;
 use halite_minion::host::effect::{Command, Effect, Output, Trust};
@@ -340,8 +340,8 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.unit_state(name)))
     }
 
-    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
-        self.ask(|s| Ok(s.packages.clone()))
+    fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>> {
+        self.ask(|s| Ok(Arc::new(s.packages.clone())))
     }
 
     fn package_candidate<'a>(

@@ -20,6 +20,7 @@ mod overlay_files;
 mod stop;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use self::effect::{Command, Effect, FirewallSettings, Output, Trust};
 
@@ -130,8 +131,8 @@ pub trait Host: Send + Sync {
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>>;
     /// A unit's state.
     fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>>;
-    /// Installed packages, name to version.
-    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
+    /// Installed packages, name to version. Every package state asks for them, so they are shared.
+    fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>>;
     /// The version that would be installed now, if a repository offers the package.
     fn package_candidate<'a>(&'a self, name: &'a str)
     -> HostFuture<'a, HostResult<Option<String>>>;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::accounts::Accounts;
 use super::effect::{Command, Effect, Output, Trust};
@@ -185,10 +185,11 @@ impl Host for Overlay<'_> {
         })
     }
 
-    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+    fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>> {
         Box::pin(async move {
             let mut all = self.below.packages().await?;
             for (name, version) in &self.predicted().packages {
+                let all = Arc::make_mut(&mut all);
                 match version {
                     Some(version) => all.insert(name.clone(), version.clone()),
                     None => all.remove(name),

@@ -25,6 +25,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::error::{ConnectError, HandshakeError};
+use super::last_word::LastWord;
 use super::peer::Caller;
 use super::tls::{MasterVerifier, Trust, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
@@ -247,7 +248,7 @@ where
     let name =
         ServerName::try_from(host).map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
     let config = config(endpoint, trust, identity)?;
-    let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    let handshake = TlsConnector::from(Arc::new(config)).connect(name, LastWord::new(stream));
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
         .await
         .map_err(|_| untrusted(endpoint, HandshakeError::Timeout))?

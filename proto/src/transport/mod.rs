@@ -12,6 +12,7 @@ mod client;
 mod error;
 #[cfg(test)]
 mod flood_tests;
+mod last_word;
 mod limits;
 mod oldest_first;
 mod peer;

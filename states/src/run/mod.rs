@@ -44,6 +44,7 @@ pub async fn run<M: Modules>(
         triggers,
         done,
         running: FuturesUnordered::new(),
+        failed_hard: false,
     };
     for (index, chunk) in low.chunks.iter().enumerate() {
         let needed = foreseen.needed(low, index).into_iter();
@@ -78,12 +79,12 @@ pub async fn run<M: Modules>(
                 }
             }
         }
-        if !options.test && run.failhard() {
+        if !options.test && run.failed_hard {
             break;
         }
     }
     while run.finish_one(&mut on_state).await {}
-    let stopped = !options.test && run.failhard();
+    let stopped = !options.test && run.failed_hard;
     let mut states: Vec<StateReturn> = Vec::new();
     if !stopped {
         requisites::forgive_handled(low, &mut run.done);
@@ -106,12 +107,15 @@ struct Run<'a, M> {
     triggers: TriggerGraph,
     done: Vec<Option<StateReturn>>,
     running: FuturesUnordered<Running<'a>>,
+    /// A state with `failhard` failed. It is asked after each state, so it is not searched for.
+    failed_hard: bool,
 }
 
 impl<'a, M: Modules> Run<'a, M> {
     fn store(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
         on_state(&state);
         let index = state.index;
+        self.failed_hard |= self.low.chunks[index].controls.failhard && state.result == Some(false);
         self.done[index] = Some(state);
         if !self.options.test {
             triggers::clear_watched(self.low, index, &self.done, self.modules);
@@ -146,18 +150,6 @@ impl<'a, M: Modules> Run<'a, M> {
                 }
             }
         }
-    }
-
-    fn failhard(&self) -> bool {
-        self.done
-            .iter()
-            .zip(&self.low.chunks)
-            .any(|(state, chunk)| {
-                chunk.controls.failhard
-                    && state
-                        .as_ref()
-                        .is_some_and(|state| state.result == Some(false))
-            })
     }
 
     /// Runs one `mod_watch` for each listener whose target changed; called after all states. As in

@@ -7,6 +7,7 @@
 use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
+use super::row_changes::Change;
 use crate::store::records::{
     Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
     Operator, Revocation, Run, RunStatus, Step, Token,
@@ -132,7 +133,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_sent(jid, minion, now))
+        Box::pin(self.change_row(jid, minion, Change::Sent(now)))
     }
 
     fn mark_started<'a>(
@@ -141,7 +142,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_started(jid, minion, now))
+        Box::pin(self.change_row(jid, minion, Change::Started(now)))
     }
 
     fn record_return<'a>(
@@ -150,7 +151,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_returned(jid, minion, answer))
+        Box::pin(self.change_row(jid, minion, Change::Returned(answer.clone())))
     }
 
     fn record_last_return<'a>(
@@ -159,7 +160,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_last_returned(jid, minion, answer))
+        Box::pin(self.change_row(jid, minion, Change::LastReturned(answer.clone())))
     }
 
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>> {

@@ -10,7 +10,7 @@ use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-async fn write_return(
+pub(super) async fn write_return(
     to: &mut SqliteConnection,
     jid: &JobId,
     minion: &MinionId,
@@ -44,6 +44,21 @@ async fn write_return(
         note_highstate(to, jid, minion).await?;
     }
     Ok(first)
+}
+
+/// Finishes a job whose last answer is there.
+pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Millis) -> Outcome<()> {
+    sqlx::query(
+        "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
+           SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
+         WHERE jid = ? AND status = 'running' AND NOT EXISTS ( \
+           SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
+    )
+    .bind(now)
+    .bind(jid.as_str())
+    .execute(to)
+    .await?;
+    Ok(())
 }
 
 /// What succeeded as a whole leaves nothing of the bundles before.
@@ -196,81 +211,12 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn set_sent(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        now: Millis,
-    ) -> Outcome<bool> {
-        let done = sqlx::query(
-            "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
-        )
-        .bind(now)
-        .bind(jid.as_str())
-        .bind(minion.as_str())
-        .execute(&self.writer)
-        .await?;
-        Ok(done.rows_affected() > 0)
-    }
-
-    pub(super) async fn set_started(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        now: Millis,
-    ) -> Outcome<bool> {
-        let done = sqlx::query(
-            "UPDATE job_rows SET state = 'started', started = ? \
-             WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')",
-        )
-        .bind(now)
-        .bind(jid.as_str())
-        .bind(minion.as_str())
-        .execute(&self.writer)
-        .await?;
-        Ok(done.rows_affected() > 0)
-    }
-
-    pub(super) async fn set_returned(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        answer: &Answer,
-    ) -> Outcome<bool> {
-        let mut transaction = self.writer.begin().await?;
-        let first = write_return(&mut transaction, jid, minion, answer).await?;
-        transaction.commit().await?;
-        Ok(first)
-    }
-
     pub(super) async fn get_minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
         Ok(
             sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
                 .fetch_all(&self.reader)
                 .await?,
         )
-    }
-
-    pub(super) async fn set_last_returned(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        answer: &Answer,
-    ) -> Outcome<bool> {
-        let mut transaction = self.writer.begin().await?;
-        let first = write_return(&mut transaction, jid, minion, answer).await?;
-        sqlx::query(
-            "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
-               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
-             WHERE jid = ? AND status = 'running' AND NOT EXISTS ( \
-               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
-        )
-        .bind(answer.when)
-        .bind(jid.as_str())
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(first)
     }
 
     pub(super) async fn set_lost(

@@ -11,6 +11,7 @@ mod lineage;
 mod lineage_tests;
 mod operators;
 mod revoked;
+mod row_changes;
 mod rows;
 mod runs;
 #[cfg(test)]
@@ -20,9 +21,11 @@ mod unused;
 use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use backup::{advice, backup_path};
+use row_changes::RowChanges;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -76,6 +79,8 @@ pub struct SqliteStore {
     /// Readers see the last commit and never wait for a writer.
     reader: SqlitePool,
     epoch: i64,
+    /// Changes of rows that wait for the writer.
+    row_changes: Arc<RowChanges>,
 }
 
 impl SqliteStore {
@@ -119,6 +124,7 @@ impl SqliteStore {
             writer: pool(1, options(path)).await?,
             reader: readers(path).await?,
             epoch: 1,
+            row_changes: Arc::default(),
         })
     }
 

@@ -125,7 +125,7 @@ impl Host for LinuxHost {
         Box::pin(systemd::state(&self.bus, name))
     }
 
-    fn packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+    fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>> {
         Box::pin(self.installed.get())
     }
 

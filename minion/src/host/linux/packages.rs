@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::command::{failure, run, run_checked};
@@ -48,7 +48,7 @@ pub struct Installed(Mutex<Option<Known>>);
 #[derive(Debug, Clone)]
 struct Known {
     changed: Option<SystemTime>,
-    packages: BTreeMap<String, String>,
+    packages: Arc<BTreeMap<String, String>>,
 }
 
 /// The host's package manager; apt where there are both (Debian with rpm tools on it).
@@ -77,7 +77,7 @@ impl Installed {
     ///
     /// # Errors
     /// The manager cannot be asked.
-    pub async fn get(&self) -> HostResult<BTreeMap<String, String>> {
+    pub async fn get(&self) -> HostResult<Arc<BTreeMap<String, String>>> {
         let changed = std::fs::metadata(DPKG_STATUS)
             .and_then(|m| m.modified())
             .ok();
@@ -99,9 +99,10 @@ impl Installed {
                 parse_rpm(&run_checked(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
             }
         };
+        let packages = Arc::new(packages);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known {
             changed,
-            packages: packages.clone(),
+            packages: Arc::clone(&packages),
         });
         Ok(packages)
     }
@@ -407,6 +408,22 @@ fn interrupted(stderr: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn states_share_one_table_of_packages_until_the_database_changes() {
+        let changed = std::fs::metadata(DPKG_STATUS)
+            .and_then(|data| data.modified())
+            .ok();
+        let packages = Arc::new(BTreeMap::from([("kubelet".to_owned(), "1".to_owned())]));
+        let known = Known {
+            changed,
+            packages: Arc::clone(&packages),
+        };
+        let installed = Installed(Mutex::new(Some(known)));
+        for _ in 0..2 {
+            assert!(Arc::ptr_eq(&installed.get().await.unwrap(), &packages));
+        }
+    }
 
     #[test]
     fn only_installed_packages_count() {

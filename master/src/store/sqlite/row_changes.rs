@@ -1,0 +1,306 @@
+//! Changes of a job's rows, written together: what arrives while a commit is under way shares the
+//! next one. A hundred minions that answer a ping at once would else wait for a hundred commits, one
+//! after the other.
+
+use std::sync::{Mutex, PoisonError};
+
+use halite_proto::ids::{JobId, MinionId};
+use sqlx::sqlite::SqlitePool;
+use sqlx::{Connection as _, SqliteConnection};
+use tokio::sync::oneshot;
+
+use super::SqliteStore;
+use super::jobs::{finish_job, write_return};
+use crate::store::records::Answer;
+use crate::store::{Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+/// A change of one row.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    /// It was sent.
+    Sent(Millis),
+    /// The minion started it.
+    Started(Millis),
+    /// The minion answered.
+    Returned(Answer),
+    /// The minion answered, and the job is finished if no other answer is missing.
+    LastReturned(Answer),
+}
+
+/// A change that waits to be written, and its caller.
+struct Waiting {
+    jid: JobId,
+    minion: MinionId,
+    change: Change,
+    caller: oneshot::Sender<Outcome<bool>>,
+}
+
+/// The changes that wait, in the order in which they came.
+#[derive(Default)]
+pub(super) struct RowChanges(Mutex<Vec<Waiting>>);
+
+impl RowChanges {
+    fn take(&self) -> Vec<Waiting> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl SqliteStore {
+    /// Changes a row, and returns when that is on disk. False: the row was not in a state that the
+    /// change follows.
+    pub(super) async fn change_row(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        change: Change,
+    ) -> Outcome<bool> {
+        let (caller, written) = oneshot::channel();
+        self.row_changes
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Waiting {
+                jid: jid.clone(),
+                minion: minion.clone(),
+                change,
+                caller,
+            });
+        // A task of its own: a caller that is cut off must not take the changes of others with it.
+        let (writer, changes) = (self.writer.clone(), self.row_changes.clone());
+        tokio::spawn(async move { write_waiting(&writer, &changes).await });
+        written
+            .await
+            .unwrap_or(Err(StoreError::Database(sqlx::Error::WorkerCrashed)))
+    }
+}
+
+/// Writes all changes that wait, as soon as the writer is free. Another task may have written them.
+async fn write_waiting(writer: &SqlitePool, changes: &RowChanges) {
+    let mut connection = match writer.acquire().await {
+        Ok(connection) => connection,
+        Err(error) => {
+            // The writer is gone or busy for too long: what waits has to be repeated.
+            let mut waiting = changes.take().into_iter();
+            if let Some(first) = waiting.next() {
+                first.caller.send(Err(error.into())).ok();
+            }
+            for other in waiting {
+                let closed = StoreError::Database(sqlx::Error::PoolTimedOut);
+                other.caller.send(Err(closed)).ok();
+            }
+            return;
+        }
+    };
+    let batch = changes.take();
+    if batch.is_empty() {
+        return;
+    }
+    match write(&mut connection, &batch).await {
+        Ok(written) => {
+            for (waiting, written) in batch.into_iter().zip(written) {
+                waiting.caller.send(Ok(written)).ok();
+            }
+        }
+        // One of them cannot be stored, for example because it is too large: each for itself.
+        Err(_) => {
+            for waiting in batch {
+                let written = write(&mut connection, std::slice::from_ref(&waiting)).await;
+                let written = written.map(|written| written.into_iter().any(|done| done));
+                waiting.caller.send(written).ok();
+            }
+        }
+    }
+}
+
+/// Writes changes in one transaction.
+async fn write(connection: &mut SqliteConnection, batch: &[Waiting]) -> Outcome<Vec<bool>> {
+    let mut transaction = connection.begin().await?;
+    let mut written = Vec::with_capacity(batch.len());
+    for Waiting {
+        jid,
+        minion,
+        change,
+        ..
+    } in batch
+    {
+        written.push(match change {
+            Change::Sent(now) => set_sent(&mut transaction, jid, minion, *now).await?,
+            Change::Started(now) => set_started(&mut transaction, jid, minion, *now).await?,
+            Change::Returned(answer) => write_return(&mut transaction, jid, minion, answer).await?,
+            Change::LastReturned(answer) => {
+                let first = write_return(&mut transaction, jid, minion, answer).await?;
+                finish_job(&mut transaction, jid, answer.when).await?;
+                first
+            }
+        });
+    }
+    transaction.commit().await?;
+    Ok(written)
+}
+
+async fn set_sent(
+    to: &mut SqliteConnection,
+    jid: &JobId,
+    minion: &MinionId,
+    now: Millis,
+) -> Outcome<bool> {
+    let done = sqlx::query(
+        "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
+    )
+    .bind(now)
+    .bind(jid.as_str())
+    .bind(minion.as_str())
+    .execute(to)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn set_started(
+    to: &mut SqliteConnection,
+    jid: &JobId,
+    minion: &MinionId,
+    now: Millis,
+) -> Outcome<bool> {
+    let done = sqlx::query(
+        "UPDATE job_rows SET state = 'started', started = ? \
+         WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')",
+    )
+    .bind(now)
+    .bind(jid.as_str())
+    .bind(minion.as_str())
+    .execute(to)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::names::minion;
+    use crate::store::records::{JobStatus, RowState};
+    use crate::store::suite::jid;
+    use crate::store::{JobRow, Store as _, suite};
+
+    const MINIONS: usize = 100;
+
+    async fn with_job() -> (SqliteStore, TempDir, Vec<MinionId>) {
+        let directory = TempDir::new().unwrap();
+        let store = SqliteStore::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        let minions: Vec<MinionId> = (0..MINIONS)
+            .map(|number| minion(&format!("m{number}")))
+            .collect();
+        let rows: Vec<JobRow> = minions
+            .iter()
+            .map(|minion| JobRow::queued(&jid(1), minion, None))
+            .collect();
+        store.create_job(&suite::job(1, None), &rows).await.unwrap();
+        (store, directory, minions)
+    }
+
+    fn answer(text: String) -> Answer {
+        Answer {
+            retcode: 0,
+            return_json: text,
+            error: String::new(),
+            when: 7,
+        }
+    }
+
+    /// Hands in all answers while the writer is held, and counts the commits that store them.
+    async fn hand_in(
+        store: &SqliteStore,
+        minions: &[MinionId],
+        answers: &[Answer],
+    ) -> (Vec<Outcome<bool>>, usize) {
+        let commits = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&commits);
+        let mut writer = store.hold_writer().await;
+        writer
+            .lock_handle()
+            .await
+            .unwrap()
+            .set_commit_hook(move || {
+                counter.fetch_add(1, Ordering::SeqCst);
+                true
+            });
+        let (job, calls) = (jid(1), minions.iter().zip(answers));
+        let calls =
+            join_all(calls.map(|(minion, answer)| store.record_last_return(&job, minion, answer)));
+        let release = async {
+            while store.row_changes.count() < minions.len() {
+                tokio::task::yield_now().await;
+            }
+            drop(writer);
+        };
+        let (stored, ()) = tokio::join!(calls, release);
+        (stored, commits.load(Ordering::SeqCst))
+    }
+
+    #[tokio::test]
+    async fn answers_that_wait_together_are_one_commit() {
+        let (store, _directory, minions) = with_job().await;
+        let answers = vec![answer("null".to_owned()); MINIONS];
+        let (stored, commits) = hand_in(&store, &minions, &answers).await;
+        assert!(stored.into_iter().all(|stored| stored.unwrap()));
+        assert_eq!(commits, 1);
+        let rows = store.rows(&jid(1)).await.unwrap();
+        assert_eq!(rows.len(), MINIONS);
+        assert!(rows.iter().all(|row| row.state == RowState::Returned));
+        let job = store.job(&jid(1)).await.unwrap().unwrap();
+        assert_eq!(job.status, JobStatus::Finished);
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_room_does_not_take_the_others_with_it() {
+        let (store, _directory, minions) = with_job().await;
+        let mut answers = vec![answer("null".to_owned()); MINIONS];
+        answers[5] = answer("x".repeat(4 << 20));
+        store.limit_pages(None).await;
+        let (stored, _) = hand_in(&store, &minions, &answers).await;
+        for (number, stored) in stored.into_iter().enumerate() {
+            match stored {
+                Ok(first) => assert!(first && number != 5, "{number}"),
+                Err(error) => assert!(
+                    number == 5 && matches!(error, StoreError::Full(_)),
+                    "{number}: {error}"
+                ),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_is_cut_off_takes_no_change_of_another_with_it() {
+        let (store, _directory, minions) = with_job().await;
+        let (job, writer) = (jid(1), store.hold_writer().await);
+        let [cut, other, ..] = minions.as_slice() else {
+            panic!("two minions")
+        };
+        let mut first = store.mark_sent(&job, cut, 1);
+        let mut second = store.mark_sent(&job, other, 1);
+        for call in [&mut first, &mut second] {
+            assert!(
+                call.now_or_never().is_none(),
+                "stored while the writer is held"
+            );
+        }
+        drop(first);
+        drop(writer);
+        assert!(second.await.unwrap());
+    }
+}
