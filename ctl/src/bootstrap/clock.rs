@@ -168,8 +168,10 @@ fn seconds(bytes: &[u8]) -> f64 {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut [u8; 48]);
+
     /// A server whose clock is ahead by so many seconds; `change` damages its answers.
-    async fn server(ahead: f64, change: fn(&mut [u8; 48])) -> std::net::SocketAddr {
+    async fn server(ahead: f64, change: Change) -> std::net::SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         tokio::spawn(async move {
@@ -198,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_does_not_count_is_refused() {
-        let changes: [(fn(&mut [u8; 48]), &str); 4] = [
+        let changes: [(Change, &str); 4] = [
             (|answer| answer[0] = 0b11_100_100, "does not know the time"),
             (|answer| answer[1] = 0, "does not know the time"),
             (
