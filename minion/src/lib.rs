@@ -36,3 +36,4 @@ pub mod modules;
 pub mod pending_triggers;
 pub mod remote;
 pub mod runner;
+pub mod update;

@@ -19,7 +19,7 @@ use crate::host::HostError;
 use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
-use crate::{clock, enrol};
+use crate::{clock, enrol, update};
 
 /// First and longest pause between two attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -189,6 +189,12 @@ impl Session<'_> {
             cluster = identity.cluster,
             "linked"
         );
+        if let Err(error) = update::note_linked() {
+            tracing::warn!(
+                error = chain(&error),
+                "cannot note that the master was reached"
+            );
+        }
         self.channel.send_replace(Some(channel.clone()));
         self.jobs.resend_answers();
         let mut renewal = tokio::time::interval(RENEWAL);

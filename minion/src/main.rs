@@ -11,7 +11,7 @@ use halite_cli::notify::notify;
 use halite_minion::config::Config;
 use halite_minion::identity::{Identity, IdentityError, make_directories};
 use halite_minion::jobs::Jobs;
-use halite_minion::{enrol, grains, link, local};
+use halite_minion::{enrol, grains, link, local, update};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -82,6 +82,18 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             } else {
                 ExitCode::FAILURE
             });
+        }
+        Command::Update { limit } => {
+            log(tracing::Level::INFO);
+            let paths = update::Paths::of_host(std::env::current_exe()?);
+            let limit = Duration::from_secs(limit);
+            if !update::carry_out(&mut update::Systemd, &paths, limit).await? {
+                anyhow::bail!(
+                    "the new minion did not reach the master within {} s; the one before runs again",
+                    limit.as_secs()
+                );
+            }
+            tracing::info!("the new minion has reached the master");
         }
         Command::Grains => {
             log(tracing::Level::WARN);

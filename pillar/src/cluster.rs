@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use halite_names::BundleVersion;
 use halite_secrets::SecretText;
 use ipnet::Ipv4Net;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -426,7 +427,8 @@ pub struct ResolvedCluster {
     pub kubernetes: String,
     /// The version of the bundle in use, one of those on the site. `ctl bundle use` changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bundle: Option<String>,
+    #[schemars(schema_with = "field_schemas::optional_bundle_version")]
+    pub bundle: Option<BundleVersion>,
 }
 
 impl Cluster {

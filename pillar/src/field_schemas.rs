@@ -23,6 +23,10 @@ texts!(
     address optional_address "ipv4-address",
 );
 
+pub(crate) fn optional_bundle_version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "bundle-version"})
+}
+
 pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "ipv4-network"})
 }

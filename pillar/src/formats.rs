@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
 use halite_document::schema::{Misfit, Rules};
-use halite_names::Misnomer;
+use halite_names::{BundleVersion, Misnomer};
 use ipnet::Ipv4Net;
 
 /// A rule for texts.
@@ -41,6 +41,7 @@ impl Rules for Documents {
         match format {
             "ipv4-address" => Some("0.0.0.0"),
             "ipv4-network" => Some("0.0.0.0/32"),
+            "bundle-version" => Some("0"),
             _ => None,
         }
     }
@@ -59,6 +60,7 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "ipv4-network" => check_network(text),
         "ipv4-address" => check_address(text),
         "dns-subdomain" => check_subdomain(text),
+        "bundle-version" => check_bundle_version(text),
         "certificate-name" => check_san(text),
         "kubernetes-version" => check_version(text),
         "flag-name" => check_flag(text),
@@ -186,6 +188,16 @@ fn check_subdomain(text: &str) -> Result<(), Misfit> {
         }
     };
     Err(Misfit::new(message, hint))
+}
+
+fn check_bundle_version(text: &str) -> Result<(), Misfit> {
+    if text.parse::<BundleVersion>().is_ok() {
+        return Ok(());
+    }
+    Err(Misfit::new(
+        "can be no bundle's version on a site",
+        "write the version of one of the site's bundles: the name of its directory in /var/lib/halite/bundles",
+    ))
 }
 
 /// Accepts the same as kubeadm's `ValidateCertSANs`: an address, a name, or a name with a wildcard

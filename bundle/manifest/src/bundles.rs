@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use halite_durable::{Error, digest};
 use halite_errors::chain;
+use halite_names::BundleVersion;
 
 use crate::manifest;
 use crate::manifest::Manifest;
@@ -26,9 +27,6 @@ const OF_THE_DISK: &str = "lost+found";
 /// contains an `@`.
 const RECORD: &str = manifest::CHECKSUM;
 
-/// The longest allowed version, in characters.
-const LONGEST_VERSION: usize = 64;
-
 /// The directory with the bundles of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundles {
@@ -39,7 +37,7 @@ pub struct Bundles {
 #[derive(Debug, Clone)]
 pub struct InstalledBundle {
     /// Its version.
-    pub version: String,
+    pub version: BundleVersion,
     /// Its path on the site. It stays the same when the link's target changes.
     pub path: PathBuf,
     /// The target of that path, when the path is a link.
@@ -66,11 +64,11 @@ pub enum Unusable {
     #[error("the bundle {found} is at {} now, not {expected}", at.display())]
     OtherVersion {
         /// The version that is there.
-        found: String,
+        found: BundleVersion,
         /// The path, or the target of the link at that path.
         at: PathBuf,
         /// The version that was added.
-        expected: String,
+        expected: BundleVersion,
     },
     /// Its manifest is not the one that was recorded when it was added.
     #[error("it is not the bundle that was added")]
@@ -82,14 +80,6 @@ impl From<Error> for Unusable {
         Self::Manifest(Arc::new(error))
     }
 }
-
-/// A text that cannot be the version of a bundle on a site.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
-     digit, at most {LONGEST_VERSION}"
-)]
-pub struct InvalidVersion(String);
 
 impl Default for Bundles {
     fn default() -> Self {
@@ -110,12 +100,9 @@ impl Bundles {
     }
 
     /// The path of the bundle with this version, if there is one.
-    ///
-    /// # Errors
-    /// When the text is not a valid version: it becomes the name of a directory and a part of URLs.
-    pub fn path(&self, version: &str) -> Result<PathBuf, Error> {
-        check_version(version).map_err(|invalid| Error::invalid(&self.root, invalid))?;
-        Ok(self.root.join(version))
+    #[must_use]
+    pub fn path(&self, version: &BundleVersion) -> PathBuf {
+        self.root.join(version.as_str())
     }
 
     /// All bundles in the order of their versions, including those that cannot be used now.
@@ -123,18 +110,19 @@ impl Bundles {
     /// # Errors
     /// When the directory exists and cannot be listed.
     pub fn list(&self) -> Result<Vec<InstalledBundle>, Error> {
-        self.versions()?
-            .iter()
+        let versions = self.versions()?;
+        Ok(versions
+            .into_iter()
             .map(|version| self.held(version))
-            .collect()
+            .collect())
     }
 
     /// The bundle with this version.
     ///
     /// # Errors
     /// When there is none.
-    pub fn get(&self, version: &str) -> Result<InstalledBundle, Error> {
-        let path = self.path(version)?;
+    pub fn get(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
+        let path = self.path(version);
         if fs::symlink_metadata(&path).is_err() {
             let there = self.versions()?;
             let there = if there.is_empty() {
@@ -145,7 +133,7 @@ impl Bundles {
             let message = format!("there is no bundle {version} on this site (there are: {there})");
             return Err(Error::content(path, message));
         }
-        self.held(version)
+        Ok(self.held(version.clone()))
     }
 
     /// The paths of the manifests of all bundles. While name, time and size of each of these files
@@ -155,7 +143,7 @@ impl Bundles {
         let versions = self.versions().unwrap_or_default();
         versions
             .iter()
-            .map(|version| self.root.join(version).join(manifest::FILE))
+            .map(|version| self.path(version).join(manifest::FILE))
             .collect()
     }
 
@@ -175,7 +163,7 @@ impl Bundles {
         self.list().ok()?.iter().find_map(find)
     }
 
-    fn versions(&self) -> Result<Vec<String>, Error> {
+    fn versions(&self) -> Result<Vec<BundleVersion>, Error> {
         let listed = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             listed => listed.map_err(Error::file("list", &self.root))?,
@@ -185,7 +173,7 @@ impl Bundles {
             let entry = entry.map_err(Error::file("list", &self.root))?;
             let plain = entry.file_type().is_ok_and(|kind| kind.is_file());
             match entry.file_name().into_string() {
-                Ok(name) if is_version(&name) && !plain && name != OF_THE_DISK => found.push(name),
+                Ok(name) if !plain && name != OF_THE_DISK => found.extend(name.parse().ok()),
                 _ => {}
             }
         }
@@ -193,8 +181,8 @@ impl Bundles {
         Ok(found)
     }
 
-    fn held(&self, version: &str) -> Result<InstalledBundle, Error> {
-        let path = self.path(version)?;
+    fn held(&self, version: BundleVersion) -> InstalledBundle {
+        let path = self.path(&version);
         let link_target = fs::read_link(&path).ok();
         let manifest = match &link_target {
             // Without a manifest there, the disk or ISO is not mounted.
@@ -210,12 +198,12 @@ impl Bundles {
             Err(Unusable::OtherVersion {
                 found: manifest.version,
                 at: link_target.as_ref().unwrap_or(&path).clone(),
-                expected: version.to_owned(),
+                expected: version.clone(),
             })
         });
         // The target of a link is not under the site's control: its manifest must still be the one
         // whose signature was verified when it was added.
-        let recorded = self.recorded(version).filter(|_| link_target.is_some());
+        let recorded = self.recorded(&version).filter(|_| link_target.is_some());
         let manifest = match &recorded {
             Some(sha256) => manifest.and_then(|_| {
                 manifest::load_same(&path, sha256)
@@ -223,19 +211,19 @@ impl Bundles {
             }),
             None => manifest,
         };
-        Ok(InstalledBundle {
-            version: version.to_owned(),
+        InstalledBundle {
+            version,
             path,
             link_target,
             recorded,
             manifest,
-        })
+        }
     }
 
     /// The recorded SHA-256 of a linked bundle's manifest. `None` if none was recorded; a text that
     /// matches no manifest if the record cannot be read.
     #[must_use]
-    pub fn recorded(&self, version: &str) -> Option<String> {
+    pub fn recorded(&self, version: &BundleVersion) -> Option<String> {
         let text = match fs::read_to_string(self.record(version)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             read => read.unwrap_or_default(),
@@ -250,7 +238,7 @@ impl Bundles {
 
     /// The file in which the digest of a linked bundle is recorded.
     #[must_use]
-    pub fn record(&self, version: &str) -> PathBuf {
+    pub fn record(&self, version: &BundleVersion) -> PathBuf {
         self.root.join(format!("{version}@{RECORD}"))
     }
 }
@@ -292,53 +280,5 @@ impl InstalledBundle {
             self.version,
             self.path.display()
         )
-    }
-}
-
-/// Checks that a text is a valid version of a bundle: it becomes the name of a directory on the
-/// site and a part of URLs.
-///
-/// # Errors
-/// The error names the characters that a version may have.
-pub fn check_version(text: &str) -> Result<(), InvalidVersion> {
-    if is_version(text) {
-        return Ok(());
-    }
-    Err(InvalidVersion(text.to_owned()))
-}
-
-fn is_version(text: &str) -> bool {
-    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+~".contains(&byte);
-    let begin = text
-        .bytes()
-        .next()
-        .is_some_and(|byte| byte.is_ascii_alphanumeric());
-    begin && text.len() <= LONGEST_VERSION && text.bytes().all(byte)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_one_name() {
-        for good in ["0.1.0", "1", "2026.11-rc1+site_3~x", "a"] {
-            assert!(is_version(good), "{good}");
-        }
-        for bad in [
-            "",
-            ".",
-            "..",
-            ".new",
-            "a/b",
-            "../x",
-            "a b",
-            "ä",
-            "-1",
-            &"x".repeat(65),
-        ] {
-            assert!(!is_version(bad), "{bad}");
-            assert!(Bundles::default().path(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -46,7 +46,7 @@ impl Diff {
     pub fn new(old: &Manifest, new: &Manifest) -> Self {
         let versions = |manifest: &Manifest| {
             BTreeMap::from([
-                ("bundle".to_owned(), manifest.version.clone()),
+                ("bundle".to_owned(), manifest.version.to_string()),
                 ("kubernetes".to_owned(), manifest.kubernetes.clone()),
             ])
         };

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use halite_durable::{Error, digest};
+use halite_names::BundleVersion;
 use serde::{Deserialize, Serialize};
 
 /// Name of the manifest in a bundle.
@@ -35,7 +36,7 @@ pub struct Manifest {
     /// Always `halite`.
     pub name: String,
     /// The bundle's version.
-    pub version: String,
+    pub version: BundleVersion,
     /// The time at which the builder resolved its content, as RFC 3339 in UTC.
     pub built: String,
     /// Kubernetes' version with its `v`.

@@ -8,6 +8,7 @@ use halite_durable::disk_space::{Need, Room};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_manifest::{InstalledBundle, Manifest, manifest};
+use halite_names::BundleVersion;
 
 use crate::delta::Delta;
 use crate::error::Error;
@@ -49,7 +50,7 @@ impl BundleStore {
     ) -> Result<Added, Error> {
         let sound = VerifiedImage::open(iso, sha256)?;
         let manifest = sound.manifest();
-        let place = self.path(&manifest.version)?;
+        let place = self.path(&manifest.version);
         let _lock = self.lock()?;
         self.clear()?;
         let there = fs::symlink_metadata(&place).is_ok();
@@ -114,7 +115,7 @@ impl BundleStore {
     pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
         let manifest = manifest::load_same(&dir, sha256)?;
-        let place = self.path(&manifest.version)?;
+        let place = self.path(&manifest.version);
         if !place.is_symlink() && place.canonicalize().is_ok_and(|there| there == dir) {
             return Ok(Added::There);
         }
@@ -161,8 +162,8 @@ impl BundleStore {
     ///
     /// # Errors
     /// When another bundle of that version is there, or the text is not a valid version.
-    pub fn refuse_other(&self, version: &str, checksum: &[u8]) -> Result<(), Error> {
-        let place = self.path(version)?;
+    pub fn refuse_other(&self, version: &BundleVersion, checksum: &[u8]) -> Result<(), Error> {
+        let place = self.path(version);
         let there = match fs::read(place.join(manifest::CHECKSUM)) {
             Ok(there) if manifest::load(&place).is_ok() => Some(there),
             _ if place.is_symlink() => self

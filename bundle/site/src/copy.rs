@@ -12,6 +12,7 @@ use halite_durable::disk_space::{Need, Room};
 use halite_durable::{Digest, files};
 use halite_fetch::{Cache, Settings};
 use halite_manifest::{Entry, Manifest, manifest};
+use halite_names::BundleVersion;
 
 use self::servers::{Servers, Wanted};
 use crate::add::Added;
@@ -45,7 +46,7 @@ impl BundleStore {
     ///
     /// # Errors
     /// The missing or wrong files.
-    pub fn holds(&self, version: &str, fingerprint: &str) -> Result<(), Error> {
+    pub fn holds(&self, version: &BundleVersion, fingerprint: &str) -> Result<(), Error> {
         let held = self.get(version)?;
         let found = held.digest().unwrap_or_default();
         let manifest = held
@@ -76,12 +77,12 @@ impl BundleStore {
     /// kept for the next attempt.
     pub fn copy(
         &self,
-        version: &str,
+        version: &BundleVersion,
         fingerprint: &str,
         origin: &Origin,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Copied, Error> {
-        let place = self.path(version)?;
+        let place = self.path(version);
         let digest: Digest = fingerprint.parse().map_err(|_| {
             Error::content(
                 &place,
@@ -104,7 +105,7 @@ impl BundleStore {
         )?;
         let bytes = servers.cache.read(&digest)?.unwrap_or_default();
         let manifest = manifest::from_bytes(&place, &bytes)?;
-        if manifest.version != version {
+        if manifest.version != *version {
             let message = format!(
                 "the manifest is that of {}, not of {version}",
                 manifest.version

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use halite_iso9660::read::Image;
 use halite_manifest::{Manifest, manifest};
+use halite_names::BundleVersion;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -46,7 +47,7 @@ pub struct Delta {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Side {
     /// Its version.
-    pub version: String,
+    pub version: BundleVersion,
     /// Its Kubernetes version.
     pub kubernetes: String,
     /// The time at which its content was resolved.

@@ -6,6 +6,7 @@ use std::path::Path;
 use halite_durable::ScratchDir;
 use halite_fetch::{apt_index, oci_layout, yum};
 use halite_manifest::Manifest;
+use halite_names::BundleVersion;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -19,7 +20,7 @@ const INDEXES: [&str; 3] = ["images/index.json", "apt/dists/", "rpm/repodata/"];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listing {
     /// The bundle's version.
-    pub version: String,
+    pub version: BundleVersion,
     /// The time at which its content was resolved.
     pub built: String,
     /// Kubernetes' version.

@@ -127,7 +127,7 @@ pub fn write_sealed(
     };
     let facts = Facts {
         name: manifest.name.clone(),
-        version: manifest.version.clone(),
+        version: manifest.version.to_string(),
         volume: volume.id.clone(),
         built,
         stated: stated.to_owned(),

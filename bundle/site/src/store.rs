@@ -10,6 +10,7 @@ use halite_durable::files;
 use halite_durable::private_lock::{Attempt, PrivateLock, name_of};
 use halite_manifest::bundles::DIRECTORY;
 use halite_manifest::{Bundles, InstalledBundle};
+use halite_names::BundleVersion;
 
 use crate::error::Error;
 
@@ -53,7 +54,7 @@ impl BundleStore {
     ///
     /// # Errors
     /// As above, and when another process changes the bundles.
-    pub fn remove(&self, version: &str) -> Result<InstalledBundle, Error> {
+    pub fn remove(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         self.get(version)?;
         self.change()?.remove(version)
     }
@@ -71,7 +72,7 @@ impl BundleStore {
     }
 
     /// Removes the record of a link that no longer exists.
-    pub(crate) fn forget(&self, version: &str) -> Result<(), Error> {
+    pub(crate) fn forget(&self, version: &BundleVersion) -> Result<(), Error> {
         Ok(files::remove_any(&self.record(version))?)
     }
 
@@ -125,7 +126,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// When there is none of that version, or a system call fails.
-    pub fn remove(&self, version: &str) -> Result<InstalledBundle, Error> {
+    pub fn remove(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         let held = self.bundles.get(version)?;
         self.bundles.clear()?;
         if held.link_target.is_some() {

@@ -83,7 +83,7 @@ impl BootstrapBundle {
         };
         let checksum = std::fs::read(bundle.join(manifest::CHECKSUM))?;
         here.bundles.refuse_other(&verified.version, &checksum)?;
-        let site = here.bundles.path(&verified.version)?;
+        let site = here.bundles.path(&verified.version);
         Ok(Ok(Self {
             bundle,
             site,

@@ -177,7 +177,7 @@ impl InitialDocuments {
             .map_or(&bundle.kubernetes, |resolved| &resolved.kubernetes);
         let new = ResolvedCluster {
             kubernetes: kubernetes.clone(),
-            bundle: Some(bundle.version.clone()),
+            bundle: Some(preparation.manifest.version.clone()),
         };
         let cluster_text = if cluster.resolved.as_ref() == Some(&new) {
             cluster.source.text().to_owned()
@@ -216,10 +216,10 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     let resolved = |text: &str| {
         let root = yaml::parse(file, text).ok()?;
         let resolved = root.get("resolved")?;
-        let bundle = resolved.get("bundle").map(|version| version.raw.clone());
+        let bundle = resolved.get("bundle");
         Some(ResolvedCluster {
             kubernetes: resolved.get("kubernetes")?.raw.clone(),
-            bundle,
+            bundle: bundle.and_then(|version| version.raw.parse().ok()),
         })
     };
     match (resolved(installed), resolved(&given)) {

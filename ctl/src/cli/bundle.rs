@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use halite_cli::builder::{Builder, Signing};
+use halite_names::BundleVersion;
 
 /// The keys whose signatures are accepted.
 #[derive(Debug, Default, Args)]
@@ -21,7 +22,7 @@ pub struct TrustArgs {
 #[derive(Debug, Args)]
 pub struct Switch {
     /// The bundle's version; `ctl bundle list` shows the versions of this site.
-    pub version: String,
+    pub version: BundleVersion,
     /// Accept a bundle that is older than the one in use.
     #[arg(long)]
     pub allow_downgrade: bool,
@@ -50,7 +51,7 @@ pub enum Bundle {
     /// removed.
     Remove {
         /// The bundle's version.
-        version: String,
+        version: BundleVersion,
         /// Remove it even if hosts still use it, or if that is not known.
         #[arg(long)]
         force: bool,

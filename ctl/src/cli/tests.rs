@@ -75,3 +75,28 @@ fn force_needs_the_name_of_the_cluster() {
         Cli::try_parse_from(["ctl", "registry", "backup", "--to", "b", "--keep", "0"]).is_err()
     );
 }
+
+#[test]
+fn a_name_that_nothing_can_have_is_refused_before_any_call() {
+    for line in [
+        "ctl pillar ../worker-1",
+        "ctl render Worker-1",
+        "ctl key accept a/b --force",
+        "ctl key delete -",
+        "ctl token create --id master",
+        "ctl node add master",
+        "ctl node add worker_1",
+        "ctl bundle use ..",
+        "ctl bundle remove ../etc",
+    ] {
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            clap::error::ErrorKind::ValueValidation,
+            "{line}"
+        );
+    }
+    for line in ["ctl pillar master", "ctl render worker-1.example"] {
+        assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+    }
+}

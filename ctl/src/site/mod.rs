@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use halite_bundle::BundleStore;
 use halite_manifest::{InstalledBundle, manifest};
+use halite_names::BundleVersion;
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_secrets::yaml;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub struct Site {
 /// The bundle that a site's cluster uses.
 pub struct InUse {
     /// Its version, if the cluster document records it. Clusters of the first versions do not.
-    pub version: Option<String>,
+    pub version: Option<BundleVersion>,
     /// Its directory, which may be missing.
     pub path: PathBuf,
 }
@@ -69,7 +70,10 @@ impl Site {
             })?,
         };
         if let Some(version) = recorded(&text) {
-            let path = self.bundles.path(&version)?;
+            let version: BundleVersion = version
+                .parse()
+                .with_context(|| format!("resolved.bundle of {}", document.display()))?;
+            let path = self.bundles.path(&version);
             return Ok(Some(InUse {
                 version: Some(version),
                 path,
@@ -115,7 +119,7 @@ impl Site {
             let kubernetes = held.manifest.as_ref().ok()?.kubernetes.clone();
             let path = held.path.display().to_string();
             Some(SiteBundle {
-                version: held.version.clone(),
+                version: held.version.to_string(),
                 kubernetes,
                 path,
                 manifest: held.digest()?,
@@ -136,17 +140,18 @@ impl Site {
     /// As [`Self::in_use`].
     pub fn downgrade(
         &self,
-        version: &str,
+        version: &BundleVersion,
         built: jiff::Timestamp,
     ) -> anyhow::Result<Option<String>> {
         let Some(in_use) = self.in_use()? else {
             return Ok(None);
         };
-        if in_use.version.as_deref() == Some(version) {
+        if in_use.version.as_ref() == Some(version) {
             return Ok(None);
         }
         let name = in_use
             .version
+            .map(String::from)
             .unwrap_or_else(|| in_use.path.display().to_string());
         let there = match manifest::load(&in_use.path) {
             Ok(manifest) => manifest.built.parse::<jiff::Timestamp>().ok(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use halite_bundle::{Added, visible};
 use halite_manifest::manifest;
+use halite_names::BundleVersion;
 use halite_seal::Signer;
 use halite_seal::keys::Trust;
 
@@ -28,7 +29,7 @@ pub struct VerifiedBundle {
     /// Its origin.
     pub source: Source,
     /// Its version.
-    pub version: String,
+    pub version: BundleVersion,
     /// The time at which its content was resolved.
     pub built: jiff::Timestamp,
     /// The SHA-256 of its manifest, or of a delta's description, so that only what was checked is
@@ -68,7 +69,7 @@ impl VerifiedBundle {
             report_signers(&report.signers, screen);
             let statement = report.statement;
             let (version, built, sha256) = (
-                statement.version,
+                statement.version.parse().context(REFUSED)?,
                 statement.built,
                 statement.manifest_sha256,
             );

@@ -1,5 +1,7 @@
 use std::fs;
 
+use halite_testkit::version;
+
 use super::*;
 
 #[test]
@@ -11,7 +13,8 @@ fn nothing_is_in_use_where_no_cluster_is() {
     };
     assert!(site.in_use().unwrap().is_none());
     assert_eq!(
-        site.downgrade("1", jiff::Timestamp::UNIX_EPOCH).unwrap(),
+        site.downgrade(&version("1"), jiff::Timestamp::UNIX_EPOCH)
+            .unwrap(),
         None
     );
     fs::create_dir(&site.config).unwrap();

@@ -63,6 +63,13 @@ pub enum Command {
     },
     /// Prints this host's grains as JSON.
     Grains,
+    /// Restarts the minion, whose program is new, and puts this program in its place again if it
+    /// does not reach the master.
+    Update {
+        /// Seconds that the new program has.
+        #[arg(long, default_value_t = 60)]
+        limit: u64,
+    },
 }
 
 /// Form of the output.

@@ -7,9 +7,15 @@
 //! The crate has the types that crates of both sides of the wire hold, and [`text_id!`], with which
 //! other crates make theirs.
 
+mod bundle_version;
 mod node_name;
 mod subdomain;
 mod text_id;
 
+pub use bundle_version::{BundleVersion, BundleVersionError};
 pub use node_name::{MASTER, NodeName, NodeNameError};
 pub use subdomain::{LABEL_MAX, Misnomer, NAME_MAX, NameError, check_subdomain};
+
+/// The number of characters of a refused text that an error repeats: a hostile text must not flood
+/// a log.
+const REPEATED: usize = 80;

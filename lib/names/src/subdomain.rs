@@ -1,13 +1,11 @@
 //! RFC 1123 subdomains: the form that Kubernetes requires for names of nodes.
 
+use crate::REPEATED;
+
 /// Longest name.
 pub const NAME_MAX: usize = 253;
 /// Longest part of a name between dots.
 pub const LABEL_MAX: usize = 63;
-
-/// The number of characters of a refused text that an error repeats: a hostile text must not flood
-/// a log.
-const REPEATED: usize = 80;
 
 /// The rule that a text breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

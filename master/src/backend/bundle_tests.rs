@@ -324,7 +324,8 @@ fn what_can_be_no_bundle_is_told() {
     record(&site, "../bundle");
     let refusal = refusal(&life, "state.highstate");
     assert!(
-        refusal.message.contains("resolved.bundle") && refusal.message.contains("ctl bundle use"),
+        refusal.message.contains("resolved.bundle")
+            && refusal.message.contains("/var/lib/halite/bundles"),
         "{refusal}"
     );
     life.kill();

@@ -32,7 +32,7 @@ impl InUse {
 /// configured one.
 ///
 /// # Errors
-/// There is neither, or the recorded version is malformed.
+/// There is neither.
 pub fn directory(
     cluster: &Cluster,
     bundles: &Bundles,
@@ -41,14 +41,9 @@ pub fn directory(
     let recorded = cluster
         .resolved
         .as_ref()
-        .and_then(|resolved| resolved.bundle.as_deref());
+        .and_then(|resolved| resolved.bundle.as_ref());
     match (recorded, configured) {
-        (Some(version), _) => bundles.path(version).map_err(|error| {
-            Refusal::invalid(format!(
-                "resolved.bundle of the cluster document: {}; `ctl bundle use` records another",
-                chain(&error)
-            ))
-        }),
+        (Some(version), _) => Ok(bundles.path(version)),
         (None, Some(path)) => Ok(path.to_owned()),
         (None, None) => Err(Refusal::invalid(
             "the cluster document records no bundle: `ctl bundle list` shows those of this site, `ctl bundle use` records one",
@@ -135,7 +130,7 @@ fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_mani
 fn on_site(held: &InstalledBundle) -> Option<SiteBundle> {
     let manifest = held.manifest.as_ref().ok()?;
     Some(SiteBundle {
-        version: held.version.clone(),
+        version: held.version.to_string(),
         kubernetes: manifest.kubernetes.clone(),
         path: held.path.display().to_string(),
         manifest: held.digest()?,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use halite_errors::chain;
 use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
@@ -141,10 +142,7 @@ impl KubernetesModules {
             return Ok(self.compared(predicted.as_ref(), &after, Operation::Apply(wanted.clone())));
         }
         if self.test && self.silent.load(Ordering::Relaxed) {
-            return Err(ApiError::Unreachable {
-                endpoint: String::new(),
-                reason: "did not answer before".into(),
-            });
+            return Err(ApiError::unreachable("", "did not answer before"));
         }
         let expected = |error: &ApiError| {
             (error.is_not_found() || matches!(error, ApiError::NoSuchKind { .. }))
@@ -285,7 +283,8 @@ impl KubernetesModules {
                 Err(error) if Instant::now() >= deadline => {
                     self.silent.store(true, Ordering::Relaxed);
                     return Err(Failure::new(format!(
-                        "{error}; waited {seconds} s. Look at the static pods with `crictl ps -a` or under /var/log/pods on a control-plane node"
+                        "{}; waited {seconds} s. Look at the static pods with `crictl ps -a` or under /var/log/pods on a control-plane node",
+                        chain(&error)
                     )));
                 }
                 Err(_) => tokio::time::sleep(self.patience.pause).await,

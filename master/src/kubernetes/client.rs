@@ -5,6 +5,8 @@
 //! damaged, `O=system:masters` (`super-admin.conf`).
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -80,25 +82,17 @@ impl KubeApi {
     }
 
     fn explain(&self, error: kube::Error) -> ApiError {
-        let reason = match error {
-            kube::Error::Api(status) => {
-                return ApiError::Refused {
-                    code: status.code,
-                    reason: status.reason.clone(),
-                    message: if status.message.is_empty() {
-                        status.reason
-                    } else {
-                        status.message
-                    },
-                };
-            }
-            kube::Error::Service(source) => innermost(source.as_ref()),
-            kube::Error::HyperError(source) => innermost(&source),
-            other => innermost(&other),
-        };
-        ApiError::Unreachable {
-            endpoint: self.endpoint.clone(),
-            reason,
+        match error {
+            kube::Error::Api(status) => ApiError::Refused {
+                code: status.code,
+                reason: status.reason.clone(),
+                message: if status.message.is_empty() {
+                    status.reason
+                } else {
+                    status.message
+                },
+            },
+            other => ApiError::unreachable(&self.endpoint, NoAnswer(other)),
         }
     }
 
@@ -193,17 +187,13 @@ impl KubeApi {
 const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "APIService");
 
 fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, ApiError> {
-    let malformed = |what: &str, error: &dyn std::fmt::Display| {
-        ApiError::Malformed(format!(
-            "the Kubernetes client cannot be made: {what}: {error}"
-        ))
-    };
+    let failed = |what: &str| format!("cannot make the Kubernetes client: {what}");
     let url = format!("https://{host}:{}", access.port)
         .parse()
-        .map_err(|e| malformed("address", &e))?;
+        .map_err(ApiError::unusable(failed("address")))?;
     let mut config = Config::new(url);
     let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(access.ca.as_bytes()).collect();
-    let roots = roots.map_err(|e| malformed("kubernetes CA certificate", &e))?;
+    let roots = roots.map_err(ApiError::unusable(failed("kubernetes CA certificate")))?;
     config.root_cert = Some(
         roots
             .iter()
@@ -226,25 +216,36 @@ fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, Ap
         "client-key-data": STANDARD.encode(&identity.key),
     }))
     .map_err(|_| ApiError::Malformed("the Kubernetes client's identity is malformed".into()))?;
-    Client::try_from(config).map_err(|e| malformed("identity or TLS settings", &e))
+    Client::try_from(config).map_err(ApiError::unusable(failed("identity or TLS settings")))
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
+/// A call without an answer. It is displayed by the last of its causes: those before it name layers
+/// of the client.
+#[derive(Debug)]
+struct NoAnswer(kube::Error);
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut error: &dyn Error = match &self.0 {
+            kube::Error::Service(source) => source.as_ref(),
+            kube::Error::HyperError(source) => source,
+            other => other,
+        };
+        while let Some(source) = error.source() {
+            error = source;
+        }
+        fmt::Display::fmt(error, f)
     }
-    error.to_string()
 }
+
+impl Error for NoAnswer {}
 
 fn to_json(object: DynamicObject) -> Result<Value, ApiError> {
-    serde_json::to_value(object)
-        .map_err(|e| ApiError::Malformed(format!("the API's answer is not an object: {e}")))
+    serde_json::to_value(object).map_err(ApiError::unusable("the API's answer is not an object"))
 }
 
 fn from_json(object: &Value) -> Result<DynamicObject, ApiError> {
-    serde_json::from_value(object.clone())
-        .map_err(|e| ApiError::Malformed(format!("not a Kubernetes object: {e}")))
+    serde_json::from_value(object.clone()).map_err(ApiError::unusable("not a Kubernetes object"))
 }
 
 impl Api for KubeApi {
@@ -323,14 +324,14 @@ impl Api for KubeApi {
         Box::pin(self.call(move |client| async move {
             let request = Request::new("")
                 .get("readyz", &kube::api::GetParams::default())
-                .map_err(|e| ApiError::Malformed(e.to_string()))?;
+                .map_err(ApiError::unusable("cannot ask whether the API is ready"))?;
             let answer = tokio::time::timeout(READY_ANSWER, client.request_text(request)).await;
             match answer {
                 Ok(answer) => answer.map(|_| ()).map_err(|e| self.explain(e)),
-                Err(_) => Err(ApiError::Unreachable {
-                    endpoint: self.endpoint.clone(),
-                    reason: format!("no answer within {} s", READY_ANSWER.as_secs()),
-                }),
+                Err(_) => Err(ApiError::unreachable(
+                    &self.endpoint,
+                    format!("no answer within {} s", READY_ANSWER.as_secs()),
+                )),
             }
         }))
     }

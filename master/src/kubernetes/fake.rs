@@ -105,10 +105,7 @@ impl FakeApi {
             if left != u32::MAX {
                 self.silent_for.store(left - 1, Ordering::SeqCst);
             }
-            return Err(ApiError::Unreachable {
-                endpoint: "10.0.0.1:6443".into(),
-                reason: "connection refused".into(),
-            });
+            return Err(ApiError::unreachable("10.0.0.1:6443", "connection refused"));
         }
         if let Some(reference) = reference {
             let unknown = self.unknown_kinds.lock().unwrap();

@@ -22,9 +22,11 @@ mod prune;
 mod sets;
 mod waits;
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -35,15 +37,15 @@ pub const FIELD_MANAGER: &str = "halite";
 pub type ApiFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
 
 /// Why the API did not do what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
     /// The API does not answer, or answers that it will be ready in a moment.
-    #[error("the Kubernetes API at {endpoint} does not answer: {reason}")]
+    #[error("the Kubernetes API at {endpoint} does not answer")]
     Unreachable {
         /// Address that was tried.
         endpoint: String,
         /// The system's or the server's reason.
-        reason: String,
+        source: Cause,
     },
     /// The server does not know the kind: a custom resource definition is missing, or not yet
     /// established.
@@ -69,7 +71,18 @@ pub enum ApiError {
     /// The object in the state is not one.
     #[error("{0}")]
     Malformed(String),
+    /// Something cannot be made from what was given or answered.
+    #[error("{failed}")]
+    Unusable {
+        /// The failed action.
+        failed: String,
+        /// The reason of the library that refused.
+        source: Cause,
+    },
 }
+
+/// The cause of an error. One error can answer several requests.
+pub type Cause = Arc<dyn Error + Send + Sync>;
 
 /// What to do where the server's own sentence does not say it.
 fn advice(message: &str) -> &'static str {
@@ -84,6 +97,29 @@ fn advice(message: &str) -> &'static str {
 }
 
 impl ApiError {
+    /// Makes the error of an API that does not answer.
+    pub(crate) fn unreachable(
+        endpoint: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unreachable {
+            endpoint: endpoint.into(),
+            source: source.into().into(),
+        }
+    }
+
+    /// Makes the error of something that cannot be used, for `map_err`.
+    pub(crate) fn unusable<E>(failed: impl Into<String>) -> impl FnOnce(E) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let failed = failed.into();
+        move |source| Self::Unusable {
+            failed,
+            source: source.into().into(),
+        }
+    }
+
     /// Whether trying again in a moment can help.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -95,7 +131,7 @@ impl ApiError {
                 code: 500, message, ..
             } => !message.contains("typed patch object"),
             Self::Refused { code, .. } => matches!(code, 429 | 502 | 503 | 504),
-            Self::NoSuchKind { .. } | Self::Malformed(_) => false,
+            Self::NoSuchKind { .. } | Self::Malformed(_) | Self::Unusable { .. } => false,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
@@ -316,11 +317,11 @@ fn definitions_that_go(diff: &[Operation]) -> Vec<ObjectRef> {
 }
 
 pub(super) fn fail(error: ApiError) -> Failure {
-    Failure::new(error.to_string())
+    Failure::new(chain(&error))
 }
 
 pub(super) fn fail_at(chunk: &Chunk, reference: &ObjectRef, error: ApiError) -> Failure {
-    Failure::new(format!("{reference}: {}", shown(chunk, error)))
+    Failure::new(format!("{reference}: {}", chain(&shown(chunk, error))))
 }
 
 /// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal

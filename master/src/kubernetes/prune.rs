@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
+use halite_errors::chain;
 use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::Value;
@@ -104,10 +105,7 @@ impl KubernetesModules {
         stays: impl Fn(&Member) -> bool,
     ) -> Result<Surplus, ApiError> {
         if self.test && self.silent.load(Ordering::Relaxed) {
-            return Err(ApiError::Unreachable {
-                endpoint: String::new(),
-                reason: "did not answer before".into(),
-            });
+            return Err(ApiError::unreachable("", "did not answer before"));
         }
         let members = self.members().await?;
         let mut surplus = Surplus {
@@ -191,8 +189,10 @@ impl KubernetesModules {
                 Err(error @ ApiError::Unreachable { .. }) => return Err(error),
                 Err(error) => {
                     members.unseen.push(format!(
-                        "{} of {} could not be looked at: {error}",
-                        kind.kind, kind.api_version
+                        "{} of {} could not be looked at: {}",
+                        kind.kind,
+                        kind.api_version,
+                        chain(&error)
                     ));
                 }
             }

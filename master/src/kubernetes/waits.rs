@@ -1,5 +1,6 @@
 //! What a run waits for before it goes on: definitions that are served, objects that have gone.
 
+use halite_errors::chain;
 use halite_states::engine::Failure;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -51,7 +52,7 @@ impl KubernetesModules {
         let deadline = Instant::now() + self.patience.total;
         for reference in removed {
             let ended = self.ended(reference, deadline).await;
-            ended.map_err(|error| Failure::new(format!("{reference}: {error}")))?;
+            ended.map_err(|error| Failure::new(format!("{reference}: {}", chain(&error))))?;
         }
         Ok(())
     }

@@ -8,3 +8,4 @@ pub mod history;
 pub mod run;
 pub mod show;
 pub mod status;
+mod updates;

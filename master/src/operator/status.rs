@@ -10,7 +10,7 @@ use halite_names::NodeName;
 use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
-use super::{backups, etcd};
+use super::{backups, etcd, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
@@ -76,6 +76,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let (registry, troubles) = registry.unwrap_or_default();
     problems.extend(troubles);
     problems.extend(etcd::problems(&facts));
+    problems.extend(updates::problems(&facts));
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);

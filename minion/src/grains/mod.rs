@@ -2,16 +2,17 @@
 //!
 //! The sources are `/proc`, `/sys`, `/etc` and the host's own tools, never the network. Salt's
 //! meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`,
-//! `halite_version`, `reports` and `etcd` are our own.
+//! `halite_version`, `reports`, `etcd` and `minion_update` are our own.
 
 mod etcd;
 mod network;
 mod reports;
 mod system;
+mod update;
 
 use std::path::Path;
 
-use halite_host_reports::{GRAIN, etcd as member};
+use halite_host_reports::{GRAIN, etcd as member, update as minion_update};
 use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
@@ -40,15 +41,19 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
     if let Some(found) = etcd::read(Path::new("/")) {
         grains.insert(member::GRAIN.to_owned(), found);
     }
+    if let Some(reverted) = update::read(Path::new("/")) {
+        grains.insert(minion_update::GRAIN.to_owned(), reverted);
+    }
     Value::Object(grains)
 }
 
-/// Returns whether these grains have the reports that are in a directory now, and the etcd member
-/// as it is now. Cheap to call.
+/// Returns whether these grains have the reports that are in a directory now, the etcd member as
+/// it is now, and the last update of the minion. Cheap to call.
 #[must_use]
 pub fn is_reported(grains: &Value, reports: &Path) -> bool {
     grains.get(GRAIN) == reports::read(reports).as_ref()
         && grains.get(member::GRAIN) == etcd::read(Path::new("/")).as_ref()
+        && grains.get(minion_update::GRAIN) == update::read(Path::new("/")).as_ref()
 }
 
 /// Returns whether a grain differs that a state could depend on.

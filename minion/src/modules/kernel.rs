@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::args::{Args, scalar};
 use super::paths::{absolute, parents};
-use super::{Failure, Plan, fail};
+use super::{Failure, Plan, fail, replace};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
 
@@ -30,12 +30,12 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
         },
     };
     let path = absolute(&args.text("config")?.unwrap_or_else(|| SYSCTLS.to_owned()))?;
-    let content = host.read(&path).await?.unwrap_or_default();
+    let (content, mut effects) = replace::read(host, &path).await?;
+    let content = content.unwrap_or_default();
     let text = String::from_utf8_lossy(&content);
     let kept = with_parameter(&text, &key, &value);
-    let mut effects = Vec::new();
     if kept != text {
-        effects = parents(host, &path, true, &Meta::default()).await?;
+        effects.extend(parents(host, &path, true, &Meta::default()).await?);
         effects.push(Effect::Write {
             path,
             content: kept.into_bytes(),
@@ -124,7 +124,8 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
         .maybe_list("mods")?
         .unwrap_or_else(|| vec![chunk.name.clone()]);
     let persist = args.flag("persist", false)?;
-    let content = host.read(MODULES).await?.unwrap_or_default();
+    let (content, room) = replace::read(host, MODULES).await?;
+    let content = content.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&content).into_owned();
     let same = |a: &str, b: &str| a.trim().replace('-', "_") == b.replace('-', "_");
     let mut changes = Map::new();
@@ -157,7 +158,8 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     }
     let mut effects = Vec::new();
     if added {
-        effects = parents(host, MODULES, true, &Meta::default()).await?;
+        effects = room;
+        effects.extend(parents(host, MODULES, true, &Meta::default()).await?);
         effects.push(Effect::Write {
             path: MODULES.into(),
             content: text.into_bytes(),

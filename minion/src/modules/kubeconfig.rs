@@ -9,7 +9,7 @@ use super::args::Args;
 use super::paths::{absolute, known_owner, parents};
 use super::pki::CertificateSpec;
 use super::x509::{ALGORITHM, meta_plan};
-use super::{Failure, Plan, fail, failure};
+use super::{Failure, Plan, fail, failure, replace};
 use crate::host::Host;
 use crate::host::certificate::{Client, key_in_file, kubeconfig};
 use crate::host::effect::{CertificateRequest, Effect, Meta};
@@ -17,12 +17,24 @@ use crate::host::effect::{CertificateRequest, Effect, Meta};
 pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let path = absolute(&chunk.name)?;
+    let (content, mut effects) = replace::read(host, &path).await?;
+    let mut plan = planned(host, chunk, &args, path, content).await?;
+    effects.append(&mut plan.effects);
+    Ok(Plan { effects, ..plan })
+}
+
+async fn planned(
+    host: &dyn Host,
+    chunk: &Chunk,
+    args: &Args<'_>,
+    path: String,
+    content: Option<Vec<u8>>,
+) -> Result<Plan, Failure> {
     let meta = Meta {
         user: Some(args.text("owner")?.unwrap_or_else(|| "root".to_owned())),
         group: Some(args.text("group")?.unwrap_or_else(|| "root".to_owned())),
         mode: Some(args.mode("mode")?.unwrap_or(0o600)),
     };
-    let content = host.read(&path).await?;
     let found = content
         .as_ref()
         .map(|content| String::from_utf8_lossy(content).into_owned());
@@ -34,8 +46,8 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let wanted = match &files {
         (Some(certificate), Some(key)) => render(chunk, &ca, &Client::Files { certificate, key })?,
         (None, None) => {
-            let request = request(&args, chunk, &path, &meta)?;
-            match embedded(&args, &request, found.as_deref(), host.now())? {
+            let request = request(args, chunk, &path, &meta)?;
+            match embedded(args, &request, found.as_deref(), host.now())? {
                 Embedded::Faulty(faults) => {
                     return certificate_plan(host, &path, request, faults).await;
                 }

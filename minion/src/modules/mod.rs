@@ -23,6 +23,7 @@ mod paths;
 mod pkg;
 mod pkgrepo;
 mod pki;
+mod replace;
 mod service;
 mod test;
 mod user;
@@ -196,6 +197,7 @@ const FUNCTIONS: &[Function] = &[
         Box::pin(kubeconfig::managed(h, c))
     }),
     function("mount", "mounted", |h, c| Box::pin(mount::mounted(h, c))),
+    function("mount", "refused", |h, c| Box::pin(mount::refused(h, c))),
     function("mount", "unmounted", |h, c| {
         Box::pin(mount::unmounted(h, c))
     }),

@@ -154,6 +154,30 @@ async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
     Ok(format!("/{}", parts.join("/")))
 }
 
+/// Fails when a file system is mounted at one of `paths`.
+pub(super) async fn refused(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let paths = Args::new(chunk).list("paths")?;
+    let found: Vec<String> = host
+        .mounts()
+        .await?
+        .into_iter()
+        .filter(|mount| paths.contains(&mount.path))
+        .map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device))
+        .collect();
+    if found.is_empty() {
+        return Ok(Plan::nothing(format!(
+            "nothing is mounted at {}",
+            paths.join(", ")
+        )));
+    }
+    fail(format!(
+        "cannot go on, nothing was changed: mounted at a directory of Halite is {}. What is there now hides the directory's \
+         own files, and what is written now would be lost with it. Unmount it (`umount PATH`; a line in /etc/fstab would mount it \
+         again), then run `ctl highstate`",
+        found.join(", ")
+    ))
+}
+
 pub(super) async fn unmounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let path = absolute(&chunk.name)?;

@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 
 use super::args::{Args, Show};
 use super::paths::{NOTES, join, parents};
-use super::{Failure, Plan, diff, fail};
+use super::{Failure, Plan, diff, fail, replace};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{Host, PackageManager};
 
@@ -39,7 +39,7 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let mut changes = Map::new();
     let mut effects = Vec::new();
     for (path, wanted) in files {
-        let found = host.read(&path).await?;
+        let (found, room) = replace::read(host, &path).await?;
         if found.as_deref() == Some(wanted.as_bytes()) {
             continue;
         }
@@ -48,6 +48,7 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             Some(found) => diff::describe(found, wanted.as_bytes(), Show::Yes),
         };
         changes.insert(path.clone(), json!({"diff": text}));
+        effects.extend(room);
         effects.extend(parents(host, &path, true, &Meta::default()).await?);
         effects.push(Effect::Write {
             path,

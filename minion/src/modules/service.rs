@@ -4,9 +4,10 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::args::Args;
+use super::paths::join;
 use super::{Failure, Plan, fail};
 use crate::host::effect::{Effect, UnitAction};
-use crate::host::{Host, UnitState};
+use crate::host::{FileKind, Host, UnitState};
 
 const SUFFIXES: &[&str] = &[
     "service",
@@ -84,6 +85,46 @@ fn change(chunk: &Chunk, effects: Vec<Effect>, comment: String, done: String) ->
     )
 }
 
+/// Directories of unit files that rank above those of packages.
+const OWN_UNITS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
+
+/// Directories of packages' unit files (one may be a link to the other).
+const VENDOR_UNITS: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+
+/// The files that change the unit of a package, but for the drop-ins that `only_drop_ins` names.
+async fn overrides(host: &dyn Host, args: &Args<'_>, name: &str) -> Result<Vec<String>, Failure> {
+    let Some(allowed) = args.maybe_list("only_drop_ins")? else {
+        return Ok(Vec::new());
+    };
+    let mut is_vendors = false;
+    for directory in VENDOR_UNITS {
+        is_vendors |= host.stat(&join(directory, name)).await?.is_some();
+    }
+    let mut found = Vec::new();
+    for directory in OWN_UNITS {
+        let unit = join(directory, name);
+        let entry = host.stat(&unit).await?;
+        // A masked unit has its own way back.
+        let is_mask = |target: &Option<String>| target.as_deref() == Some("/dev/null");
+        if is_vendors && entry.is_some_and(|entry| !is_mask(&entry.target)) {
+            found.push(unit.clone());
+        }
+        let drop_ins = format!("{unit}.d");
+        let is_directory = host
+            .stat(&drop_ins)
+            .await?
+            .is_some_and(|entry| matches!(entry.kind, FileKind::Directory | FileKind::Symlink));
+        if is_directory {
+            let names = host.list(&drop_ins).await?;
+            let surplus = names
+                .iter()
+                .filter(|file| file.ends_with(".conf") && !allowed.contains(file));
+            found.extend(surplus.map(|file| join(&drop_ins, file)));
+        }
+    }
+    Ok(found)
+}
+
 pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let (name, service) = (unit_name(&chunk.name), &chunk.name);
@@ -96,6 +137,12 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             ));
         }
         actions.push(UnitAction::Unmask);
+    }
+    let overrides = overrides(host, &args, &name).await?;
+    // A run that was cut off may have removed them, and not told systemd.
+    let is_unread = unit.needs_reload && args.maybe_list("only_drop_ins")?.is_some();
+    if !overrides.is_empty() || (is_unread && runs(&unit)) {
+        return without(&unit, &args, chunk, &name, actions, overrides);
     }
     actions.extend(enabling(&unit, args.maybe("enable")?));
     let start = !runs(&unit);
@@ -126,6 +173,48 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         effects(&unit, &name, &actions),
         comment,
         done,
+    ))
+}
+
+/// The plan that removes overrides of the unit, and starts it as its files have it. What systemd
+/// says of it now may be about another unit, so it is enabled and restarted in any case.
+fn without(
+    unit: &UnitState,
+    args: &Args<'_>,
+    chunk: &Chunk,
+    name: &str,
+    mut actions: Vec<UnitAction>,
+    overrides: Vec<String>,
+) -> Result<Plan, Failure> {
+    match args.maybe("enable")? {
+        Some(true) => actions.push(UnitAction::Enable),
+        Some(false) => actions.push(UnitAction::Disable),
+        None => {}
+    }
+    actions.push(UnitAction::Restart);
+    let mut all: Vec<Effect> = overrides
+        .iter()
+        .map(|path| Effect::Remove { path: path.clone() })
+        .collect();
+    all.push(Effect::DaemonReload);
+    let unit = UnitState {
+        needs_reload: false,
+        ..unit.clone()
+    };
+    all.extend(effects(&unit, name, &actions));
+    let service = &chunk.name;
+    let mut changes = Map::from_iter([(service.clone(), json!(true))]);
+    let remark = if overrides.is_empty() {
+        ", whose unit files systemd had not read".to_owned()
+    } else {
+        changes.insert("removed".to_owned(), json!(overrides));
+        format!(" without {}", overrides.join(", "))
+    };
+    Ok(Plan::change(
+        changes,
+        all,
+        format!("Service {service} is set to be restarted{remark}"),
+        format!("Restarted service {service}{remark}"),
     ))
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::args::Args;
 use super::paths::{absolute, known_owner, meta_difference, parents};
 use super::pki::CertificateSpec;
+use super::replace::{Removal, not_a_file};
 use super::{Failure, Plan, pki};
 use crate::host::Host;
 use crate::host::certificate::key_in_file;
@@ -47,19 +48,29 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
         spec: Value::Object(chunk.args.clone()),
     };
 
-    let faults = match host.read(&cert_path).await? {
-        None => vec!["it does not exist".to_owned()],
-        Some(pem) => {
-            let key = host
-                .read(&key_path)
-                .await?
-                .and_then(|content| key_in_file(&request, &content));
-            spec.faults(&pem, key.as_ref(), request.append_ca, host.now())
+    let mut removed = Vec::new();
+    removed.extend(not_a_file(host, &cert_path).await?);
+    if !combined {
+        removed.extend(not_a_file(host, &key_path).await?);
+    }
+    let faults = if removed.is_empty() {
+        match host.read(&cert_path).await? {
+            None => vec!["it does not exist".to_owned()],
+            Some(pem) => {
+                let key = host
+                    .read(&key_path)
+                    .await?
+                    .and_then(|content| key_in_file(&request, &content));
+                spec.faults(&pem, key.as_ref(), request.append_ca, host.now())
+            }
         }
+    } else {
+        removed.iter().map(Removal::fault).collect()
     };
     if !faults.is_empty() {
         known_owner(host, &meta).await?;
-        let mut effects = parents(host, &key_path, true, &Meta::default()).await?;
+        let mut effects: Vec<Effect> = removed.into_iter().map(|removal| removal.effect).collect();
+        effects.extend(parents(host, &key_path, true, &Meta::default()).await?);
         for effect in parents(host, &cert_path, true, &Meta::default()).await? {
             if !effects.contains(&effect) {
                 effects.push(effect);

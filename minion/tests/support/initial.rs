@@ -20,6 +20,8 @@ pub struct Initial {
     pub files: BTreeMap<String, File>,
     pub directories: BTreeMap<String, Owned>,
     pub links: BTreeMap<String, String>,
+    /// Named pipes.
+    pub pipes: Vec<String>,
     pub manager: Option<String>,
     pub packages: BTreeMap<String, String>,
     pub offered: BTreeMap<String, String>,
@@ -154,6 +156,13 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
             ..Node::file(target.as_bytes())
         };
         state.disk.put(path, link);
+    }
+    for path in &initial.pipes {
+        let pipe = Node {
+            kind: FileKind::Other,
+            ..Node::file(b"")
+        };
+        state.disk.put(path, pipe);
     }
     if initial.manager.as_deref() == Some("dnf") {
         state.manager = PackageManager::Dnf;

@@ -84,6 +84,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             SHOW,
             arg(
+                "force",
+                Kind::Boolean,
+                "Replace a directory, link, pipe, socket or device at that path (default false: a link is followed, the others are an error).",
+            ),
+            arg(
                 "check_cmd",
                 Kind::Text,
                 "Shell command that verifies the new content before it is put in place; the path of a temporary file is appended.",
@@ -114,6 +119,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "Attributes to enforce on everything below: `user`, `group`, `mode`.",
             ),
             MAKEDIRS,
+            arg(
+                "force",
+                Kind::Boolean,
+                "Replace a file, pipe, socket, device, or link that leads to no directory (default false: an error).",
+            ),
             arg(
                 "clean",
                 Kind::Boolean,

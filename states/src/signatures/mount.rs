@@ -32,6 +32,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     on_minion(
         "mount",
+        "refused",
+        "No file system mounted at these paths. A mounted one is an error, and stays: what Halite wrote there would be hidden or lost with it.",
+        &[required("paths", Kind::TextList, "Directories.")],
+    ),
+    on_minion(
+        "mount",
         "unmounted",
         "No file system mounted at that path.",
         &[

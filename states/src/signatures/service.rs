@@ -25,6 +25,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Boolean,
                 "Unmask the unit first (default false).",
             ),
+            arg(
+                "only_drop_ins",
+                Kind::TextList,
+                "File names of the drop-ins that may change the unit of a package. Others in `/etc/systemd/system` and `/run/systemd/system` are removed, and so is a unit file or alias there that takes the place of the package's (default: all stay).",
+            ),
         ],
     ),
     on_minion("service", "dead", "A stopped systemd unit.", &[ENABLE]),

@@ -8,6 +8,7 @@ mod bundle;
 mod inputs;
 mod measure;
 mod peer;
+mod scale;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,8 +40,9 @@ const ROUNDS: usize = 2;
 const RATIO: f64 = 1.5;
 const HIGHSTATE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_millis(20);
-const MINION_KIB: u64 = 8 * 1024;
-const MASTER_KIB: u64 = 24 * 1024;
+/// Memory of idle daemons, in KiB.
+const MINION_KIB: u64 = 7680;
+const MASTER_KIB: u64 = 21 * 1024;
 
 /// Builds what is missing, measures, and prints the table. Leaves nothing running.
 ///
@@ -114,19 +116,8 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
         "< 20 ms",
         time < PING,
     );
-    for (host, unit, limit) in [
-        (&cluster.worker, "halite-minion", MINION_KIB),
-        (&cluster.bootstrap, "halite-minion", MINION_KIB),
-        (&cluster.bootstrap, "halite-master", MASTER_KIB),
-    ] {
-        let pss = measure::pss(host, unit)?;
-        let name = format!("{unit} on {}, PSS", host.spec.name);
-        let value = format!(
-            "{} KiB (file {}, anonymous {})",
-            pss.total, pss.file, pss.anonymous
-        );
-        table.aim(&name, &value, &format!("≤ {limit} KiB"), pss.total <= limit);
-    }
+    scale::memory(&cluster, &mut table, "idle", [MINION_KIB, MASTER_KIB])?;
+    scale::rows(&cluster, &mut table)?;
     sizes(&bundle, &mut table)?;
     cluster.nothing_tried_to_leave()?;
     lab.down()?;

@@ -26,5 +26,5 @@ pub use gnupg::Signer;
 pub use nginx::Nginx;
 pub use packed::packed;
 pub use server::{Answer, Seen, Server};
-pub use site::{Site, layout, layout_of, status};
+pub use site::{Site, layout, layout_of, status, version};
 pub use tls::Authority;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use halite_builder::completeness::Requirements;
 use halite_builder::{Error, Options, RequirementsOf, Resolved};
 use halite_manifest::Manifest;
+use halite_names::BundleVersion;
 use serde_json::{Value, json};
 
 use crate::files::{content, hex, put};
@@ -271,4 +272,9 @@ pub fn layout_of(dir: &Path, reference: &str, files: &[(&str, &[u8])]) {
         archive.append_data(&mut header, path, *content).unwrap();
     }
     layout(dir, reference, &archive.into_inner().unwrap());
+}
+
+/// A bundle's version that is short to write.
+pub fn version(text: &str) -> BundleVersion {
+    text.parse().unwrap()
 }

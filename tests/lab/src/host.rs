@@ -381,6 +381,9 @@ impl Host {
             bail!("{} is still mounted", root.display());
         }
         if self.dir.exists() {
+            // A test that failed may have left immutable files.
+            let upper = self.dir.join("upper");
+            output("chattr", &["-R", "-f", "-i", &upper.to_string_lossy()])?;
             fs::remove_dir_all(&self.dir)
                 .with_context(|| format!("cannot remove {}", self.dir.display()))?;
         }

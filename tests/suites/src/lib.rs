@@ -5,6 +5,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod enrolment;
 mod every_option;
 mod external;
 mod firewall;
@@ -27,6 +28,7 @@ mod site;
 mod site_registry;
 mod source;
 mod test;
+mod update;
 mod versions;
 mod vip;
 
@@ -107,6 +109,8 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(operator::TESTS)
+        .chain(enrolment::TESTS)
+        .chain(update::TESTS)
         .chain(limits::TESTS)
         .chain(secret::TESTS)
         .chain(registry::TESTS)

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use halite_names::BundleVersion;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -109,8 +110,8 @@ pub(super) struct Document {
     #[schemars(schema_with = "format_one")]
     _format: u64,
     /// The version of the bundle, which the site sees: letters, digits, `.`, `-`, `_`, `+` and `~`.
-    #[schemars(extend("format" = "bundle-version"))]
-    pub version: String,
+    #[schemars(with = "String", extend("format" = "bundle-version"))]
+    pub version: BundleVersion,
     /// The version of Kubernetes with its `v`, for example `v1.36.3`. One bundle holds one.
     pub kubernetes: String,
     /// The container images: those of the components that every cluster needs, and the site's own.

@@ -1,7 +1,7 @@
 //! The formats of texts in a recipe, which the schema names.
 
 use halite_document::schema::{Misfit, Rules};
-use halite_manifest::bundles::check_version;
+use halite_names::BundleVersion;
 
 use super::network::is_host;
 use crate::package::made;
@@ -10,10 +10,14 @@ use crate::package::made;
 pub(super) struct Formats;
 
 impl Rules for Formats {
+    fn placeholder(&self, format: &str) -> Option<&'static str> {
+        (format == "bundle-version").then_some("0")
+    }
+
     fn check(&self, format: &str, text: &str) -> Result<(), Misfit> {
         let (fits, message, hint) = match format {
             "bundle-version" => (
-                check_version(text).is_ok(),
+                text.parse::<BundleVersion>().is_ok(),
                 "can be no bundle's version on a site",
                 "letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or digit, at most 64",
             ),

@@ -26,6 +26,7 @@ use document::{Document, SCHEMA};
 use formats::Formats;
 use halite_document::{Problem, Source, schema, source, yaml};
 use halite_fetch::ImageRef;
+use halite_names::BundleVersion;
 use reader::{Reader, redacted};
 
 use crate::error::Error;
@@ -57,7 +58,7 @@ pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
-    pub version: String,
+    pub version: BundleVersion,
     /// Kubernetes' version with its `v`.
     pub kubernetes: String,
     /// The images, in the recipe's order.

@@ -10,7 +10,7 @@ use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_manifest::manifest;
 use halite_seal::keys::{SecretKey, Trust};
-use halite_testkit::{Site, files, hex, put};
+use halite_testkit::{Site, files, hex, put, version};
 
 use crate::several::{Two, checked, iso, two};
 
@@ -117,7 +117,7 @@ fn a_site_makes_the_new_bundle_of_the_old_one_and_the_delta() {
         "a common file is stored once"
     );
     assert_eq!(two.add("delta.iso"), Ok(Added::There));
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
     assert!(
         verify(&made, &mut |_| ()).unwrap().is_sound(),
         "it does not need the old bundle"
@@ -167,8 +167,8 @@ fn an_old_bundle_that_is_missing_another_or_damaged_is_named() {
 
     // Another bundle of the same version is not the base of the delta.
     let Two { mut site, bundles } = two;
-    bundles.remove("0.1.0").unwrap();
-    bundles.remove("0.2.0").unwrap();
+    bundles.remove(&version("0.1.0")).unwrap();
+    bundles.remove(&version("0.2.0")).unwrap();
     put(&site.path("states/more.sls"), b"{}\n");
     site.recipe["version"] = "0.1.0".into();
     site.update(true).unwrap();
@@ -258,7 +258,7 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
     assert_eq!(links(two.path("0.3.0").join("bin/ctl")), 1);
 
     // An addition that was only interrupted starts again.
-    two.bundles.remove("0.3.0").unwrap();
+    two.bundles.remove(&version("0.3.0")).unwrap();
     put(&two.bundles.root().join(".0.3.0.new/bin/ctl"), b"half");
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
     put(&two.path("0.3.0").join("bin/ctl"), b"damaged");

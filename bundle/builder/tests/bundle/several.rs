@@ -8,8 +8,9 @@ use halite_bundle::{Added, BundleStore, pack, verify};
 use halite_errors::chain;
 use halite_iso9660::read::Image;
 use halite_manifest::manifest;
+use halite_names::BundleVersion;
 use halite_seal::keys::{SecretKey, Trust, generate};
-use halite_testkit::{Site, files, hex, put};
+use halite_testkit::{Site, files, hex, put, version};
 
 /// A site, and two bundles for it: `0.1.0` and `0.2.0`, each as an ISO and as a directory.
 pub struct Two {
@@ -72,7 +73,7 @@ impl Two {
             .map_err(|error| chain(&error))
     }
 
-    pub fn versions(&self) -> Vec<String> {
+    pub fn versions(&self) -> Vec<BundleVersion> {
         self.bundles
             .list()
             .unwrap()
@@ -82,7 +83,7 @@ impl Two {
     }
 
     pub fn path(&self, version: &str) -> PathBuf {
-        self.bundles.path(version).unwrap()
+        self.bundles.path(&self::version(version))
     }
 
     /// Asserts that no addition is in progress and that none left files behind.
@@ -129,11 +130,11 @@ fn bundles_stand_side_by_side() {
     );
     assert_eq!(two.bundles.file(&"0".repeat(64)), None);
 
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
     assert_eq!(two.versions(), ["0.2.0"]);
     let error = two
         .bundles
-        .remove("0.1.0")
+        .remove(&version("0.1.0"))
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
@@ -163,7 +164,7 @@ fn another_one_of_the_same_version_is_refused() {
             "{error}"
         );
     }
-    let held = two.bundles.get("0.1.0").unwrap();
+    let held = two.bundles.get(&version("0.1.0")).unwrap();
     assert!(verify(&held.path, &mut |_| ()).unwrap().is_sound());
 }
 
@@ -171,14 +172,14 @@ fn another_one_of_the_same_version_is_refused() {
 fn a_directory_is_linked_and_never_copied() {
     let two = two();
     assert_eq!(two.link("0.1.0"), Ok(Added::New));
-    let held = two.bundles.get("0.1.0").unwrap();
+    let held = two.bundles.get(&version("0.1.0")).unwrap();
     assert_eq!(
         held.link_target,
         Some(two.site.path("0.1.0").canonicalize().unwrap())
     );
     assert!(held.manifest.is_ok());
     assert_eq!(two.link("0.1.0"), Ok(Added::There));
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
     assert!(
         verify(&two.site.path("0.1.0"), &mut |_| ())
             .unwrap()
@@ -222,7 +223,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         &dir.join("manifest.json.sha256"),
         format!("{}  manifest.json\n", hex(&manifest)).as_bytes(),
     );
-    let held = two.bundles.get("0.1.0").unwrap();
+    let held = two.bundles.get(&version("0.1.0")).unwrap();
     let trouble = held.trouble().unwrap();
     assert!(
         trouble.contains("it is not the bundle that was added")
@@ -232,7 +233,13 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     for (name, content) in &kept {
         put(&dir.join(name), content);
     }
-    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+    assert!(
+        two.bundles
+            .get(&version("0.1.0"))
+            .unwrap()
+            .trouble()
+            .is_none()
+    );
 
     // Another bundle of its version does not replace it while it is missing or damaged.
     for (name, content) in [("away", None), ("damaged", Some(&b"damaged"[..]))] {
@@ -243,7 +250,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         }
         let place = &two.bundles;
         let error = place.refuse_other(
-            "0.1.0",
+            &version("0.1.0"),
             format!("{}  manifest.json\n", hex(&manifest)).as_bytes(),
         );
         assert!(
@@ -254,7 +261,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
             "{name}"
         );
         place
-            .refuse_other("0.1.0", &kept[1].1)
+            .refuse_other(&version("0.1.0"), &kept[1].1)
             .unwrap_or_else(|error| panic!("{name}: the same one: {error}"));
         if content.is_none() {
             fs::rename(&aside, &dir).unwrap();
@@ -265,9 +272,21 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
     let text = fs::read(&record).unwrap();
     fs::write(&record, [0xff, 0xfe]).unwrap();
-    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_some());
+    assert!(
+        two.bundles
+            .get(&version("0.1.0"))
+            .unwrap()
+            .trouble()
+            .is_some()
+    );
     fs::write(&record, text).unwrap();
-    assert!(two.bundles.get("0.1.0").unwrap().trouble().is_none());
+    assert!(
+        two.bundles
+            .get(&version("0.1.0"))
+            .unwrap()
+            .trouble()
+            .is_none()
+    );
 
     // From a directory with the unchanged bundle, it is linked again.
     put(&dir.join("manifest.json"), b"damaged");
@@ -278,11 +297,11 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         .unwrap();
     assert_eq!(two.link("again"), Ok(Added::Replaced));
     assert_eq!(
-        two.bundles.get("0.1.0").unwrap().link_target,
+        two.bundles.get(&version("0.1.0")).unwrap().link_target,
         Some(again.canonicalize().unwrap())
     );
     put(&dir.join("manifest.json"), &kept[0].1);
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
     two.link("0.1.0").unwrap();
 
     // The record is removed with the link, and a missing record is written by the next addition.
@@ -296,11 +315,14 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         names
     };
     fs::remove_file(&record).unwrap();
-    assert_eq!(two.bundles.recorded("0.1.0"), None);
+    assert_eq!(two.bundles.recorded(&version("0.1.0")), None);
     assert_eq!(two.link("0.1.0"), Ok(Added::There));
-    assert_eq!(two.bundles.recorded("0.1.0"), Some(hex(&kept[0].1)));
+    assert_eq!(
+        two.bundles.recorded(&version("0.1.0")),
+        Some(hex(&kept[0].1))
+    );
     assert_eq!(two.versions(), ["0.1.0"]);
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
     assert!(names().is_empty(), "{:?}", names());
     two.link("0.1.0").unwrap();
     two.add("0.1.0.iso").unwrap();
@@ -313,7 +335,7 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     two.link("0.1.0").unwrap();
     let away = two.site.path("away");
     fs::rename(two.site.path("0.1.0"), &away).unwrap();
-    let held = two.bundles.get("0.1.0").unwrap();
+    let held = two.bundles.get(&version("0.1.0")).unwrap();
     let trouble = held.trouble().unwrap();
     for wanted in [
         "bundles/0.1.0",
@@ -326,12 +348,17 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     }
     // Another bundle at the same path is not this one.
     fs::rename(two.site.path("0.2.0"), two.site.path("0.1.0")).unwrap();
-    let trouble = two.bundles.get("0.1.0").unwrap().trouble().unwrap();
+    let trouble = two
+        .bundles
+        .get(&version("0.1.0"))
+        .unwrap()
+        .trouble()
+        .unwrap();
     assert!(trouble.contains("the bundle 0.2.0 is at"), "{trouble}");
     fs::remove_dir_all(two.site.path("0.1.0")).unwrap();
 
     assert_eq!(two.add("0.1.0.iso"), Ok(Added::Replaced));
-    let held = two.bundles.get("0.1.0").unwrap();
+    let held = two.bundles.get(&version("0.1.0")).unwrap();
     assert!(held.link_target.is_none() && held.trouble().is_none());
     fs::rename(&away, two.site.path("0.1.0")).unwrap();
     assert_eq!(
@@ -339,7 +366,13 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
         Ok(Added::There),
         "a link does not replace a copy"
     );
-    assert!(two.bundles.get("0.1.0").unwrap().link_target.is_none());
+    assert!(
+        two.bundles
+            .get(&version("0.1.0"))
+            .unwrap()
+            .link_target
+            .is_none()
+    );
     two.is_tidy();
 }
 
@@ -370,7 +403,7 @@ fn what_was_left_by_who_was_cut_off_is_removed() {
         "the signature is added"
     );
     put(&root.join(".0.0.9.removed/bin/ctl"), b"half");
-    two.bundles.remove("0.2.0").unwrap();
+    two.bundles.remove(&version("0.2.0")).unwrap();
     two.is_tidy();
 }
 
@@ -386,10 +419,10 @@ fn only_one_at_a_time_changes_them() {
         error.contains("another process is adding or removing"),
         "{error}"
     );
-    assert!(two.bundles.remove("0.1.0").is_err());
+    assert!(two.bundles.remove(&version("0.1.0")).is_err());
     assert_eq!(two.versions(), ["0.1.0"]);
     drop(other);
-    two.bundles.remove("0.1.0").unwrap();
+    two.bundles.remove(&version("0.1.0")).unwrap();
 }
 
 #[test]

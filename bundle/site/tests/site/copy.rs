@@ -13,7 +13,7 @@ use std::time::Duration;
 use halite_bundle::{Added, BundleStore, Copied, Origin};
 use halite_errors::chain;
 use halite_fetch::Settings;
-use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put};
+use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put, version};
 use serde_json::json;
 
 /// The files of a server, by path.
@@ -109,7 +109,7 @@ impl Host {
             .collect();
         let origin = Origin { servers, settings };
         self.bundles
-            .copy(version, hash, &origin, &mut |_| ())
+            .copy(&self::version(version), hash, &origin, &mut |_| ())
             .map_err(|error| chain(&error))
     }
 
@@ -151,12 +151,12 @@ fn a_bundle_is_copied_once_and_repaired_where_it_is_damaged() {
     let served = files.clone();
     let server = Server::tls(&host.authority, move |seen| answer(&served, seen));
     let from = [server.url("").trim_end_matches('/').to_owned()];
-    assert!(host.bundles.holds("0.1.0", &hash).is_err());
+    assert!(host.bundles.holds(&version("0.1.0"), &hash).is_err());
     let copied = host.copy("0.1.0", &hash, &from).unwrap();
     assert_eq!((copied.added, copied.reused), (Added::New, 0));
     same(&host.place("0.1.0"), &files);
     assert_eq!(host.names(), ["0.1.0"]);
-    host.bundles.holds("0.1.0", &hash).unwrap();
+    host.bundles.holds(&version("0.1.0"), &hash).unwrap();
     // Each content crosses the network once.
     assert_eq!(server.seen().len(), files.len() - 1);
 
@@ -172,7 +172,7 @@ fn a_bundle_is_copied_once_and_repaired_where_it_is_damaged() {
     fs::remove_file(host.place("0.1.0").join("states/7.sls")).unwrap();
     fs::write(host.place("0.1.0").join("bin/ctl"), "#").unwrap();
     fs::write(host.place("0.1.0").join("left-over"), "x").unwrap();
-    assert!(host.bundles.holds("0.1.0", &hash).is_err());
+    assert!(host.bundles.holds(&version("0.1.0"), &hash).is_err());
     let copied = host.copy("0.1.0", &hash, &from).unwrap();
     assert_eq!((copied.added, copied.fetched), (Added::Replaced, 10 + 4));
     same(&host.place("0.1.0"), &files);
@@ -318,7 +318,7 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
         "{error}"
     );
     assert_eq!(host.names(), [".0.1.0.copy"]);
-    assert!(host.bundles.holds("0.1.0", &hash).is_err());
+    assert!(host.bundles.holds(&version("0.1.0"), &hash).is_err());
 
     let (served, sent) = (files.clone(), Arc::new(Mutex::new(Vec::new())));
     let noted = Arc::clone(&sent);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use halite_bundle::{Added, BundleStore, Origin};
 use halite_fetch::Settings;
+use halite_names::BundleVersion;
 use serde_json::json;
 
 use crate::cli::Copy;
@@ -26,6 +27,9 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
             args.to.display()
         );
     };
+    let version: &BundleVersion = &version
+        .parse()
+        .with_context(|| format!("--to {}", args.to.display()))?;
     let bundles = BundleStore::new(if root == Path::new("") {
         Path::new(".")
     } else {

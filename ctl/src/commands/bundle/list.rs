@@ -34,14 +34,15 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Val
             .version
             .clone()
             .or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
-        let version = version.unwrap_or_else(|| "-".to_owned());
-        all.push(InstalledBundle {
+        // Where nothing else says it, its directory has its version as its name.
+        let version = version.or_else(|| in_use.path.file_name()?.to_str()?.parse().ok());
+        all.extend(version.map(|version| InstalledBundle {
             version,
             path: in_use.path.clone(),
             link_target: None,
             recorded: None,
             manifest,
-        });
+        }));
     }
     let each = |held: &InstalledBundle| {
         let manifest = held.manifest.as_ref().ok();

@@ -1,6 +1,7 @@
 //! `ctl bundle remove`: a bundle that is not in use leaves the site.
 
 use anyhow::{Context as _, bail};
+use halite_names::BundleVersion;
 use serde_json::json;
 
 use super::hosts;
@@ -16,7 +17,7 @@ use crate::site::Site;
 pub async fn remove(
     site: &Site,
     global: &Global,
-    version: &str,
+    version: &BundleVersion,
     force: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
@@ -31,7 +32,7 @@ pub async fn remove(
 /// Removes a bundle that neither the cluster nor a host uses.
 pub(super) fn remove_unused(
     site: &Site,
-    version: &str,
+    version: &BundleVersion,
     hosts: anyhow::Result<Hosts>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {

@@ -23,7 +23,7 @@ pub fn show(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow
 fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     match given.as_deref().and_then(Path::to_str) {
         Some(version) if !Path::new(version).exists() && !version.contains('/') => {
-            Ok(site.bundles.get(version)?.path)
+            Ok(site.bundles.get(&version.parse()?)?.path)
         }
         Some(image) if is_image(Path::new(image)) => Ok(PathBuf::from(image)),
         _ => site.bundle_directory(given),

@@ -4,7 +4,7 @@ use std::fs;
 
 use halite_bundle::{BundleStore, pack};
 use halite_seal::keys::{PublicKey, SecretKey, generate};
-use halite_testkit::{layout, put};
+use halite_testkit::{layout, put, version};
 use serde_json::{Value, json};
 
 use super::add::add;
@@ -73,7 +73,7 @@ impl Here {
 
     fn switch(&self, version: &str, allow_downgrade: bool) -> anyhow::Result<u8> {
         let args = Switch {
-            version: version.to_owned(),
+            version: self::version(version),
             allow_downgrade,
             test: false,
         };
@@ -83,7 +83,7 @@ impl Here {
     fn remove(&self, version: &str) -> anyhow::Result<u8> {
         remove_unused(
             &self.site,
-            version,
+            &self::version(version),
             Ok(Hosts::default()),
             &mut Screen::new(Format::Json),
         )
@@ -96,7 +96,7 @@ impl Here {
     /// The reasons against the use of a bundle.
     fn reasons(&self, version: &str) -> String {
         let args = Switch {
-            version: version.to_owned(),
+            version: self::version(version),
             allow_downgrade: false,
             test: false,
         };
@@ -123,7 +123,7 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     );
 
     let test = Switch {
-        version: "0.2.0".to_owned(),
+        version: version("0.2.0"),
         allow_downgrade: false,
         test: true,
     };
@@ -149,7 +149,13 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}),
     );
     let refused = |hosts| {
-        remove_unused(&here.site, "0.1.0", hosts, &mut Screen::new(Format::Json)).unwrap_err()
+        remove_unused(
+            &here.site,
+            &version("0.1.0"),
+            hosts,
+            &mut Screen::new(Format::Json),
+        )
+        .unwrap_err()
     };
     let error = refused(Ok(hosts)).to_string();
     assert!(
@@ -185,7 +191,6 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     assert_eq!(here.remove("0.1.0").unwrap(), 0);
     let error = here.remove("0.1.0").unwrap_err().to_string();
     assert!(error.contains("there is no bundle 0.1.0"), "{error}");
-    assert!(here.remove("../etc").is_err());
 }
 
 #[test]
@@ -223,7 +228,7 @@ fn a_bundle_that_the_cluster_cannot_use_is_refused_with_every_reason() {
     here.build("0.0.9", "2025-01-01T00:00:00Z");
     here.add("0.0.9.iso").unwrap();
     put(
-        &here.site.bundles.path("0.0.9").unwrap().join("bin/ctl"),
+        &here.site.bundles.path(&version("0.0.9")).join("bin/ctl"),
         b"damaged",
     );
     let reasons = here.reasons("0.0.9");
@@ -258,7 +263,7 @@ fn a_downgrade_needs_the_option() {
     // The build time of a missing bundle is not known.
     here.build("0.3.0", "2027-01-01T00:00:00Z");
     here.add("0.3.0.iso").unwrap();
-    here.site.bundles.remove("0.0.9").unwrap();
+    here.site.bundles.remove(&version("0.0.9")).unwrap();
     let reasons = here.reasons("0.3.0");
     assert!(
         reasons.contains("is not at") && reasons.contains("--allow-downgrade"),
@@ -332,7 +337,7 @@ fn no_command_removes_a_bundle_while_another_uses_it() {
     assert_eq!(here.document(), CLUSTER);
     // A check that changes nothing does not wait.
     let test = Switch {
-        version: "0.2.0".to_owned(),
+        version: version("0.2.0"),
         allow_downgrade: false,
         test: true,
     };
@@ -432,7 +437,7 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
             .map(|facts| facts.version)
     };
     assert_eq!(used().as_deref(), Some("0.1.0"));
-    here.site.bundles.remove("0.1.0").unwrap();
+    here.site.bundles.remove(&version("0.1.0")).unwrap();
     assert_eq!(used(), None);
     let document = super::list::document(&here.site, None).unwrap();
     assert_eq!(

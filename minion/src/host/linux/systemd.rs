@@ -57,7 +57,8 @@ pub async fn state(bus: &Bus, name: &str) -> HostResult<UnitState> {
         .get("NeedDaemonReload")
         .and_then(|v| bool::try_from(v).ok())
         .unwrap_or(false)
-        || has_unread_drop_ins(Path::new("/"), name, &drop_ins);
+        || has_unread_drop_ins(Path::new("/"), name, &drop_ins)
+        || is_former_alias(Path::new("/"), name, &text("Id"));
     Ok(UnitState {
         load: text("LoadState"),
         active: text("ActiveState"),
@@ -74,6 +75,19 @@ const UNIT_PATHS: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
+
+/// Returns whether systemd knows the name as an alias of another unit, and no link says so any more.
+/// `NeedDaemonReload` is about the other unit's files only.
+fn is_former_alias(root: &Path, name: &str, id: &str) -> bool {
+    if id.is_empty() || id == name {
+        return false;
+    }
+    // A file in the directory of the highest rank decides.
+    let found = UNIT_PATHS
+        .iter()
+        .find_map(|directory| root.join(directory).join(name).symlink_metadata().ok());
+    !found.is_some_and(|entry| entry.is_symlink())
+}
 
 /// Returns whether the unit has a drop-in that systemd has not read, or lacks one that it has read.
 /// systemd 252 does not notice the first drop-in in a new directory: it checks only directories
@@ -113,17 +127,36 @@ pub async fn reload(bus: &Bus) -> HostResult<()> {
 /// systemd refuses, the job fails, or it takes too long.
 pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()> {
     match action {
-        UnitAction::Start => job(bus, name, "StartUnit").await,
+        UnitAction::Start => {
+            forget_failures(bus, name).await?;
+            job(bus, name, "StartUnit").await
+        }
         UnitAction::Stop => job(bus, name, "StopUnit").await,
-        UnitAction::Restart => job(bus, name, "RestartUnit").await,
+        UnitAction::Restart => {
+            forget_failures(bus, name).await?;
+            job(bus, name, "RestartUnit").await
+        }
         UnitAction::Reload => job(bus, name, "ReloadUnit").await,
         // runtime: false, force: true (replaces a link that points elsewhere, as `systemctl enable
         // --force`).
         UnitAction::Enable => files(bus, "EnableUnitFiles", &(vec![name], false, true)).await,
         UnitAction::Disable => files(bus, "DisableUnitFiles", &(vec![name], false)).await,
         UnitAction::Mask => files(bus, "MaskUnitFiles", &(vec![name], false, true)).await,
-        UnitAction::Unmask => files(bus, "UnmaskUnitFiles", &(vec![name], false)).await,
+        // A unit is masked for good, until the next boot, or both.
+        UnitAction::Unmask => {
+            bus.call(MANAGER, "UnmaskUnitFiles", &(vec![name], true))
+                .await?;
+            files(bus, "UnmaskUnitFiles", &(vec![name], false)).await
+        }
     }
+}
+
+/// `systemctl reset-failed`: a unit that failed too often with the configuration that was just
+/// repaired would not be started (`start-limit-hit`). Units that are not loaded have no failures.
+async fn forget_failures(bus: &Bus, name: &str) -> HostResult<()> {
+    bus.try_call(MANAGER, "ResetFailedUnit", &(name,))
+        .await
+        .map(drop)
 }
 
 async fn files<B: serde::Serialize + zbus::DynamicType>(
@@ -196,6 +229,24 @@ async fn job(bus: &Bus, name: &str, method: &str) -> HostResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alias_whose_link_is_gone_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, vendor) = (
+            root.path().join("etc/systemd/system"),
+            root.path().join("usr/lib/systemd/system"),
+        );
+        for directory in [&own, &vendor] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        assert!(!is_former_alias(root.path(), "x.service", "x.service"));
+        assert!(is_former_alias(root.path(), "x.service", "y.service"));
+        std::fs::write(vendor.join("x.service"), "").unwrap();
+        assert!(is_former_alias(root.path(), "x.service", "y.service"));
+        std::os::unix::fs::symlink("y.service", own.join("x.service")).unwrap();
+        assert!(!is_former_alias(root.path(), "x.service", "y.service"));
+    }
 
     #[test]
     fn a_drop_in_that_systemd_has_not_read_is_noticed() {

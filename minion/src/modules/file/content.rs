@@ -8,6 +8,7 @@ use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
 use crate::modules::args::Show;
 use crate::modules::paths::{known_owner, meta_difference};
+use crate::modules::replace::kind_name;
 use crate::modules::{Failure, diff, fail};
 
 /// The source of a file's content.
@@ -107,7 +108,7 @@ pub(super) async fn difference(
     if stat.kind != FileKind::File {
         return fail(format!(
             "Specified target {path} is {}, not a file",
-            kind_name(stat.kind)
+            kind_name(stat)
         ));
     }
     let (mut changes, set) = meta_difference(host, stat, &spec.meta).await?;
@@ -139,14 +140,4 @@ pub(super) async fn difference(
         }]
     };
     Ok(Difference { changes, effects })
-}
-
-/// A kind of directory entry in words.
-pub(super) fn kind_name(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::File => "a file",
-        FileKind::Directory => "a directory",
-        FileKind::Symlink => "a symbolic link",
-        FileKind::Other => "a device, socket or pipe",
-    }
 }

@@ -3,12 +3,12 @@
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::content::kind_name;
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
 use crate::modules::clean::{Keep, surplus_below};
 use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
+use crate::modules::replace::{kind_name, not_a_directory};
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -16,12 +16,27 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     let name = absolute(&chunk.name)?;
     let mut wanted = args.meta("mode")?;
     wanted.mode = args.mode("dir_mode")?.or(wanted.mode);
-    let (path, stat) = follow(host, &name).await?;
+    let forced = if args.flag("force", false)? {
+        not_a_directory(host, &name).await?
+    } else {
+        None
+    };
+    let (path, stat) = match &forced {
+        Some(_) => (name.clone(), None),
+        None => follow(host, &name).await?,
+    };
     let Some(stat) = stat else {
         known_owner(host, &wanted).await?;
         let mut effects = parents(host, &path, args.flag("makedirs", false)?, &wanted).await?;
+        let mut changes = Map::from_iter([(name.clone(), json!({"directory": "new"}))]);
+        if let Some(forced) = forced {
+            changes.insert(
+                "forced".into(),
+                json!(format!("{} was replaced", forced.what)),
+            );
+            effects.push(forced.effect);
+        }
         effects.push(Effect::Mkdir { path, meta: wanted });
-        let changes = Map::from_iter([(name.clone(), json!({"directory": "new"}))]);
         return Ok(Plan::change(
             changes,
             effects,
@@ -32,7 +47,7 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     if stat.kind != FileKind::Directory {
         return fail(format!(
             "Specified location {name} exists and is {}",
-            kind_name(stat.kind)
+            kind_name(&stat)
         ));
     }
     let (mut changes, set) = meta_difference(host, &stat, &wanted).await?;

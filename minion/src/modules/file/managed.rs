@@ -1,18 +1,28 @@
 //! `file.managed`
 
 use halite_states::low::Chunk;
+use serde_json::json;
 
 use super::content::{Difference, FileSpec, Source, difference};
 use crate::host::Host;
 use crate::host::effect::{Command, Effect, Meta};
 use crate::modules::args::Args;
 use crate::modules::paths::{absolute, follow, parent, parents};
+use crate::modules::replace::not_a_file_itself;
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = absolute(&chunk.name)?;
-    let (path, stat) = follow(host, &name).await?;
+    let forced = if args.flag("force", false)? {
+        not_a_file_itself(host, &name).await?
+    } else {
+        None
+    };
+    let (path, stat) = match &forced {
+        Some(_) => (name.clone(), None),
+        None => follow(host, &name).await?,
+    };
     if stat.is_none() && !args.flag("create", true)? {
         return Ok(Plan::nothing(format!(
             "File {name} is not present and is not set for creation"
@@ -27,7 +37,7 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
         spec.source = None;
     }
     let Difference {
-        changes,
+        mut changes,
         mut effects,
     } = difference(host, &path, stat.as_ref(), &spec).await?;
     if changes.is_empty() {
@@ -43,6 +53,13 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
         ..spec.meta
     };
     let mut all = parents(host, &path, args.flag("makedirs", false)?, &new_directory).await?;
+    if let Some(forced) = forced {
+        changes.insert(
+            "forced".into(),
+            json!(format!("{} was replaced", forced.what)),
+        );
+        all.push(forced.effect);
+    }
     all.append(&mut effects);
     Ok(Plan::change(
         changes,

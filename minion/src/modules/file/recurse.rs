@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::content::{Difference, FileSpec, Source, difference, kind_name};
+use super::content::{Difference, FileSpec, Source, difference};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::args::Args;
 use crate::modules::clean::{Keep, surplus_below};
 use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
+use crate::modules::replace::kind_name;
 use crate::modules::{Failure, Plan, fail};
 
 pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -62,7 +63,7 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
             Some(stat) => {
                 return fail(format!(
                     "The path {path} exists and is {}, not a directory",
-                    kind_name(stat.kind)
+                    kind_name(&stat)
                 ));
             }
         }

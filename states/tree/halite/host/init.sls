@@ -1,5 +1,6 @@
 # A host that is ready for Kubernetes.
 include:
+  - halite.host.mounts
   - halite.host.repository
   - halite.host.packages
   - halite.host.kernel

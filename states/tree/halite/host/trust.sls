@@ -33,6 +33,7 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
 {%- else %}
 {%- set ns = namespace(names=[]) %}
 {%- for name in certificates | sort %}
@@ -55,6 +56,7 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: {{ place }}
     - onchanges_in:

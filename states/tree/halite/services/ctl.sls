@@ -6,3 +6,4 @@
     - user: root
     - group: root
     - mode: '0755'
+    - force: True

@@ -25,6 +25,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "compares, and changes nothing: the test of lost data takes the data away",
     ),
     (
+        "mount.refused",
+        "own-directories",
+        "compares, and changes nothing: the test of a mount makes one",
+    ),
+    (
         "http.wait_for_successful_query",
         "/manifest.json",
         "waits, and changes nothing",

@@ -19,7 +19,7 @@ fn hosts(low: &Low) -> impl Iterator<Item = &State> {
 }
 
 /// Prints type, mode, owner and content.
-fn whole(path: &str) -> String {
+pub fn whole(path: &str) -> String {
     let path = quote(path);
     format!("stat -c '%F %a %U %G' {path}; sha256sum < {path}")
 }
@@ -127,7 +127,8 @@ fn other_content(state: &State) -> Option<Damage> {
     }
 }
 
-fn is_needed(path: &str) -> bool {
+/// Returns whether it is the manifest of a pod without which the API would be down.
+pub fn is_needed(path: &str) -> bool {
     NEEDED_PODS.iter().any(|pod| path.ends_with(pod))
 }
 

@@ -11,6 +11,7 @@ pub(super) mod damage;
 mod files;
 mod firewall;
 mod foreign;
+mod kinds;
 mod lost_etcd;
 mod low;
 mod objects;
@@ -60,6 +61,18 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "repair: units, packages, parameters and images",
         run: system,
+    },
+    Test {
+        name: "repair: directories, links and pipes instead of files, and immutable ones",
+        run: places,
+    },
+    Test {
+        name: "repair: masked, aliased and overridden units, and one that cannot start",
+        run: units,
+    },
+    Test {
+        name: "repair: a mount over a directory of Halite is refused",
+        run: kinds::mounted,
     },
     Test {
         name: "repair: certificates and firewall",
@@ -166,6 +179,14 @@ fn lost(cluster: &Cluster) -> Result<Counts> {
 
 fn system(cluster: &Cluster) -> Result<Counts> {
     round(cluster, system_damages, Vec::new(), none)
+}
+
+fn places(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, kinds::places, Vec::new(), none)
+}
+
+fn units(cluster: &Cluster) -> Result<Counts> {
+    round(cluster, kinds::units, Vec::new(), none)
 }
 
 fn certificates(cluster: &Cluster) -> Result<Counts> {

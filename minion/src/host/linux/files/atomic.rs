@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::place::{Place, kind};
-use super::{Owner, refused};
+use super::{Owner, immutable, refused};
 use crate::host::{HostError, HostResult};
 
 const LABEL: &str = "security.selinux";
@@ -124,7 +124,9 @@ impl Target {
 /// A missing directory, a directory at `path`, a link of another user, or another refusal of the
 /// kernel.
 pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
-    Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, true)
+    immutable::retried(path, || {
+        Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, true)
+    })
 }
 
 /// As [`write`], without making it durable: for files that can be made again.

@@ -1,6 +1,7 @@
 //! Files and directories of the real host, each change durable when its function returns.
 
 mod atomic;
+mod immutable;
 mod place;
 #[cfg(test)]
 mod swapped_tests;
@@ -88,20 +89,21 @@ pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
 /// A file's content, links followed; `None` when there is none.
 ///
 /// # Errors
-/// Anything but absence, for example a directory.
+/// Anything but absence, for example a directory or a pipe.
 pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(e)
-            if matches!(
-                e.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(None);
-        }
-        Err(e) => return Err(HostError::io("read", path, e)),
+    let failed = |e: Errno| HostError::io("read", path, e);
+    // Without waiting: to open a pipe is to wait for its other end.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(e) => return Err(failed(e)),
     };
+    match place::kind(&rustix::fs::fstat(&file).map_err(failed)?) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(failed(Errno::ISDIR)),
+        _ => return Err(refused("read", path, "it is a device, socket or pipe")),
+    }
     let mut content = Vec::new();
     file.read_to_end(&mut content)
         .map_err(|e| HostError::io("read", path, e))?;
@@ -160,6 +162,10 @@ pub fn mkdir_private(path: &Path) -> HostResult<()> {
 /// # Errors
 /// A missing parent, something else at `path`, or another refusal of the kernel.
 pub fn mkdir(path: &Path, owner: Owner) -> HostResult<()> {
+    immutable::retried(path, || make_directory(path, owner))
+}
+
+fn make_directory(path: &Path, owner: Owner) -> HostResult<()> {
     let failed = |e: Errno| HostError::io("make", path, e);
     if let Some(there) = open_target(path)? {
         let stat = rustix::fs::fstat(&there).map_err(failed)?;
@@ -191,6 +197,10 @@ pub fn mkdir(path: &Path, owner: Owner) -> HostResult<()> {
 /// # Errors
 /// A missing parent, a directory at `path`, or another refusal of the kernel.
 pub fn symlink(path: &Path, target: &str) -> HostResult<()> {
+    immutable::retried(path, || make_link(path, target))
+}
+
+fn make_link(path: &Path, target: &str) -> HostResult<()> {
     if stat(path)?.is_some_and(|s| s.kind == FileKind::Directory) {
         return Err(refused("make the link", path, "it is a directory"));
     }
@@ -208,8 +218,10 @@ pub fn symlink(path: &Path, target: &str) -> HostResult<()> {
 /// Nothing at `path`, or another refusal of the kernel.
 pub fn set_owner(path: &Path, owner: Owner) -> HostResult<()> {
     let failed = |e: Errno| HostError::io("set owner and mode of", path, e);
-    let entry = open_target(path)?.ok_or_else(|| failed(Errno::NOENT))?;
-    set_owner_of(&entry, owner).map_err(failed)
+    immutable::retried(path, || {
+        let entry = open_target(path)?.ok_or_else(|| failed(Errno::NOENT))?;
+        set_owner_of(&entry, owner).map_err(failed)
+    })
 }
 
 /// The same for an open entry.
@@ -231,6 +243,10 @@ fn open_target(path: &Path) -> HostResult<Option<OwnedFd>> {
 /// # Errors
 /// The kernel refuses.
 pub fn remove(path: &Path) -> HostResult<()> {
+    immutable::retried(path, || remove_once(path))
+}
+
+fn remove_once(path: &Path) -> HostResult<()> {
     let Some(found) = stat(path)? else {
         return Ok(());
     };
@@ -297,6 +313,18 @@ mod tests {
         )
         .unwrap();
         assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_pipe_is_an_error_and_no_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, Mode::RUSR, 0).unwrap();
+        let refused = read(&path).unwrap_err().to_string();
+        assert!(refused.contains("device, socket or pipe"), "{refused}");
+        // As a unit that is masked by hand.
+        assert!(read(Path::new("/dev/null")).is_err());
     }
 
     #[test]

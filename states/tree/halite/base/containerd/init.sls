@@ -13,6 +13,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -25,6 +26,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 {%- else %}
   file.absent: []
@@ -33,6 +35,8 @@ include:
 containerd:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: [halite-proxy.conf]
     - require:
         - pkg: host-packages
         - file: /etc/containerd/certs.d/_default/hosts.toml

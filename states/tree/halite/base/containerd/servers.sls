@@ -15,6 +15,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 {%- set site_registry = certs_d ~ '/' ~ pillar.halite.siteRegistry.name ~ ':' ~ pillar.halite.siteRegistry.port %}
 {%- if pillar.halite.siteRegistry.address %}
@@ -27,6 +28,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - makedirs: True
     - show_changes: False
 {%- else %}
@@ -46,6 +48,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require_in:
         - file: {{ place }}/hosts.toml
@@ -63,6 +66,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 {%- endfor %}
 

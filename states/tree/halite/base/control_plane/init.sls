@@ -38,6 +38,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - makedirs: True
     - dir_mode: '0700'
     - require:

@@ -21,6 +21,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - makedirs: True
     - dir_mode: '0700'
     - require:
@@ -34,5 +35,6 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - onlyif: ls /var/lib/etcd/member/wal/*.wal >/dev/null 2>&1

@@ -37,6 +37,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /var/lib/kubelet
 
@@ -47,6 +48,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /var/lib/kubelet
 
@@ -57,6 +59,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /var/lib/kubelet
 
@@ -133,6 +136,7 @@ kubelet-identity-renewed:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -140,6 +144,8 @@ kubelet-identity-renewed:
 kubelet:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: [20-halite.conf]
     - require:
         - pkg: host-packages
         - cmd: containerd-answers

@@ -20,6 +20,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki
@@ -30,6 +31,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /etc/kubernetes/pki
 
@@ -39,6 +41,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki
@@ -50,6 +53,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki
@@ -60,6 +64,7 @@ include:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - require:
         - file: /etc/kubernetes/pki
 

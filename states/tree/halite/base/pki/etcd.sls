@@ -14,6 +14,7 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /etc/kubernetes/pki/etcd
 
@@ -24,6 +25,7 @@
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki/etcd

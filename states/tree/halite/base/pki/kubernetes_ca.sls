@@ -12,5 +12,6 @@
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /etc/kubernetes/pki

@@ -10,6 +10,7 @@ include:
 firewalld:
   service.running:
     - enable: True
+    - unmask: True
     - require:
         - pkg: host-packages
 {%- if is_kubernetes_node %}

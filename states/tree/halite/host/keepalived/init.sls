@@ -28,6 +28,7 @@ keepalived-interface:
     - user: root
     - group: root
     - mode: '0755'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -44,6 +45,7 @@ keepalived-interface:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - file: /etc/keepalived/check-apiserver
 
@@ -54,6 +56,7 @@ keepalived-interface:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -61,6 +64,8 @@ keepalived-interface:
 keepalived:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: [halite.conf]
     - watch:
         - file: /etc/keepalived/keepalived.conf
         - file: /etc/systemd/system/keepalived.service.d/halite.conf

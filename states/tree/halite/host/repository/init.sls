@@ -16,6 +16,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 {%- if is_red_hat %}
 
@@ -26,6 +27,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 halite-repository:
@@ -57,6 +59,7 @@ halite-repository:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 # apt trusts the site CA only for the bundle servers, and connects to them without a proxy.
@@ -67,6 +70,7 @@ halite-repository:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
 
 {%- set mirrors = '/etc/apt/halite/' ~ pillar.halite.bundle.version ~ '.mirrors' %}
 {%- if not is_bundle_host %}
@@ -79,6 +83,7 @@ halite-repository:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 /etc/apt/halite:

@@ -15,6 +15,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -30,6 +31,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
     - require:
         - pkg: host-packages
@@ -37,6 +39,7 @@ include:
 {{ unit }}:
   service.running:
     - enable: True
+    - unmask: True
     - watch:
         - file: {{ configuration }}
         - file: {{ drop_in }}

@@ -30,6 +30,7 @@ include:
     - user: root
     - group: root
     - mode: '0755'
+    - force: True
     - makedirs: True
 {%- if not is_bundle_host %}
 {%- set ns = namespace(kept=[]) %}
@@ -80,6 +81,7 @@ bundle-{{ bundle.version }}:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 /etc/nginx/conf.d/halite.conf:
@@ -89,6 +91,7 @@ bundle-{{ bundle.version }}:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - require:
         - pkg: host-packages
         - file: {{ locations }}
@@ -102,6 +105,7 @@ bundle-{{ bundle.version }}:
 nginx:
   service.running:
     - enable: True
+    - unmask: True
     - reload: True
     - watch:
         - file: /etc/nginx/conf.d/halite.conf

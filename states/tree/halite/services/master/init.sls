@@ -9,6 +9,7 @@ include:
     - user: root
     - group: root
     - mode: '0755'
+    - force: True
 
 /etc/halite/master.yaml:
   file.managed:
@@ -17,6 +18,7 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
     - makedirs: True
 
 /etc/systemd/system/halite-master.service:
@@ -25,6 +27,10 @@ include:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
+
+/etc/systemd/system/halite-master.service.d:
+  file.absent: []
 
 # CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
 # `unless` reads the files and does not ask the program, which a state above may be about to
@@ -59,6 +65,7 @@ halite-master-init:
 halite-master:
   service.running:
     - enable: True
+    - unmask: True
     - require:
         - cmd: halite-master-init
         - file: /etc/systemd/system/halite-master.service
@@ -72,4 +79,5 @@ halite-master-restart:
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml
         - file: /etc/systemd/system/halite-master.service
+        - file: /etc/systemd/system/halite-master.service.d
     - order: last

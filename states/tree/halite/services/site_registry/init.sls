@@ -72,6 +72,7 @@ halite-registry-user:
     - user: root
     - group: halite-registry
     - mode: '0640'
+    - force: True
     - require:
         - file: /etc/halite/registry
 
@@ -82,6 +83,7 @@ halite-registry-user:
     - user: root
     - group: halite-registry
     - mode: '0640'
+    - force: True
     - require:
         - file: /etc/halite/registry
 
@@ -102,11 +104,14 @@ site-registry-uploads:
     - user: root
     - group: root
     - mode: '0644'
+    - force: True
 {%- endfor %}
 
 halite-registry:
   service.running:
     - enable: True
+    - unmask: True
+    - only_drop_ins: []
     - require:
         - pkg: host-packages
         - file: {{ registry.data }}
@@ -142,6 +147,7 @@ site-registry-answers:
     - user: root
     - group: root
     - mode: '0600'
+    - force: True
     - require:
         - file: /var/lib/halite/reports
 
@@ -159,6 +165,7 @@ site-registry-backup-read:
 {{ unit }}:
   service.running:
     - enable: True
+    - unmask: True
     - require:
         - file: /usr/local/bin/ctl
         - file: /var/lib/halite/reports/registry-backup.since

@@ -1,5 +1,8 @@
-//! What must not stop the cluster: a command that hangs, a flood of connections, and a minion that
-//! reads nothing.
+//! What must not stop the cluster: a command that hangs, a flood of connections, a minion that reads
+//! nothing, a link that is cut, a full disk, and a file system that does not answer.
+
+mod full_disk;
+mod hung_mount;
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -24,6 +27,18 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "limits: a minion that reads nothing delays no other",
         run: deaf_minion,
     },
+    Test {
+        name: "limits: a link that is cut for two seconds loses no job",
+        run: cut_link,
+    },
+    Test {
+        name: "limits: a full disk under the store stops changes, and nothing else",
+        run: full_disk::goes_on,
+    },
+    Test {
+        name: "limits: a bundle whose file system hangs stops no ping",
+        run: hung_mount::goes_on,
+    },
 ];
 
 /// The time limit of the job with the hung command, in seconds.
@@ -35,17 +50,61 @@ const NEXT: Duration = Duration::from_secs(15);
 /// Connections of the flood; the master once had 1,024 descriptors.
 const CONNECTIONS: u32 = 1060;
 
+const CUT: &str = "cut:\n  cmd.run:\n    - name: sleep 5; echo counted >> /root/halite-test-cut\n";
+
 const HUNG: &str = "hung:\n  cmd.run:\n    - name: exec sleep 86399\n";
 
 fn hung_command(cluster: &Cluster) -> Result<Counts> {
+    with_state(cluster, "hung.sls", HUNG, hung_command_in)
+}
+
+/// Runs a test with one state of the operator's.
+fn with_state(
+    cluster: &Cluster,
+    file: &str,
+    content: &str,
+    test: fn(&Cluster) -> Result<()>,
+) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
     ensure!(!custom.exists(), "{} is there already", custom.display());
     fs::create_dir_all(&custom)?;
-    fs::write(custom.join("hung.sls"), HUNG)?;
-    let result = hung_command_in(cluster);
+    fs::write(custom.join(file), content)?;
+    let result = test(cluster);
     fs::remove_dir_all(&custom)?;
     result?;
     Ok(Counts::ONE)
+}
+
+fn cut_link(cluster: &Cluster) -> Result<Counts> {
+    with_state(cluster, "cut.sls", CUT, cut_link_in)
+}
+
+/// Cuts the worker's link while it works for a job, and again while its answer is under way.
+fn cut_link_in(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.worker;
+    let apply = [CTL, "apply", "custom.cut", "--target", WORKER];
+    let mut job = cluster.bootstrap.command(&apply)?.spawn()?;
+    wait::until("the job's command", Duration::from_secs(30), || {
+        host.run(&["pgrep", "-f", "[e]cho counted"]).map(drop)
+    })?;
+    let cut = "nft add table inet halite_test && \
+               nft 'add chain inet halite_test out { type filter hook output priority -300; policy accept; }' && \
+               nft 'add chain inet halite_test in { type filter hook input priority -300; policy accept; }' && \
+               nft add rule inet halite_test out oifname != lo drop && \
+               nft add rule inet halite_test in iifname != lo drop; \
+               sleep 2; nft delete table inet halite_test";
+    host.sh(cut)?;
+    wait::until("the command's end", Duration::from_secs(30), || {
+        host.sh("! pgrep -f '[e]cho counted'").map(drop)
+    })?;
+    host.sh(cut)?;
+    let status = job.wait()?;
+    let counted = host.sh("cat /root/halite-test-cut; rm -f /root/halite-test-cut")?;
+    ensure!(
+        status.success() && counted.lines().count() == 1,
+        "ctl ended with {status}, and the command ran as often as here: {counted:?}"
+    );
+    Ok(())
 }
 
 fn hung_command_in(cluster: &Cluster) -> Result<()> {

@@ -1,0 +1,104 @@
+//! What is at the path of a file and is no file: a directory, pipe, socket, device, or a link.
+
+use super::Failure;
+use super::paths::{follow, removable};
+use crate::host::effect::Effect;
+use crate::host::{FileKind, Host, Stat};
+
+/// The content of a file that a state manages alone, and the effects that make room for it; see
+/// [`not_a_file`].
+///
+/// # Errors
+/// As [`not_a_file`].
+pub(super) async fn read(
+    host: &dyn Host,
+    path: &str,
+) -> Result<(Option<Vec<u8>>, Vec<Effect>), Failure> {
+    match not_a_file(host, path).await? {
+        Some(removal) => Ok((None, vec![removal.effect])),
+        None => Ok((host.read(path).await?, Vec::new())),
+    }
+}
+
+/// The removal of what is at `path`, if that is no file and leads to none. A link is removed, never
+/// what it leads to. States use it that manage a file alone, such as a certificate.
+///
+/// # Errors
+/// The host cannot be asked, or a file system is mounted at or below the path.
+pub(super) async fn not_a_file(host: &dyn Host, path: &str) -> Result<Option<Removal>, Failure> {
+    match follow(host, path).await?.1 {
+        None => Ok(None),
+        Some(stat) if stat.kind == FileKind::File => Ok(None),
+        Some(_) => removal(host, path).await,
+    }
+}
+
+/// As [`not_a_file`], for a path where a link to a file has no place either.
+///
+/// # Errors
+/// As [`not_a_file`].
+pub(super) async fn not_a_file_itself(
+    host: &dyn Host,
+    path: &str,
+) -> Result<Option<Removal>, Failure> {
+    match host.stat(path).await? {
+        None => Ok(None),
+        Some(stat) if stat.kind == FileKind::File => Ok(None),
+        Some(_) => removal(host, path).await,
+    }
+}
+
+/// The removal of what is at `path`, if that is no directory and leads to none.
+///
+/// # Errors
+/// As [`not_a_file`].
+pub(super) async fn not_a_directory(
+    host: &dyn Host,
+    path: &str,
+) -> Result<Option<Removal>, Failure> {
+    match follow(host, path).await?.1 {
+        Some(stat) if stat.kind == FileKind::Directory => Ok(None),
+        // A link that leads nowhere is in the way of a directory, too.
+        _ => removal(host, path).await,
+    }
+}
+
+/// An entry that makes room.
+pub(super) struct Removal {
+    /// Its kind in words.
+    pub what: &'static str,
+    /// Removes it.
+    pub effect: Effect,
+}
+
+impl Removal {
+    /// The difference, for a state that lists faults.
+    pub fn fault(&self) -> String {
+        format!("{} is in its place", self.what)
+    }
+}
+
+async fn removal(host: &dyn Host, path: &str) -> Result<Option<Removal>, Failure> {
+    let Some(stat) = host.stat(path).await? else {
+        return Ok(None);
+    };
+    if stat.kind != FileKind::Symlink {
+        removable(host, path).await?;
+    }
+    Ok(Some(Removal {
+        what: kind_name(&stat),
+        effect: Effect::Remove {
+            path: path.to_owned(),
+        },
+    }))
+}
+
+/// The kind of an entry in words.
+pub(super) fn kind_name(stat: &Stat) -> &'static str {
+    match stat.kind {
+        FileKind::File => "a file",
+        FileKind::Directory => "a directory",
+        FileKind::Symlink => "a symbolic link",
+        FileKind::Other => "a device, socket or pipe",
+    }
+}

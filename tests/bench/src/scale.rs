@@ -1,0 +1,92 @@
+//! Cost of a state run by its number of states, and the memory that one of a thousand leaves.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::{Cluster, WORKER};
+
+use super::{Table, measure, median, seconds};
+
+/// States of the small and of the large run.
+const FEW: u32 = 100;
+const MANY: u32 = 1000;
+
+/// The aim: a run of ten times as many states takes at most this many times as long.
+const RATIO: f64 = 12.0;
+
+/// Memory after the large run, at most.
+const MINION_KIB: u64 = 9 * 1024;
+const MASTER_KIB: u64 = 24 * 1024;
+
+/// Applies states that manage so many files, one directory each for the two runs.
+fn states(count: u32) -> String {
+    format!(
+        "{{% for n in range({count}) %}}\n/root/halite-bench-{count}/{{{{ n }}}}:\n  file.managed:\n    \
+         - contents: file {{{{ n }}}}\n    - mode: '0644'\n    - makedirs: True\n{{% endfor %}}\n"
+    )
+}
+
+/// Times a run with nothing to do of both sizes, and measures the daemons after it.
+pub(super) fn rows(cluster: &Cluster, table: &mut Table) -> Result<()> {
+    let custom = cluster.bootstrap.root().join("etc/halite/custom");
+    ensure!(!custom.exists(), "{} is there already", custom.display());
+    fs::create_dir_all(&custom)?;
+    let mut times = Vec::new();
+    for count in [FEW, MANY] {
+        fs::write(custom.join(format!("files{count}.sls")), states(count))?;
+        let command = format!("ctl apply custom.files{count} --target {WORKER}");
+        measure::times(&cluster.bootstrap, 1, &command)?;
+        let time = median(&measure::times(&cluster.bootstrap, 5, &command)?);
+        table.row(
+            &format!("{count} managed files, nothing to do, one host"),
+            &seconds(time),
+            "",
+        );
+        times.push(time);
+    }
+    if let [few, many] = times.as_slice() {
+        let ratio = many.as_secs_f64() / few.max(&Duration::from_micros(1)).as_secs_f64();
+        table.aim(
+            &format!("{MANY} files against {FEW}"),
+            &format!("{ratio:.1}"),
+            &format!("≤ {RATIO}"),
+            ratio <= RATIO,
+        );
+    }
+    memory(
+        cluster,
+        table,
+        &format!("after {MANY} states"),
+        [MINION_KIB, MASTER_KIB],
+    )?;
+    fs::remove_dir_all(&custom)?;
+    Ok(())
+}
+
+/// Memory of the worker's minion and of the master, against their limits.
+pub(super) fn memory(
+    cluster: &Cluster,
+    table: &mut Table,
+    when: &str,
+    [minion, master]: [u64; 2],
+) -> Result<()> {
+    for (host, unit, limit) in [
+        (&cluster.worker, "halite-minion", minion),
+        (&cluster.bootstrap, "halite-minion", minion),
+        (&cluster.bootstrap, "halite-master", master),
+    ] {
+        let pss = measure::pss(host, unit)?;
+        let value = format!(
+            "{} KiB (file {}, anonymous {})",
+            pss.total, pss.file, pss.anonymous
+        );
+        table.aim(
+            &format!("{unit} on {}, PSS {when}", host.spec.name),
+            &value,
+            &format!("≤ {limit} KiB"),
+            pss.total <= limit,
+        );
+    }
+    Ok(())
+}
