@@ -330,6 +330,16 @@ impl Declared {
         )
     }
 
+    /// The servers that the hosts keep their clocks by; none when the operator keeps them.
+    pub fn time_servers(&self) -> &[String] {
+        let cluster = &self.declaration.cluster;
+        if cluster.host.manage_time {
+            &cluster.time.servers
+        } else {
+            &[]
+        }
+    }
+
     /// The requirements for the host.
     pub fn requirements(&self) -> HostRequirements {
         requirements(&self.declaration.cluster)

@@ -7,6 +7,7 @@
 
 mod authority;
 mod bundle;
+mod clock;
 mod daemon;
 mod declaration;
 mod install;
@@ -130,6 +131,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     checked.install(&here, screen)?;
     preparation.bundle.clone_from(&preparation.site);
     declared.write(Path::new(CONFIG))?;
+    clock::set(&declared, screen).await?;
     install::install(global, &preparation, &declared, screen).await?;
     let request = v1::OrchestrateRequest {
         sls: ORCHESTRATION.to_owned(),

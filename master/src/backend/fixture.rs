@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
@@ -195,7 +196,8 @@ impl Life {
         drop(self.backend);
         drop(self.app);
         drop(self.store);
-        self.runtime.shutdown_background();
+        // No task of this life may go on in the next one; what hangs in a file system is left behind.
+        self.runtime.shutdown_timeout(Duration::from_secs(2));
     }
 
     /// Accepts a minion that does not connect.
@@ -240,7 +242,7 @@ impl Life {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
-            tokio::time::timeout(std::time::Duration::from_secs(60), all)
+            tokio::time::timeout(Duration::from_secs(60), all)
                 .await
                 .expect("the stream must end")
         })

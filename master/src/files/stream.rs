@@ -2,20 +2,28 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use futures_util::Stream;
 use sha2::{Digest, Sha256};
+use tokio::fs::File;
 use tokio::io::AsyncReadExt;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Pieces of a file.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, Refusal>> + Send>>;
 
 /// Bytes in one piece: well below the limit of a message.
 const PIECE: usize = 256 * 1024;
+/// Files that are read at a time. Each takes a thread while its file system does not answer; the
+/// others are for the rest of the master.
+static READERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(64)));
+/// Longest wait for such a turn and for the file.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Pieces that may wait for a slow reader.
 const QUEUE: usize = 4;
 
@@ -35,15 +43,37 @@ pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
 /// The pieces of a file of the bundle. The last item is a refusal when the content does not have
 /// this digest; the minion checks it too, and then discards the file.
 pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream, Refusal> {
+    of_file_by(Arc::clone(&READERS), PATIENCE, path, sha256).await
+}
+
+async fn of_file_by(
+    readers: Arc<Semaphore>,
+    patience: Duration,
+    path: PathBuf,
+    sha256: String,
+) -> Result<ByteStream, Refusal> {
     let shown = path.display().to_string();
     let failed = |shown: &str, error: &std::io::Error| {
         Refusal::internal(format!("cannot read {shown}: {error}"))
     };
-    let mut file = tokio::fs::File::open(&path)
-        .await
-        .map_err(|error| failed(&shown, &error))?;
+    let opening = async {
+        let reader = readers.acquire_owned().await;
+        let reader = reader.map_err(std::io::Error::other)?;
+        // A task of its own, because the thread that opens may hang for longer than the caller
+        // waits, and is a reader until then.
+        let opened = tokio::spawn(async move { (File::open(&path).await, reader) }).await;
+        let (file, reader) = opened.map_err(std::io::Error::other)?;
+        file.map(|file| (file, reader))
+    };
+    let opened = tokio::time::timeout(patience, opening).await;
+    let opened = opened.map_err(|_| {
+        let message = format!("cannot read {shown}: its file system does not answer");
+        Refusal::new(RefusalKind::Unavailable, message)
+    })?;
+    let (mut file, reader) = opened.map_err(|error| failed(&shown, &error))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
+        let _reader = reader;
         let mut hash = Sha256::new();
         loop {
             let mut piece = vec![0; PIECE];
@@ -127,5 +157,28 @@ mod tests {
     async fn an_empty_file_is_one_empty_piece() {
         let pieces: Vec<_> = of_bytes(Vec::new()).collect().await;
         assert_eq!(pieces.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_takes_a_bounded_number_of_threads() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pipe, sound) = (directory.path().join("pipe"), directory.path().join("file"));
+        std::fs::write(&sound, b"x").unwrap();
+        // Whoever opens it waits for a writer.
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let readers = Arc::new(Semaphore::new(1));
+        let read = async |path: &PathBuf, patience| {
+            let readers = Arc::clone(&readers);
+            of_file_by(readers, patience, path.clone(), sha256(b"x")).await
+        };
+        let short = Duration::from_millis(20);
+        for path in [&pipe, &sound] {
+            let refused = read(path, short).await.err().unwrap();
+            assert!(refused.message.contains("does not answer"), "{refused}");
+        }
+        drop(std::fs::File::options().write(true).open(&pipe).unwrap());
+        let pieces: Vec<_> = read(&sound, PATIENCE).await.unwrap().collect().await;
+        assert_eq!(pieces[0].as_ref().unwrap(), b"x");
     }
 }

@@ -65,7 +65,9 @@ impl SqliteStore {
     /// Counts this start, and settles what is open when the store has gone back. What was revoked
     /// is revoked in any case.
     pub(super) async fn begin(&mut self) -> Result<(), StoreError> {
-        let mut transaction = self.writer.begin().await?;
+        // With the lock from the start: the master before may still write, and a transaction that
+        // has read already does not wait for it.
+        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
         let row = sqlx::query("SELECT epoch, starts, is_copy FROM lineage")
             .fetch_one(&mut *transaction)
             .await?;

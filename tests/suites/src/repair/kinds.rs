@@ -59,7 +59,7 @@ fn place(state: &State) -> Option<Damage> {
     };
     // To read a pipe would be to wait for its other end.
     let probe = format!(
-        "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia"
+        "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia; echo"
     );
     Some(Damage::new(state, what, line, probe))
 }
@@ -99,7 +99,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
             BOOTSTRAP,
             "nginx",
             "masked until the next boot",
-            "systemctl stop nginx && systemctl mask --runtime nginx".to_owned(),
+            "systemctl mask --runtime nginx".to_owned(),
         ),
         (
             WORKER,
