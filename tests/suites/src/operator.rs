@@ -119,7 +119,7 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
         (&["operator", "revoke", "root"], 1),
         (&["operator", "revoke", "absent"], 1),
         (&["audit", "--action", "nonsense"], 1),
-        (&["node", "add", "Bad_Name"], 1),
+        (&["node", "add", "Bad_Name"], 64),
         (&["node", "add", "localhost"], 1),
         (&["node", "add", "worker-9", "--address", "192.0.2.1"], 1),
         (&["node", "add", WORKER, "--roles", "infra"], 1),
