@@ -102,7 +102,8 @@ pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limit: Duration) -> 
     let new = files::read(&paths.program)?.unwrap_or_default();
     let old = files::read(&paths.previous)?.ok_or_else(|| {
         HostError::refused(format!(
-            "cannot go back to the program before: {} is gone",
+            "cannot go back to the program before: {} is gone. Run the command of `ctl node add` on this host again: it \
+             installs the bundle's program",
             paths.previous.display()
         ))
     })?;

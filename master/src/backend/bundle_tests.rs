@@ -342,7 +342,7 @@ fn a_disk_that_hangs_under_the_bundle_stops_no_ping() {
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
-    // A pipe that no process writes to: whoever reads the manifest waits.
+    // A pipe that no process writes to: the master waits when it reads the manifest.
     let manifest = site.path().join("bundle/manifest.json");
     std::fs::remove_file(&manifest).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&manifest).status();

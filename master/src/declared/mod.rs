@@ -175,8 +175,9 @@ impl Snapshot {
         self.in_use().ok()?.manifest.sha256(path).map(str::to_owned)
     }
 
-    /// The path of a file of the bundle, by its digest; may read the manifests of other bundles. A job that was made from another bundle of
-    /// the site, before the present one came into use, still gets its files.
+    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of the
+    /// site, before the present one came into use, still gets its files. May read the manifests of
+    /// other bundles, so it is not called where a disk that hangs would delay others.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
         let here = self.in_use().ok().and_then(|in_use| in_use.file(sha256));

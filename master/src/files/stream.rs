@@ -164,7 +164,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (pipe, sound) = (directory.path().join("pipe"), directory.path().join("file"));
         std::fs::write(&sound, b"x").unwrap();
-        // Whoever opens it waits for a writer.
+        // To open it is to wait for a writer.
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         let readers = Arc::new(Semaphore::new(1));

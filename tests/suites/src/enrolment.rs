@@ -73,6 +73,16 @@ fn master(cluster: &Cluster) -> String {
     format!("{}:4550", cluster.bootstrap.control_plane_address())
 }
 
+/// Starts the worker's minion, and waits until it answers.
+fn start_worker(cluster: &Cluster) -> Result<()> {
+    cluster
+        .worker
+        .run(&["systemctl", "start", "halite-minion"])?;
+    wait::until("the worker's minion", LIMIT, || {
+        ctl(cluster, &["ping", WORKER]).map(drop)
+    })
+}
+
 /// A new token of the worker's: id, secret, hash of the CA.
 fn token(cluster: &Cluster) -> Result<[String; 3]> {
     let answer = ctl(
@@ -190,12 +200,7 @@ fn without_token(cluster: &Cluster) -> Result<Counts> {
     )?;
     let status = second.wait()?;
     ensure!(status.success(), "an accepted host ended with {status}");
-    cluster
-        .worker
-        .run(&["systemctl", "start", "halite-minion"])?;
-    wait::until("the worker's minion", LIMIT, || {
-        ctl(cluster, &["ping", WORKER]).map(drop)
-    })?;
+    start_worker(cluster)?;
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
 }
@@ -270,11 +275,6 @@ fn orchestrated(cluster: &Cluster) -> Result<()> {
         );
         Ok(())
     });
-    cluster
-        .worker
-        .run(&["systemctl", "start", "halite-minion"])?;
-    wait::until("the worker's minion", LIMIT, || {
-        ctl(cluster, &["ping", WORKER]).map(drop)
-    })?;
+    start_worker(cluster)?;
     away
 }

@@ -8,7 +8,7 @@ use crate::store::{Millis, StoreError};
 const DAY: Millis = 24 * 60 * 60 * 1000;
 /// A rendered file that no open job names is kept for the next job, which often names it again.
 const FILES: Millis = 7 * DAY;
-/// A low state is needed while its part may be sent; a day more for whoever looks.
+/// A low state is needed while its part may be sent; a day more for the operator who looks.
 const LOW_STATES: Millis = DAY;
 /// A certificate that has a successor is kept for the record.
 const CERTIFICATES: Millis = 90 * DAY;
