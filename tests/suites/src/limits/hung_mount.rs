@@ -13,6 +13,13 @@ use rustix::io::FdFlags;
 use super::{ping, repair};
 use crate::test::Counts;
 
+/// Succeeds when a thread of the master waits for a file system.
+const WAITING: &str =
+    "grep -q '^State:.*D' /proc/$(systemctl show -p MainPID --value halite-master)/task/*/status";
+
+/// Limit for the master to wait, and for the minions to be back.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Covers the bundle with a file system of a server that never answers.
 pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
@@ -27,9 +34,7 @@ pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
     drop(server);
     host.run(&["umount", "--lazy", bundle])?;
     outcome?;
-    wait::until("the minions", Duration::from_secs(30), || {
-        ping(cluster, &[])
-    })?;
+    wait::until("the minions", LIMIT, || ping(cluster, &[]))?;
     repair::quiet(cluster).context("with the bundle back")?;
     Ok(Counts::ONE)
 }
@@ -43,9 +48,11 @@ fn while_hung(cluster: &Cluster) -> Result<()> {
         .bootstrap
         .command(&[CTL, "highstate", WORKER, "--timeout", "60"])?
         .spawn()?;
-    let asked = (0..3).try_for_each(|_| {
-        std::thread::sleep(Duration::from_secs(1));
-        ping(cluster, &[BOOTSTRAP]).and_then(|()| ping(cluster, &[WORKER]))
+    let asked = wait::until("the master to wait for the bundle", LIMIT, || {
+        cluster.bootstrap.sh(WAITING).map(drop)
+    })
+    .and_then(|()| {
+        (0..3).try_for_each(|_| ping(cluster, &[BOOTSTRAP]).and_then(|()| ping(cluster, &[WORKER])))
     });
     let served = cluster.kubectl(&["get", "nodes"]);
     // Interrupted as by an operator.
