@@ -223,7 +223,11 @@ impl Host {
     /// A command that will run inside the host as root, as if logged in.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command> {
         let Some(init) = self.init() else {
-            bail!("{} does not run", self.spec.name)
+            bail!(
+                "{0} is off; cargo lab power-on {0} --lab {1} boots it",
+                self.spec.name,
+                self.lab
+            )
         };
         let mut command = Command::new("nsenter");
         command

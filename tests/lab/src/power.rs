@@ -21,7 +21,10 @@ impl Lab {
             } else {
                 "is off already"
             };
-            bail!("{name} {state}; cargo lab power-on {name} boots it");
+            bail!(
+                "{name} {state}; cargo lab power-on {name} --lab {} boots it",
+                self.name
+            );
         }
         cut_power(&hosts)?;
         if destroy {
@@ -40,7 +43,8 @@ impl Lab {
             let name = &host.spec.name;
             ensure!(
                 host.init().is_none(),
-                "{name} is on already; cargo lab power-off {name} cuts its power"
+                "{name} is on already; cargo lab power-off {name} --lab {} cuts its power",
+                self.name
             );
             for (source, target) in &host.spec.read_only {
                 ensure!(
