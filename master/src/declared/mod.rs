@@ -34,7 +34,7 @@ use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
-pub use nodes::NodeRequest;
+pub use nodes::{NodeRequest, requested};
 pub(crate) use slow::in_background;
 
 /// Reads the declared state and caches the last [`Snapshot`] of it.
