@@ -1,5 +1,6 @@
 //! The view of one minion: all data that its templates may use.
 
+mod api;
 mod proxy;
 mod registry;
 
@@ -16,6 +17,7 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
 
+pub use self::api::{api_address, api_addresses};
 pub use halite_names::MASTER;
 
 /// The key of the pillar that contains everything that Halite compiles; the same name is reserved
@@ -100,27 +102,6 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
         Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
         None => registry::secret(cluster, path),
     }
-}
-
-/// The address of the API server: the VIP, or that of the first host with the role.
-///
-/// # Errors
-/// The cluster has no first host yet.
-pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
-    let first = declaration
-        .bootstrap_node()
-        .and_then(|node| node.control_plane())
-        .ok_or(ViewError::NoBootstrap)?;
-    Ok(declaration.cluster.api_server.vip.unwrap_or_else(|| {
-        let with_role = declaration
-            .nodes
-            .values()
-            .filter(|node| node.has(Role::ControlPlane));
-        with_role
-            .filter_map(|node| node.control_plane())
-            .next()
-            .unwrap_or(first)
-    }))
 }
 
 /// The pillar of one minion: the data that Halite compiles under [`RESERVED`], and the operator's

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Backend, BackendFuture};
 use crate::app::App;
-use crate::declared::{Declarations, NodeRequest};
+use crate::declared::{Declarations, requested};
 use crate::event_stream::EventStream;
 use crate::files;
 use crate::files::ByteStream;
@@ -162,9 +162,11 @@ impl Backend for LiveBackend {
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let node = NodeRequest::try_from(request)?;
-            self.jobs.declarations().add_node(&node).await?;
-            tracing::info!(node = %request.name, operator, "node declared");
+            let nodes = requested(request)?;
+            self.jobs.declarations().add_nodes(&nodes).await?;
+            for node in nodes {
+                tracing::info!(node = %node.name, operator, "node declared");
+            }
             Ok(())
         })
     }

@@ -37,7 +37,7 @@ use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
-pub use nodes::NodeRequest;
+pub use nodes::{NodeRequest, requested};
 pub(crate) use reader::{Look, look};
 pub(crate) use slow::in_background;
 
