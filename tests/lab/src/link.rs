@@ -26,8 +26,8 @@ fn rules(from: &Host) -> String {
     }
     let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(", ");
     format!(
-        "table inet {} {{ chain in {{ type filter hook prerouting priority -400; policy accept; \
-         ip saddr {{ {} }} drop; ether saddr {{ {} }} drop; }} }}",
+        "table inet {} {{\n chain in {{\n  type filter hook prerouting priority -400; policy accept;\n  \
+         ip saddr {{ {} }} drop\n  ether saddr {{ {} }} drop\n }}\n}}\n",
         table(from),
         list(addresses),
         list(cards)
@@ -70,9 +70,15 @@ mod tests {
         let host = Host::new("x", Path::new("/labs"), Path::new("/base"), spec);
         assert_eq!(
             rules(&host),
-            "table inet lab_cut_cp_2 { chain in { type filter hook prerouting priority -400; policy accept; \
-             ip saddr { 10.10.0.12, 10.20.0.12 } drop; \
-             ether saddr { 02:00:0a:0a:00:0c, 02:00:0a:14:00:0c } drop; } }"
+            "\
+table inet lab_cut_cp_2 {
+ chain in {
+  type filter hook prerouting priority -400; policy accept;
+  ip saddr { 10.10.0.12, 10.20.0.12 } drop
+  ether saddr { 02:00:0a:0a:00:0c, 02:00:0a:14:00:0c } drop
+ }
+}
+"
         );
     }
 }

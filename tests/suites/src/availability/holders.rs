@@ -1,12 +1,12 @@
 //! A sampler of the hosts that hold an address, such as the VIP, by the kernels' own tables.
 
 use std::collections::BTreeSet;
-use std::{fs, thread};
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Result, anyhow};
 use halite_lab::host::Host;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
-use halite_lab::{Lab, command, wait};
+use halite_lab::{Lab, wait};
 
 use super::{bare, bare_host};
 use crate::availability::holders::Sampler;
@@ -34,10 +34,9 @@ struct Remains {
 
 impl Remains {
     fn of(host: &Host) -> Result<Self> {
-        let inside = ["netns", "exec", &host.namespace(), "ip", "-o", "addr"];
         Ok(Self {
             name: host.run(&["hostname"])?,
-            network: command::run("ip", &inside)?,
+            network: host.sh("cat /sys/class/net/eth?/address; ip -4 -o addr; ip route")?,
             carried: host.sh(&format!(
                 "cat {CARRIED}/file; ! touch {CARRIED}/file 2>/dev/null"
             ))?,
