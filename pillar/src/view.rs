@@ -226,7 +226,7 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "etcd": null, "labels": {}, "taints": [],
         });
     };
     json!({
@@ -235,6 +235,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
         "runs": {"containers": node.runs_containers()},
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
+        "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
         "labels": node.labels,
         "taints": node.effective_taints(),
     })
@@ -243,6 +244,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
 /// Until an address is recorded, the declared one is used for both planes.
 fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
     node.resolved
+        .as_ref()
         .map(|resolved| resolved.workload_plane)
         .or(node.address)
 }

@@ -42,8 +42,20 @@ impl LiveBackend {
     /// # Errors
     /// The store cannot be read.
     pub async fn start(app: Arc<App>, clusters: Arc<Clusters>) -> Result<Arc<Self>, Refusal> {
-        let declarations = Arc::new(Declarations::new(&app));
-        let jobs = Jobs::open(Arc::clone(&app), declarations, clusters).await?;
+        let declarations = Declarations::new(&app);
+        Self::over(app, declarations, clusters).await
+    }
+
+    /// As [`LiveBackend::start`], with a given way to read the declared state.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) async fn over(
+        app: Arc<App>,
+        declarations: Declarations,
+        clusters: Arc<Clusters>,
+    ) -> Result<Arc<Self>, Refusal> {
+        let jobs = Jobs::open(Arc::clone(&app), Arc::new(declarations), clusters).await?;
         let orchestrator = Orchestrator::new(Arc::clone(&jobs));
         jobs.resume().await?;
         orchestrator.resume().await?;

@@ -9,6 +9,8 @@ mod bundle_tests;
 pub(crate) mod fixture;
 mod live;
 #[cfg(test)]
+mod reading_tests;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use halite_errors::chain;
 use halite_names::NodeName;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::node::Node;
+use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
@@ -137,9 +137,20 @@ impl Declarations {
         let host = HostFacts::from_grains(&name, grains);
         in_background(move || resolve_node(&snapshot, &config_dir, &name, &host, peer)).await
     }
+
+    /// Records the etcd member of a node that joined running ones, once; the same record may be
+    /// written again.
+    ///
+    /// # Errors
+    /// The node is not declared or has another record, or its document cannot be written.
+    pub async fn record_member(&self, name: &str, member: ResolvedMember) -> Result<(), Refusal> {
+        let _one_at_a_time = self.writing.lock().await;
+        let (snapshot, name) = (self.load().await?, name.to_owned());
+        in_background(move || record_member(&snapshot, &name, &member)).await
+    }
 }
 
-/// Validates the declaration with these nodes, and writes their documents.
+/// Validates the declaration with these new nodes, and writes their documents.
 fn declare(
     snapshot: &Snapshot,
     config_dir: &Path,
@@ -163,6 +174,20 @@ fn declare(
     };
     load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
     files.iter().try_for_each(|(path, text)| write(path, text))
+}
+
+/// Records the etcd member of a node in its document.
+fn record_member(snapshot: &Snapshot, name: &str, member: &ResolvedMember) -> Result<(), Refusal> {
+    let declaration = snapshot.declaration();
+    let text = resolve::member(declaration, name, member)
+        .map_err(|problem| Refusal::invalid(problem.to_string()))?;
+    match (text, declaration.nodes.get(name)) {
+        (Some(text), Some(node)) => {
+            tracing::info!(node = name, initial_cluster = %member.initial_cluster, "etcd member recorded");
+            write(Path::new(&node.source.file), &text)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a node has addresses; none for one that is not declared.

@@ -141,6 +141,8 @@ impl FakeState {
                     "{url} did not answer {status} within {seconds} seconds"
                 ));
             }
+            // The rest is the host's own: it asks and writes.
+            Effect::StaticPod(_) => self.disk.tick()?,
         }
         Ok(Output::default())
     }

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pod::StaticPod;
+
 /// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
@@ -137,6 +139,9 @@ pub enum Effect {
         /// Seconds.
         seconds: u64,
     },
+    /// Wait until the pod of a manifest is ready, and record the manifest as good; an error when
+    /// the time is over, after the last good manifest was put back in the place of a bad one.
+    StaticPod(StaticPod),
 }
 
 /// What an installation of packages may do in addition to installing them.

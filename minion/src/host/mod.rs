@@ -17,6 +17,8 @@ pub mod linux;
 pub mod overlay;
 mod overlay_effects;
 mod overlay_files;
+pub mod pod;
+pub mod static_pod;
 mod stop;
 
 use std::collections::BTreeMap;
@@ -160,8 +162,8 @@ pub trait Host: Send + Sync {
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
     /// Returns whether containerd's `k8s.io` namespace holds an image, by reference.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
-    /// HTTP(S) status and body of a GET; `None` when nothing answers, or the server's certificate is
-    /// not trusted.
+    /// HTTP(S) status and body of a GET; `None` when nothing answers, or the server's certificate
+    /// is not trusted.
     fn http_get<'a>(
         &'a self,
         url: &'a str,

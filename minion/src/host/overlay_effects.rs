@@ -140,7 +140,7 @@ impl Overlay<'_> {
             }
             Effect::Certificate(request) => self.certificate(request).await,
             // Waiting changes nothing.
-            Effect::WaitHttp { .. } => {}
+            Effect::WaitHttp { .. } | Effect::StaticPod(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use halite_minion::host::{
     FileKind, FirewallView, Group, MountPoint, PackageManager, UnitState, User,
 };
 use halite_minion_fake::disk::Node;
-use halite_minion_fake::{FakeHost, Offer};
+use halite_minion_fake::{FakeHost, FakeState, Offer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,6 +40,8 @@ pub struct Initial {
     pub images: Vec<String>,
     pub registry: Vec<String>,
     pub http: BTreeMap<String, Vec<Option<(u16, String)>>>,
+    /// Files that appear or (null) vanish while the host waits, by seconds since the beginning.
+    pub later: BTreeMap<i64, BTreeMap<String, Option<String>>>,
     /// URLs of servers whose certificates no CA of the host has signed.
     pub untrusted: Vec<String>,
     /// Label to text; `blob:@LABEL` refers to it in the arguments.
@@ -265,6 +267,13 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
             .http
             .insert(url.clone(), answers.iter().cloned().collect());
     }
+    for (seconds, files) in &initial.later {
+        let files = files
+            .iter()
+            .map(|(path, text)| (path.clone(), text.clone().map(String::into_bytes)));
+        let time = state.clock + seconds * 1000;
+        state.later.insert(time, files.collect());
+    }
     let blobs = initial.blobs.values().map(|text| text.clone().into_bytes());
     for bytes in blobs
         .chain(initial.archives.values().map(tar))
@@ -273,14 +282,36 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
         state.blobs.insert(sha256(&bytes), bytes);
     }
     state.disk.put("/bin/true", Node::file(b""));
-    state.hook = Some(|_, command| known(command));
+    state.hook = Some(|state, command| {
+        restarted(state, command);
+        known(command)
+    });
+}
+
+/// Ends a process and starts its successor, as the kubelet does.
+fn restarted(state: &mut FakeState, command: &Command) {
+    let [_, _, line, pid] = command.argv.as_slice() else {
+        return;
+    };
+    if !line.starts_with("kill -TERM ") {
+        return;
+    }
+    let next = pid.parse::<u32>().unwrap() + 1;
+    for name in ["cgroup", "cmdline", "stat"] {
+        let content = state.disk.read(&format!("/proc/{pid}/{name}"));
+        if let Some(content) = content.map(<[u8]>::to_vec) {
+            let path = format!("/proc/{next}/{name}");
+            state.disk.put(&path, Node::file(&content));
+        }
+    }
+    state.disk.take(&format!("/proc/{pid}"));
 }
 
 /// Answers the commands of `check_cmd`: their first word is the outcome.
 fn known(command: &Command) -> Option<Output> {
     let line = command.argv.get(2)?;
     let code = match line.split(' ').next()? {
-        "accept" => 0,
+        "accept" | "kill" => 0,
         "reject" => 1,
         _ => return None,
     };

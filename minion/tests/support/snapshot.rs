@@ -51,6 +51,10 @@ fn walk(state: &FakeState, directory: &str, into: &mut BTreeMap<String, String>)
         } else {
             format!("{directory}/{name}")
         };
+        // Processes do not last.
+        if path == "/proc" {
+            continue;
+        }
         let Some(stat) = state.disk.stat(&path) else {
             continue;
         };

@@ -76,6 +76,7 @@ fn vip(check: &mut Check<'_>) {
         if taken(node.address)
             || node
                 .resolved
+                .as_ref()
                 .is_some_and(|r| r.control_plane == vip || r.workload_plane == vip)
         {
             let message = format!(

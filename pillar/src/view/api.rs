@@ -8,18 +8,19 @@ use crate::node::Node;
 use crate::role::Role;
 
 /// The addresses at which the API server answers, the best one first: the VIP, then each
-/// control-plane host that has joined. A host has joined once its addresses are recorded; a host
-/// that is only declared may still be bare, so it is not among them. The first host is the first
-/// one with an API.
+/// control-plane host that has joined. A host has joined once its etcd member is recorded; a host
+/// that is only declared, or has only its addresses, may still be bare, so it is not among them.
+/// The first host is the first one with an API.
 ///
 /// # Errors
 /// The cluster has no first host yet.
 pub fn api_addresses(declaration: &Declaration) -> Result<Vec<Ipv4Addr>, ViewError> {
     let first = |node: &Node| node.has(Role::Bootstrap);
+    let joined = |node: &Node| (node.resolved.as_ref()).is_some_and(|own| own.etcd.is_some());
     let mut hosts: Vec<&Document<Node>> = declaration
         .nodes
         .values()
-        .filter(|node| node.has(Role::ControlPlane) && (first(node) || node.resolved.is_some()))
+        .filter(|node| node.has(Role::ControlPlane) && (first(node) || joined(node)))
         .collect();
     // Stable: hosts of the same rank stay in the order of their names.
     hosts.sort_by_key(|node| !first(node));
@@ -59,7 +60,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::node::ResolvedNode;
+    use crate::node::{ResolvedMember, ResolvedNode};
     use crate::role::BOOTSTRAP_ROLES;
 
     const PLANE: &[Role] = &[Role::ControlPlane, Role::Etcd];
@@ -72,9 +73,13 @@ mod tests {
     fn host(name: &str, address: &str, roles: &[Role], joined: bool) -> Node {
         let address: Ipv4Addr = address.parse().unwrap();
         let mut node = Node::new(name, Some(address), roles);
-        node.resolved = joined.then_some(ResolvedNode {
+        node.resolved = Some(ResolvedNode {
             control_plane: address,
             workload_plane: address,
+            etcd: joined.then(|| ResolvedMember {
+                member: name.to_owned(),
+                initial_cluster: format!("{name}=https://{address}:2380"),
+            }),
         });
         node
     }
@@ -100,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn the_name_never_leads_to_a_host_that_is_only_declared() {
+    fn the_name_never_leads_to_a_host_that_has_not_joined() {
         let nodes = || {
             vec![
                 host("a-cp", "10.0.0.9", PLANE, false),
                 host("b-cp", "10.0.0.10", PLANE, true),
-                host("cp-1", "10.0.0.11", &BOOTSTRAP_ROLES, true),
+                host("cp-1", "10.0.0.11", &BOOTSTRAP_ROLES, false),
                 host("w", "10.0.0.21", &[Role::Worker], true),
             ]
         };
@@ -123,7 +128,7 @@ mod tests {
     fn the_first_host_counts_before_its_addresses_are_recorded() {
         let nodes = vec![
             host("a-cp", "10.0.0.9", PLANE, false),
-            host("cp-1", "10.0.0.11", &BOOTSTRAP_ROLES, false),
+            Node::new("cp-1", Some([10, 0, 0, 11].into()), &BOOTSTRAP_ROLES),
         ];
         assert_eq!(addresses(None, nodes).unwrap(), ["10.0.0.11"]);
     }
