@@ -1,10 +1,12 @@
 //! An orchestration, from its start to the last step.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use halite_proto::v1;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::FAILED;
 use crate::cli::Global;
@@ -39,6 +41,33 @@ pub async fn run_orchestration(
     label: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
+    let board = RefCell::new(Board::new(screen, false));
+    run_on(global, request, label, &board).await
+}
+
+/// Starts orchestrations side by side, or joins running ones, and waits for the end of all; each
+/// has a label. On a terminal, the growing line shows the running step of each, and the steps of
+/// one are a line of their own when it has ended.
+pub async fn run_orchestrations(
+    global: &Global,
+    requests: Vec<(String, v1::OrchestrateRequest)>,
+    screen: &mut Screen,
+) -> Vec<(String, anyhow::Result<FinishedRun>)> {
+    let board = RefCell::new(Board::new(screen, true));
+    let board = &board;
+    let runs = requests.into_iter().map(async |(label, request)| {
+        let done = run_on(global, request, &label, board).await;
+        (label, done)
+    });
+    join_all(runs).await
+}
+
+async fn run_on(
+    global: &Global,
+    request: v1::OrchestrateRequest,
+    label: &str,
+    board: &RefCell<Board<'_>>,
+) -> anyhow::Result<FinishedRun> {
     let request = v1::OrchestrateRequest {
         request_id: uuid::Uuid::now_v7().to_string(),
         ..request
@@ -51,17 +80,54 @@ pub async fn run_orchestration(
             .await
             .map(|answer| answer.into_inner())
     };
-    follow(global, start, |event| watch.take(event, screen)).await?;
+    let followed = follow(global, start, |event| {
+        watch.take(event, &mut board.borrow_mut())
+    });
+    let followed = followed.await;
+    let board = &mut board.borrow_mut();
+    board.running.remove(label);
+    followed?;
     let mut done = watch.done;
     done.seconds = started.elapsed().as_secs_f64();
-    if screen.is_live() && !watch.line.is_empty() {
-        screen.line(format!(
+    if board.screen.is_live() && !watch.line.is_empty() {
+        board.screen.line(format!(
             "{label}  {}  {}",
             watch.line.join("  "),
             seconds(done.seconds)
         ));
     }
     Ok(done)
+}
+
+/// The screen that runs share.
+struct Board<'a> {
+    screen: &'a mut Screen,
+    /// More than one run.
+    several: bool,
+    /// The running step of each run, by its label.
+    running: BTreeMap<String, String>,
+}
+
+impl<'a> Board<'a> {
+    fn new(screen: &'a mut Screen, several: bool) -> Self {
+        Self {
+            screen,
+            several,
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Replaces the line that grows: `line` of the only run, or the running step of each run.
+    fn progress(&mut self, label: &str, line: &str, running: String) {
+        if !self.several {
+            return self.screen.progress(line);
+        }
+        self.running.insert(label.to_owned(), running);
+        let each: Vec<String> = (self.running.iter())
+            .map(|(label, running)| format!("{label}{running}"))
+            .collect();
+        self.screen.progress(&each.join("   "));
+    }
 }
 
 /// The state of an orchestration, collected from its events.
@@ -93,12 +159,12 @@ impl StepsWatch {
         }
     }
 
-    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
+    fn take(&mut self, event: &v1::Event, board: &mut Board<'_>) -> bool {
         let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
         let of_run = event.tag.starts_with("halite/run/");
         match kind(&event.tag) {
-            "step" if of_run => self.step(&data, screen),
-            "prog" => self.show(&progress(&data), screen),
+            "step" if of_run => self.step(&data, board),
+            "prog" => self.show(&progress(&data), board),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
                 self.failed.insert(minion, failures(&data));
@@ -118,42 +184,44 @@ impl StepsWatch {
         false
     }
 
-    fn step(&mut self, data: &Value, screen: &mut Screen) {
+    fn step(&mut self, data: &Value, board: &mut Board<'_>) {
         let name = data["id"].as_str().unwrap_or_default();
         let status = data["status"].as_str().unwrap_or_default();
         let index = data["index"].as_u64().unwrap_or(0);
         if self.displayed.insert(index, status.to_owned()).as_deref() == Some(status) {
             return;
         }
-        let paint = screen.paint();
+        let paint = board.screen.paint();
         let mark = match status {
             "succeeded" => paint.good("✓"),
             "failed" => paint.bad("✗"),
             "skipped" => "–".to_owned(),
             _ => {
                 self.running = name.to_owned();
-                return self.show("", screen);
+                return self.show("", board);
             }
         };
         self.running.clear();
         let mark = self.remarks(name, &data["detail"]) + &mark;
         // A fingerprint is too long for a line that has to leave room for other steps.
-        if screen.is_live() && data["detail"]["fingerprint"].is_string() {
-            screen.line(format!("{}  {name} {mark}", self.label));
+        if board.screen.is_live() && data["detail"]["fingerprint"].is_string() {
+            board.screen.line(format!("{}  {name} {mark}", self.label));
         } else {
             self.line.push(format!("{name} {mark}"));
         }
         if let Some(error) = data["detail"]["error"].as_str() {
             self.failed_steps.push(format!("step {name}: {error}"));
         }
-        if screen.is_live() {
-            self.show("", screen);
+        if board.screen.is_live() {
+            self.show("", board);
         } else {
             let time = data["seconds"]
                 .as_f64()
                 .map(|time| format!("  {}", seconds(time)))
                 .unwrap_or_default();
-            screen.line(format!("{}  {name} {mark}{time}", self.label));
+            board
+                .screen
+                .line(format!("{}  {name} {mark}{time}", self.label));
         }
     }
 
@@ -177,17 +245,14 @@ impl StepsWatch {
         format!("(offline: {left_out}) ")
     }
 
-    fn show(&self, below: &str, screen: &mut Screen) {
+    fn show(&self, below: &str, board: &mut Board<'_>) {
         let running = if self.running.is_empty() {
             String::new()
         } else {
             format!("  {} …", self.running)
         };
-        screen.progress(&format!(
-            "{}  {}{running}  {below}",
-            self.label,
-            self.line.join("  ")
-        ));
+        let line = format!("{}  {}{running}  {below}", self.label, self.line.join("  "));
+        board.progress(&self.label, &line, running);
     }
 }
 
@@ -218,6 +283,69 @@ pub fn print_outcome(
     Ok(if done.retcode == 0 { 0 } else { FAILED })
 }
 
+/// Prints the outcome of several orchestrations, and returns the exit code: a failure of one is a
+/// failure. `success` is the text for one that succeeded.
+///
+/// # Errors
+/// The outcome cannot be written.
+pub fn print_outcomes(
+    done: &[(String, anyhow::Result<FinishedRun>)],
+    success: &str,
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let failed = (done.iter()).any(|(_, run)| run.as_ref().map_or(true, |run| run.retcode != 0));
+    let nodes: Map<String, Value> = (done.iter())
+        .map(|(label, run)| (label.clone(), outcome(run)))
+        .collect();
+    let retcode = i32::from(failed);
+    screen.answer(&json!({"retcode": retcode, "nodes": nodes}), |paint| {
+        let mut text = String::new();
+        for (label, run) in done {
+            let (notes, failures) = match run {
+                Ok(run) => (run.notes.as_slice(), run.failures.clone()),
+                Err(error) => (&[][..], vec![format!("{error:#}")]),
+            };
+            for note in notes {
+                text.push_str(&format!("{} {label}: {note}\n", paint.notable("!")));
+            }
+            match run {
+                Ok(run) if run.retcode == 0 => {
+                    let mark = paint.good("✓");
+                    text.push_str(&format!(
+                        "{mark} {label} {success} ({}).\n",
+                        seconds(run.seconds)
+                    ));
+                }
+                _ => {
+                    for failure in failures {
+                        let failure = failure.replace('\n', "\n    ");
+                        text.push_str(&format!("{} {label}: {failure}\n", paint.bad("✗")));
+                    }
+                }
+            }
+        }
+        if failed {
+            text.push_str(&format!(
+                "Finished steps are kept. Fix the cause, then run the same command again: {again}\n"
+            ));
+        }
+        text
+    })?;
+    Ok(if failed { FAILED } else { 0 })
+}
+
+/// The outcome of one orchestration, as a document.
+fn outcome(run: &anyhow::Result<FinishedRun>) -> Value {
+    match run {
+        Ok(done) => {
+            json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
+            "notes": done.notes, "run": done.summary})
+        }
+        Err(error) => json!({"retcode": FAILED, "failures": [format!("{error:#}")]}),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,23 +362,25 @@ mod tests {
 
     #[test]
     fn a_repeated_step_event_is_shown_once() {
-        let mut screen = Screen::new(crate::output::Format::Json);
+        let screen = &mut Screen::new(crate::output::Format::Json);
+        let board = &mut Board::new(screen, false);
         let mut watch = StepsWatch::new("b");
         for status in ["running", "succeeded", "succeeded"] {
             let data =
                 json!({"id": "host", "index": 0, "status": status, "seconds": 1.5, "detail": {}});
-            assert!(!watch.take(&event("halite/run/1/step", data, false), &mut screen));
+            assert!(!watch.take(&event("halite/run/1/step", data, false), board));
         }
         assert_eq!(watch.line, ["host ✓"]);
         let failed = json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "why"}});
-        assert!(!watch.take(&event("halite/run/1/step", failed, false), &mut screen));
-        assert!(watch.take(&event("halite/run/1/done", json!({}), true), &mut screen));
+        assert!(!watch.take(&event("halite/run/1/step", failed, false), board));
+        assert!(watch.take(&event("halite/run/1/done", json!({}), true), board));
         assert_eq!(watch.done.failures, ["step x: why"]);
     }
 
     #[test]
     fn enrolments_and_omitted_minions_are_shown() {
-        let mut screen = Screen::new(crate::output::Format::Json);
+        let screen = &mut Screen::new(crate::output::Format::Json);
+        let board = &mut Board::new(screen, false);
         let mut watch = StepsWatch::new("b");
         let steps = [
             ("enrolled", json!({"fingerprint": "ab:cd"})),
@@ -258,7 +388,7 @@ mod tests {
         ];
         for (index, (id, detail)) in steps.into_iter().enumerate() {
             let data = json!({"id": id, "index": index, "status": "succeeded", "detail": detail});
-            watch.take(&event("halite/run/1/step", data, false), &mut screen);
+            watch.take(&event("halite/run/1/step", data, false), board);
         }
         assert_eq!(
             watch.line,
@@ -274,32 +404,30 @@ mod tests {
 
     #[test]
     fn only_the_last_attempt_of_a_minion_counts() {
-        let mut screen = Screen::new(crate::output::Format::Json);
+        let screen = &mut Screen::new(crate::output::Format::Json);
+        let board = &mut Board::new(screen, false);
         let mut watch = StepsWatch::new("b");
         let ret = |success: bool, error: &str| json!({"minion": "w", "success": success, "error": error, "return": null});
         watch.take(
             &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
-            &mut screen,
+            board,
         );
         watch.take(
             &event("halite/job/2/ret/w", ret(false, "no such package"), false),
-            &mut screen,
+            board,
         );
         let failed = json!({"id": "x", "index": 1, "status": "failed", "detail": {"error": "w: no such package"}});
-        watch.take(&event("halite/run/1/step", failed, false), &mut screen);
-        watch.take(&event("halite/run/1/done", json!({}), true), &mut screen);
+        watch.take(&event("halite/run/1/step", failed, false), board);
+        watch.take(&event("halite/run/1/done", json!({}), true), board);
         assert_eq!(watch.done.failures, ["w: no such package"]);
 
         let mut watch = StepsWatch::new("b");
         watch.take(
             &event("halite/job/1/ret/w", ret(false, "interrupted"), false),
-            &mut screen,
+            board,
         );
-        watch.take(
-            &event("halite/job/2/ret/w", ret(true, ""), false),
-            &mut screen,
-        );
-        watch.take(&event("halite/run/1/done", json!({}), true), &mut screen);
+        watch.take(&event("halite/job/2/ret/w", ret(true, ""), false), board);
+        watch.take(&event("halite/run/1/done", json!({}), true), board);
         assert!(watch.done.failures.is_empty());
     }
 }

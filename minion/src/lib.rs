@@ -37,3 +37,10 @@ pub mod pending_triggers;
 pub mod remote;
 pub mod runner;
 pub mod update;
+
+/// The version of this program.
+pub const VERSION: &str = if cfg!(feature = "other-version") {
+    concat!(env!("CARGO_PKG_VERSION"), "+other")
+} else {
+    env!("CARGO_PKG_VERSION")
+};

@@ -157,7 +157,7 @@ impl Session<'_> {
         };
         let hello = MinionHello {
             protocol: halite_proto::PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: crate::VERSION.to_owned(),
             grains_json,
             running_jobs,
             unstored: Some(unstored),

@@ -28,7 +28,7 @@ use support::{Case, Snapshot, build, carry_out, chunk};
 /// Functions whose very nature is to do something each time.
 const ALWAYS: &[&str] = &["cmd", "test"];
 /// Modules whose effects leave what only apply can tell: certificates, unpacked files, answers.
-const UNPREDICTABLE: &[&str] = &["archive", "http", "kubeconfig", "x509"];
+const UNPREDICTABLE: &[&str] = &["archive", "http", "kubeconfig", "static_pod", "x509"];
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
@@ -147,6 +147,15 @@ async fn run(case: &Case) -> anyhow::Result<()> {
         bail!("a comment is missing");
     }
     predicted(case, &host, &plan).await?;
+    if let Some(wanted) = &case.expected.fails {
+        let Err(error) = carry_out(&host, &plan).await else {
+            bail!("the apply did not fail with `{wanted}`");
+        };
+        if !format!("{error:#}").contains(wanted.as_str()) {
+            bail!("the apply failed with `{error:#}`, not `{wanted}`");
+        }
+        return case.expected.expect(&host);
+    }
     lawful(case, &host, &plan).await
 }
 

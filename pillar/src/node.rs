@@ -43,13 +43,13 @@ pub struct Node {
     /// Free data for the operator's own states, as `pillar.custom`; merged over the cluster's.
     #[serde(default)]
     pub custom: Map<String, Value>,
-    /// Written by Halite: the addresses that it chose.
+    /// Written by Halite: the addresses that it chose, and what the host has been given for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedNode>,
 }
 
-/// The addresses of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The values of a host that never change: its addresses, and the start of its etcd member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolvedNode {
     /// In a control-plane network.
@@ -58,6 +58,22 @@ pub struct ResolvedNode {
     /// In a workload-plane network.
     #[schemars(schema_with = "field_schemas::address")]
     pub workload_plane: Ipv4Addr,
+    /// The host's etcd member, once it has joined those of other hosts. The first member has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<ResolvedMember>,
+}
+
+/// An etcd member that joined a running cluster: the values of its first start, which kubeadm
+/// leaves in its manifest (cmd/kubeadm/app/phases/etcd/local.go).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolvedMember {
+    /// The member's name.
+    #[schemars(schema_with = "field_schemas::subdomain")]
+    pub member: String,
+    /// The members when it joined, itself included, as in `--initial-cluster`.
+    #[schemars(length(min = 1))]
+    pub initial_cluster: String,
 }
 
 /// A taint of a Kubernetes node.
@@ -113,6 +129,7 @@ impl Node {
     #[must_use]
     pub fn control_plane(&self) -> Option<Ipv4Addr> {
         self.resolved
+            .as_ref()
             .map(|resolved| resolved.control_plane)
             .or(self.address)
     }
@@ -165,7 +182,7 @@ impl Node {
     }
 }
 
-/// The block that records a node's addresses.
+/// The block that records what was chosen for a node.
 #[must_use]
 pub fn node_block(resolved: &ResolvedNode) -> String {
     let mut block = String::from(
@@ -173,6 +190,15 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
     );
     let _ = writeln!(block, "  controlPlane: {}", resolved.control_plane);
     let _ = writeln!(block, "  workloadPlane: {}", resolved.workload_plane);
+    if let Some(etcd) = &resolved.etcd {
+        let _ = writeln!(block, "  etcd:");
+        let _ = writeln!(block, "    member: {}", quoted(&etcd.member));
+        let _ = writeln!(
+            block,
+            "    initialCluster: {}",
+            Value::from(etcd.initial_cluster.as_str())
+        );
+    }
     block
 }
 

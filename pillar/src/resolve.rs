@@ -13,7 +13,7 @@ use ipnet::Ipv4Net;
 use crate::cluster::{Cluster, ResolvedCluster};
 use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
-use crate::node::{Node, ResolvedNode, node_block};
+use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
 
 /// The evidence that an address which a host reports is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.
@@ -46,8 +46,8 @@ fn addresses(
     host: &HostFacts,
     evidence: Evidence,
 ) -> Result<ResolvedNode, Problem> {
-    if let Some(resolved) = node.resolved {
-        return Ok(resolved);
+    if let Some(resolved) = &node.resolved {
+        return Ok(resolved.clone());
     }
     let cluster = &declaration.cluster;
     let networks = &cluster.networks;
@@ -88,6 +88,7 @@ fn addresses(
     Ok(ResolvedNode {
         control_plane,
         workload_plane,
+        etcd: None,
     })
 }
 
@@ -231,12 +232,52 @@ pub fn node(
         &node_block(&addresses),
     )?;
     if let Some(node) = declaration.nodes.get_mut(name) {
-        node.value.resolved = Some(addresses);
+        node.value.resolved = Some(addresses.clone());
     }
     Ok(Resolved {
         node_text: Some(text),
         addresses,
     })
+}
+
+/// The text of a node document with the record of the etcd member that joined; `None` if it has
+/// that record.
+///
+/// # Errors
+/// There is no such node, its addresses are not chosen yet, another member is recorded, or the
+/// record cannot be written into its text.
+pub fn member(
+    declaration: &Declaration,
+    name: &str,
+    member: &ResolvedMember,
+) -> Result<Option<String>, Problem> {
+    let Some(node) = declaration.nodes.get(name) else {
+        return Err(Problem::in_file("", format!("there is no node `{name}`")));
+    };
+    let file = &node.source.file;
+    let Some(resolved) = &node.resolved else {
+        let problem = format!("the addresses of `{name}` are not chosen yet");
+        return Err(Problem::in_file(file, problem)
+            .hint("they are chosen when the minion of this host connects for the first time"));
+    };
+    match &resolved.etcd {
+        Some(recorded) if recorded == member => Ok(None),
+        Some(recorded) => Err(Problem::in_file(
+            file,
+            format!(
+                "the etcd member `{}` with the members {} is recorded, not `{}` with {}",
+                recorded.member, recorded.initial_cluster, member.member, member.initial_cluster
+            ),
+        )
+        .hint("the record is for good: remove the node, and add it again")),
+        None => {
+            let block = node_block(&ResolvedNode {
+                etcd: Some(member.clone()),
+                ..resolved.clone()
+            });
+            record(file, node.source.text(), &block).map(Some)
+        }
+    }
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.

@@ -1,5 +1,6 @@
 //! The view of one minion: all data that its templates may use.
 
+mod api;
 mod proxy;
 mod registry;
 
@@ -16,6 +17,7 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
 
+pub use self::api::{api_address, api_addresses};
 pub use halite_names::MASTER;
 
 /// The key of the pillar that contains everything that Halite compiles; the same name is reserved
@@ -100,27 +102,6 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
         Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
         None => registry::secret(cluster, path),
     }
-}
-
-/// The address of the API server: the VIP, or that of the first host with the role.
-///
-/// # Errors
-/// The cluster has no first host yet.
-pub fn api_address(declaration: &Declaration) -> Result<Ipv4Addr, ViewError> {
-    let first = declaration
-        .bootstrap_node()
-        .and_then(|node| node.control_plane())
-        .ok_or(ViewError::NoBootstrap)?;
-    Ok(declaration.cluster.api_server.vip.unwrap_or_else(|| {
-        let with_role = declaration
-            .nodes
-            .values()
-            .filter(|node| node.has(Role::ControlPlane));
-        with_role
-            .filter_map(|node| node.control_plane())
-            .next()
-            .unwrap_or(first)
-    }))
 }
 
 /// The pillar of one minion: the data that Halite compiles under [`RESERVED`], and the operator's
@@ -213,7 +194,9 @@ pub fn view(
         "firewall": {
             "sources": {
                 "management": firewall.sources.management.as_ref().unwrap_or(&networks.control_plane.cidrs),
+                "loadBalancers": firewall.sources.load_balancers.as_deref().unwrap_or_default(),
             },
+            "podsToHosts": firewall.pods_to_hosts,
             "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
         },
         "secrets": own_secrets(&allowed),
@@ -245,7 +228,7 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "etcd": null, "labels": {}, "taints": [],
         });
     };
     json!({
@@ -254,6 +237,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
         "runs": {"containers": node.runs_containers()},
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
+        "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
         "labels": node.labels,
         "taints": node.effective_taints(),
     })
@@ -262,6 +246,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
 /// Until an address is recorded, the declared one is used for both planes.
 fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
     node.resolved
+        .as_ref()
         .map(|resolved| resolved.workload_plane)
         .or(node.address)
 }

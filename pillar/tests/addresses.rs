@@ -5,7 +5,7 @@
 use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::node::Node;
+use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
@@ -103,4 +103,53 @@ fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
         resolved.unwrap().addresses.control_plane.to_string(),
         "10.0.0.12"
     );
+}
+
+#[test]
+fn the_member_of_a_host_is_recorded_once() {
+    let member = |cluster: &str| ResolvedMember {
+        member: "worker-1".to_owned(),
+        initial_cluster: cluster.to_owned(),
+    };
+    let first = member("a=https://10.0.0.11:2380,worker-1=https://10.0.0.12:2380");
+    let mut before = declaration();
+    let problem = resolve::member(&before, "worker-1", &first).unwrap_err();
+    assert!(problem.to_string().contains("not chosen yet"), "{problem}");
+    assert!(resolve::member(&before, "worker-9", &first).is_err());
+
+    let host = HostFacts::from_grains(
+        "worker-1",
+        &json!({"ip4_interfaces": {"b": ["10.2.0.12"], "c": ["10.0.0.12"]}}),
+    );
+    let addresses = resolve::node(&mut before, "worker-1", &host, Evidence::OnTheHost).unwrap();
+    let with_addresses = again(&before, &addresses.node_text.unwrap());
+    let text = resolve::member(&with_addresses, "worker-1", &first).unwrap();
+    let recorded = again(&before, &text.unwrap());
+    let resolved = recorded.nodes["worker-1"].resolved.clone().unwrap();
+    assert_eq!(resolved.etcd.as_ref(), Some(&first));
+    assert_eq!(resolved.control_plane.to_string(), "10.0.0.12");
+    assert_eq!(
+        resolve::member(&recorded, "worker-1", &first).unwrap(),
+        None
+    );
+    let problem = resolve::member(&recorded, "worker-1", &member("b=c")).unwrap_err();
+    assert!(problem.to_string().contains("for good"), "{problem}");
+}
+
+/// The declaration with another text of `worker-1`.
+fn again(declaration: &Declaration, worker: &str) -> Declaration {
+    let node = |name: &str, text: &str| Text {
+        file: format!("nodes/{name}.yaml"),
+        text: text.to_owned(),
+    };
+    let first = declaration.nodes["bootstrap-1"].source.text();
+    let texts = Texts {
+        cluster: Text {
+            file: "cluster.yaml".to_owned(),
+            text: CLUSTER.to_owned(),
+        },
+        nodes: vec![node("bootstrap-1", first), node("worker-1", worker)],
+        custom: None,
+    };
+    load(&texts, &Context::default()).unwrap()
 }

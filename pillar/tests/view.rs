@@ -174,6 +174,8 @@ fn the_view_has_the_agreed_shape() {
             "/halite/firewall/sources/management",
             json!(["10.0.0.0/24", "10.1.0.0/24"]),
         ),
+        ("/halite/firewall/sources/loadBalancers", json!([])),
+        ("/halite/firewall/podsToHosts", json!("deny")),
         ("/halite/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
         ("/halite/nodes/worker-1/roles", json!(["worker"])),
         ("/halite/secrets", json!({})),
@@ -457,17 +459,21 @@ proptest! {
 
     /// Recording never changes what else is written, and is read back.
     #[test]
-    fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254) {
+    fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254, joined in any::<bool>()) {
         let text = format!("# {comment}\napiVersion: halite/v1\nkind: Node\nmetadata: {{name: w}} # {comment}\nroles: [worker]\n");
         let resolved = halite_pillar::node::ResolvedNode {
             control_plane: [10, 0, 0, a].into(),
             workload_plane: [10, 0, 0, b].into(),
+            etcd: joined.then(|| halite_pillar::node::ResolvedMember {
+                member: "w".into(),
+                initial_cluster: format!("x=https://10.0.0.{b}:2380,w=https://10.0.0.{a}:2380"),
+            }),
         };
         let recorded = resolve::record("f", &text, &halite_pillar::node::node_block(&resolved)).unwrap();
         prop_assert!(recorded.starts_with(&text));
         let node = halite_secrets::yaml::parse("f", &recorded).unwrap();
         let back = node.get("resolved").unwrap().to_json();
-        prop_assert_eq!(back, serde_json::to_value(resolved).unwrap());
+        prop_assert_eq!(back, serde_json::to_value(&resolved).unwrap());
         prop_assert_eq!(resolve::record("f", &recorded, &halite_pillar::node::node_block(&resolved)).unwrap(), recorded);
     }
 }

@@ -1,5 +1,5 @@
 //! The wire of Halite: messages and services, the mTLS transport of both ends, identities, ids, and
-//! the table of who may call what. The only crate that names tonic. It reads no files, stores
+//! the table of who may call what. It reads no files, stores
 //! nothing, and knows nothing of states or jobs beyond their messages.
 
 pub mod authz;

@@ -33,6 +33,7 @@ base:
   'I@halite:node:roles:control-plane':
     - match: compound
     - halite.base.control_plane
+    - halite.base.control_plane.running
 
   'master':
     - halite.base.kubeadm_objects

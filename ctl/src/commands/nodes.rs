@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::cli::{Global, Node, NodeAdd, Orchestrate};
 use crate::client;
 use crate::client::refused;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{
+    print_outcome, print_outcomes, run_orchestration, run_orchestrations,
+};
 use crate::output::Screen;
 
 /// The orchestration that makes an enrolled host a Kubernetes node.
@@ -28,9 +30,8 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         labels => json!({"labels": labels}).to_string(),
     };
     let request = v1::AddNodeRequest {
-        name: args.name.to_string(),
-        address: args.address,
-        roles: args.roles,
+        nodes: new_nodes(&args)?,
+        roles: args.roles.clone(),
         document_json,
     };
     let mut operator = client::operator(global).await?;
@@ -39,33 +40,87 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         .await
         .map_err(|status| refused(&status))?
         .into_inner();
+    let to_run: String = (reply.nodes.iter())
+        .map(|node| {
+            format!(
+                "Run this on {}, as root:\n\n{}\n\n",
+                node.name, node.command
+            )
+        })
+        .collect();
+    let to_run = to_run.strip_suffix('\n').unwrap_or_default();
     if args.no_wait {
-        let document = json!({"node": args.name, "token": reply.token, "command": reply.command});
-        screen.answer(&document, |_| {
-            format!("Run this on {}, as root:\n\n{}\n", args.name, reply.command)
-        })?;
+        screen.answer(&declared(&reply.nodes), |_| to_run.to_owned())?;
         return Ok(0);
     }
     // In the other formats, standard output contains only the document.
     if screen.is_for_people() {
-        screen.line(format!(
-            "Run this on {}, as root:\n\n{}\n",
-            args.name, reply.command
-        ));
+        screen.line(to_run);
     } else {
-        screen.note(format!(
-            "Run this on {}, as root:\n\n{}\n",
-            args.name, reply.command
-        ));
+        screen.note(to_run);
     }
-    let request = v1::OrchestrateRequest {
+    let run = |node: &v1::AddedNode| v1::OrchestrateRequest {
         sls: ADD_NODE.to_owned(),
-        pillar_json: json!({"node": args.name}).to_string(),
+        pillar_json: json!({"node": node.name}).to_string(),
         ..v1::OrchestrateRequest::default()
     };
-    let done = run_orchestration(global, request, &args.name, screen).await?;
-    let again = format!("ctl node add {}", args.name);
-    print_outcome(&done, &format!("{} is Ready", args.name), &again, screen)
+    let again = same_words(&args);
+    if let [node] = reply.nodes.as_slice() {
+        let done = run_orchestration(global, run(node), &node.name, screen).await?;
+        return print_outcome(&done, &format!("{} is Ready", node.name), &again, screen);
+    }
+    let runs = (reply.nodes.iter())
+        .map(|node| (node.name.clone(), run(node)))
+        .collect();
+    let done = run_orchestrations(global, runs, screen).await;
+    print_outcomes(&done, "is Ready", &again, screen)
+}
+
+/// The nodes of the command line.
+///
+/// # Errors
+/// `--address` together with several names or with `NAME=ADDRESS`.
+fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
+    match args.nodes.as_slice() {
+        [only] if only.address.is_empty() => Ok(vec![v1::NewNode {
+            name: only.name.to_string(),
+            address: args.address.clone(),
+        }]),
+        _ if !args.address.is_empty() => {
+            bail!("--address is for one node; write NAME=ADDRESS for each")
+        }
+        several => Ok(several
+            .iter()
+            .map(|node| v1::NewNode {
+                name: node.name.to_string(),
+                address: node.address.clone(),
+            })
+            .collect()),
+    }
+}
+
+/// The command with the same words: with others the master refuses to declare a node again.
+fn same_words(args: &NodeAdd) -> String {
+    let mut words = vec!["ctl node add".to_owned()];
+    words.extend(args.nodes.iter().map(|node| match node.address.as_str() {
+        "" => node.name.to_string(),
+        address => format!("{}={address}", node.name),
+    }));
+    if !args.address.is_empty() {
+        words.push(format!("--address {}", args.address));
+    }
+    words.push(format!("--roles {}", args.roles.join(",")));
+    words.extend(args.labels.iter().map(|label| format!("--label {label}")));
+    words.join(" ")
+}
+
+/// What `--no-wait` answers with: node, token and command, or a list of these.
+fn declared(nodes: &[v1::AddedNode]) -> Value {
+    let document = |node: &v1::AddedNode| json!({"node": node.name, "token": node.token, "command": node.command});
+    match nodes {
+        [only] => document(only),
+        several => json!({"nodes": several.iter().map(document).collect::<Vec<_>>()}),
+    }
 }
 
 /// Parses `KEY=VALUE` texts to a mapping.
@@ -135,6 +190,60 @@ mod tests {
             json!({"node": "worker-1", "n": 3, "a": [1], "on": true})
         );
         assert!(pillar(&["node".to_owned()]).is_err());
+    }
+
+    fn arguments(words: &[&str]) -> anyhow::Result<NodeAdd> {
+        let line = ["ctl", "node", "add"].iter().chain(words);
+        let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(line)?;
+        match cli.command {
+            crate::cli::Command::Node(Node::Add(args)) => Ok(args),
+            _ => bail!("another command"),
+        }
+    }
+
+    #[test]
+    fn the_command_to_repeat_declares_the_same() {
+        let words = [
+            "a=10.0.0.1",
+            "b",
+            "--roles",
+            "worker,infra",
+            "--label",
+            "x=y",
+        ];
+        let again = same_words(&arguments(&words).unwrap());
+        assert_eq!(again, format!("ctl node add {}", words.join(" ")));
+    }
+
+    fn parsed(words: &[&str]) -> anyhow::Result<Vec<(String, String)>> {
+        let nodes = new_nodes(&arguments(words)?)?;
+        Ok(nodes
+            .into_iter()
+            .map(|node| (node.name, node.address))
+            .collect())
+    }
+
+    #[test]
+    fn nodes_are_named_with_or_without_an_address() {
+        let pair = |name: &str, address: &str| (name.to_owned(), address.to_owned());
+        assert_eq!(parsed(&["a"]).unwrap(), [pair("a", "")]);
+        assert_eq!(
+            parsed(&["a", "--address", "10.0.0.1"]).unwrap(),
+            [pair("a", "10.0.0.1")]
+        );
+        assert_eq!(
+            parsed(&["a=10.0.0.1", "b", "--roles", "worker"]).unwrap(),
+            [pair("a", "10.0.0.1"), pair("b", "")]
+        );
+        for bad in [
+            &["a=10.0.0.1", "--address", "10.0.0.1"][..],
+            &["a", "b", "--address", "10.0.0.1"],
+            &["a=", "b"],
+            &["a=10.0.0"],
+            &[],
+        ] {
+            assert!(parsed(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -224,7 +224,10 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         "the API needs no bundle"
     );
     let known = v1::AddNodeRequest {
-        name: "worker-1".into(),
+        nodes: vec![v1::NewNode {
+            name: "worker-1".into(),
+            address: String::new(),
+        }],
         ..v1::AddNodeRequest::default()
     };
     let refused = life

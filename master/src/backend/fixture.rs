@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::backend::Backend;
 use crate::ca::Cas;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, KeptJobs};
+use crate::declared::{Declarations, Look, look};
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
@@ -145,6 +147,21 @@ impl Site {
 
     /// Starts a master with this clock.
     pub fn live_at(&self, clock: Arc<dyn Clock>) -> Life {
+        self.live_with(clock, Arc::new(look))
+    }
+
+    /// Starts a master that counts its looks at the documents.
+    pub fn live_counting(&self) -> (Life, Arc<AtomicUsize>) {
+        let looks: Arc<AtomicUsize> = Arc::default();
+        let counter = Arc::clone(&looks);
+        let counting = Arc::new(move |directory: &Path| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            look(directory)
+        });
+        (self.live_with(Arc::new(SystemClock), counting), looks)
+    }
+
+    fn live_with(&self, clock: Arc<dyn Clock>, look: Look) -> Life {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -172,7 +189,8 @@ impl Site {
             );
             let app = App::open(config, clock, store.clone()).await.unwrap();
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
-            let backend = LiveBackend::start(Arc::clone(&app), Arc::new(clusters))
+            let declarations = Declarations::with_look(&app, look);
+            let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await
                 .unwrap();
             (app, backend, store)

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Backend, BackendFuture};
 use crate::app::App;
-use crate::declared::{Declarations, NodeRequest};
+use crate::declared::{Declarations, requested};
 use crate::event_stream::EventStream;
 use crate::files;
 use crate::files::ByteStream;
@@ -42,8 +42,20 @@ impl LiveBackend {
     /// # Errors
     /// The store cannot be read.
     pub async fn start(app: Arc<App>, clusters: Arc<Clusters>) -> Result<Arc<Self>, Refusal> {
-        let declarations = Arc::new(Declarations::new(&app));
-        let jobs = Jobs::open(Arc::clone(&app), declarations, clusters).await?;
+        let declarations = Declarations::new(&app);
+        Self::over(app, declarations, clusters).await
+    }
+
+    /// As [`LiveBackend::start`], with a given way to read the declared state.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) async fn over(
+        app: Arc<App>,
+        declarations: Declarations,
+        clusters: Arc<Clusters>,
+    ) -> Result<Arc<Self>, Refusal> {
+        let jobs = Jobs::open(Arc::clone(&app), Arc::new(declarations), clusters).await?;
         let orchestrator = Orchestrator::new(Arc::clone(&jobs));
         jobs.resume().await?;
         orchestrator.resume().await?;
@@ -150,9 +162,11 @@ impl Backend for LiveBackend {
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let node = NodeRequest::try_from(request)?;
-            self.jobs.declarations().add_node(&node).await?;
-            tracing::info!(node = %request.name, operator, "node declared");
+            let nodes = requested(request)?;
+            self.jobs.declarations().add_nodes(&nodes).await?;
+            for node in nodes {
+                tracing::info!(node = %node.name, operator, "node declared");
+            }
             Ok(())
         })
     }

@@ -9,6 +9,8 @@ mod bundle_tests;
 pub(crate) mod fixture;
 mod live;
 #[cfg(test)]
+mod reading_tests;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;
@@ -63,8 +65,8 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, Value>;
     /// `Operator.ShowJob`.
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
-    /// `Operator.AddNode`: validates and writes the node document (idempotent). The caller makes
-    /// token and command.
+    /// `Operator.AddNode`: validates and writes the node documents (idempotent). The caller makes
+    /// tokens and commands.
     fn add_node<'a>(
         &'a self,
         operator: &'a str,

@@ -207,7 +207,7 @@ fn a_run_that_stopped_at_a_failure_stays_stopped_after_a_restart() {
     });
     life.kill();
     let life = site.live();
-    let rows = life.runtime.block_on(life.store.rows(&jid)).unwrap();
+    let rows = life.runtime.block_on(life.store.parts(&jid)).unwrap();
     let errors: Vec<&str> = rows.iter().map(|row| row.error.as_str()).collect();
     assert!(
         errors[1..]

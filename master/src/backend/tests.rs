@@ -432,9 +432,12 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
     let site = Site::new(TREE);
     let life = site.live();
     both(&life);
+    let new = |name: &str, address: &str| v1::NewNode {
+        name: name.into(),
+        address: address.into(),
+    };
     let request = v1::AddNodeRequest {
-        name: "worker-2".into(),
-        address: "10.10.1.13".into(),
+        nodes: vec![new("worker-2", "10.10.1.13")],
         roles: vec!["worker".into()],
         document_json: String::new(),
     };
@@ -445,7 +448,7 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
     add(&request).unwrap();
     add(&request).unwrap();
     let other = v1::AddNodeRequest {
-        address: "10.10.1.14".into(),
+        nodes: vec![new("worker-2", "10.10.1.14")],
         ..request.clone()
     };
     assert_eq!(add(&other).unwrap_err().kind, RefusalKind::Conflict);
@@ -454,13 +457,21 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
         ("worker-3", "10.10.1.13", "worker-2"),
     ] {
         let bad = v1::AddNodeRequest {
-            name: name.into(),
-            address: address.into(),
+            nodes: vec![new("worker-4", "10.10.1.14"), new(name, address)],
             ..request.clone()
         };
         let refusal = add(&bad).unwrap_err();
         assert!(refusal.message.contains(wanted), "{refusal}");
+        let written = site.path().join("etc/nodes/worker-4.yaml").exists();
+        assert!(!written, "one bad node keeps all of them out");
     }
+    let several = v1::AddNodeRequest {
+        nodes: vec![new("worker-2", "10.10.1.13"), new("worker-5", "10.10.1.15")],
+        ..request.clone()
+    };
+    add(&several).unwrap();
+    assert!(site.path().join("etc/nodes/worker-5.yaml").exists());
+    std::fs::remove_file(site.path().join("etc/nodes/worker-5.yaml")).unwrap();
     let text = std::fs::read_to_string(site.path().join("etc/nodes/worker-1.yaml")).unwrap();
     assert!(
         text.contains("resolved:\n  controlPlane: 10.10.1.12"),

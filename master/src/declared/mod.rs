@@ -1,11 +1,14 @@
 //! The declared state: the operator's documents, the bundle in use and the public halves of the
 //! CAs, and from these the pillar of one minion.
 //!
-//! The files decide and may change at any time, so each job loads them again; nothing is parsed
-//! again while name, time and size of every file stay the same. Files are read on threads of their
-//! own: the disk of a bundle may hang, and then only what needs the bundle fails.
+//! The files decide and may change at any time. Each job looks at all of them when it is made
+//! ([`Declarations::load`]); its messages only ask the kernel if a document has changed since
+//! ([`Declarations::current`]). Nothing is parsed again while name, time and size of every file stay
+//! the same. Files are read on threads of their own: the disk of a bundle may hang, and then only
+//! what needs the bundle fails.
 
 mod bundle;
+mod changes;
 mod nodes;
 mod reader;
 mod redactors;
@@ -34,7 +37,8 @@ use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
-pub use nodes::NodeRequest;
+pub use nodes::{NodeRequest, requested};
+pub(crate) use reader::{Look, look};
 pub(crate) use slow::in_background;
 
 /// Reads the declared state and caches the last [`Snapshot`] of it.
@@ -50,15 +54,21 @@ impl Declarations {
     /// The declared state in the configured directories.
     #[must_use]
     pub fn new(app: &App) -> Self {
+        Self::with_look(app, Arc::new(look))
+    }
+
+    /// As [`Declarations::new`], with another look at the documents.
+    pub(crate) fn with_look(app: &App, look: Look) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
-            reader: Reader::new(app),
+            reader: Reader::new(app, look),
             redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
     }
 
-    /// The present snapshot.
+    /// The present snapshot. Looks at each file: once for a job, not for each of its minions and
+    /// messages.
     ///
     /// # Errors
     /// All problems of all documents. A bundle that cannot be read, or whose disk does not answer,
@@ -67,27 +77,31 @@ impl Declarations {
         self.reader.load().await
     }
 
+    /// The snapshot with the present documents, and with the bundle as the last [`load`](Self::load)
+    /// found it. No file is looked at while no document has changed, however many ask.
+    ///
+    /// # Errors
+    /// All problems of all documents.
+    pub async fn current(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.current().await
+    }
+
     /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
     /// too: a return may come after the secret was changed, or while the documents cannot be read.
-    /// No file is read for it once the declaration was read: each job that sends a secret has
-    /// loaded the declaration before.
     ///
     /// # Errors
     /// The declaration cannot be read, and could not be since the master started. Nothing of the
     /// minion may be stored or displayed then.
     pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
-        let snapshot = match self.reader.newest() {
-            Some(newest) => newest,
-            None => self.load().await.map_err(|refusal| {
-                Refusal::new(
-                    RefusalKind::Unavailable,
-                    format!(
-                        "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
-                        refusal.message
-                    ),
-                )
-            })?,
-        };
+        let snapshot = self.reader.current_or_newest().await.map_err(|refusal| {
+            Refusal::new(
+                RefusalKind::Unavailable,
+                format!(
+                    "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                    refusal.message
+                ),
+            )
+        })?;
         Ok(self.redactors.get(minion, &snapshot))
     }
 
@@ -98,7 +112,7 @@ impl Declarations {
     /// The declaration cannot be read, or the value refers to a secret that this minion may not
     /// have.
     pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
-        let snapshot = self.load().await?;
+        let snapshot = self.current().await?;
         self.redactors.get(minion, &snapshot);
         snapshot.fill(minion, value)
     }

@@ -7,7 +7,7 @@ use halite_errors::chain;
 use halite_names::NodeName;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::node::Node;
+use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::resolve;
 use halite_pillar::resolve::Evidence;
 use halite_pillar::role::Role;
@@ -38,60 +38,70 @@ pub struct NodeRequest {
     pub further: String,
 }
 
-impl TryFrom<&v1::AddNodeRequest> for NodeRequest {
-    type Error = Refusal;
-
-    fn try_from(request: &v1::AddNodeRequest) -> Result<Self, Refusal> {
-        Ok(Self {
-            name: request.name.parse()?,
-            address: request.address.clone(),
+/// The nodes that a request of an operator names, each once.
+///
+/// # Errors
+/// A name that no node can have, a name given twice, or no name.
+pub fn requested(request: &v1::AddNodeRequest) -> Result<Vec<NodeRequest>, Refusal> {
+    let mut nodes: Vec<NodeRequest> = Vec::new();
+    for node in &request.nodes {
+        let name: NodeName = node.name.parse()?;
+        if nodes.iter().any(|other| other.name == name) {
+            return Err(Refusal::invalid(format!(
+                "the node {name} is named twice; name each host once"
+            )));
+        }
+        nodes.push(NodeRequest {
+            name,
+            address: node.address.clone(),
             roles: request.roles.clone(),
             further: request.document_json.clone(),
-        })
+        });
     }
+    if nodes.is_empty() {
+        return Err(Refusal::invalid(
+            "no node is named; name the new hosts, for example worker-1=10.0.0.12",
+        ));
+    }
+    Ok(nodes)
 }
 
 impl Declarations {
-    /// Declares a node: validates the whole declaration with it, then writes its document. The same
-    /// request may be repeated; a different one for a declared name is refused.
+    /// Declares nodes: validates the whole declaration with all of them, then writes their
+    /// documents. The same request may be repeated, also after it was interrupted between two
+    /// documents; a different one for a declared name is refused.
     ///
     /// # Errors
-    /// All problems of the request, or the file cannot be written.
-    pub async fn add_node(&self, request: &NodeRequest) -> Result<(), Refusal> {
+    /// All problems of the request, in which case nothing is written; or a file cannot be written.
+    pub async fn add_nodes(&self, requests: &[NodeRequest]) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
-        let node = document(request)?;
         let snapshot = self.load().await?;
         // Without a bundle no host can become a node, not even a declared one.
         snapshot.bundle()?;
-        if let Some(there) = snapshot.declaration().nodes.get(&request.name) {
+        let (mut new, mut refused) = (Vec::new(), Vec::new());
+        for request in requests {
+            let node = document(request)?;
+            let Some(there) = snapshot.declaration().nodes.get(&request.name) else {
+                new.push((request.name.clone(), node));
+                continue;
+            };
             let mut declared = there.value.clone();
             declared.resolved = None;
-            if declared == node {
-                return Ok(());
+            if declared != node {
+                refused.push(format!(
+                    "{} already declares the node {}, with other values; edit that file, or choose another name",
+                    there.source.file, request.name
+                ));
             }
-            return Err(Refusal::conflict(format!(
-                "{} already declares the node {}, with other values; edit that file, or choose another name",
-                there.source.file, request.name
-            )));
         }
-        let (config_dir, name) = (self.config_dir().to_owned(), request.name.clone());
-        in_background(move || {
-            let mut texts = Texts::from_dir(&config_dir)
-                .map_err(|problems| Refusal::from_problems(&problems))?;
-            let path = node_file(&config_dir, &name)?;
-            let text = node.to_text();
-            texts.nodes.push(Text {
-                file: path.display().to_string(),
-                text: text.clone(),
-            });
-            let context = Context {
-                bundle: Some(snapshot.bundle()?),
-                ..Context::default()
-            };
-            load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
-            write(&path, &text)
-        })
-        .await
+        if !refused.is_empty() {
+            return Err(Refusal::conflict(refused.join("\n")));
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let config_dir = self.config_dir().to_owned();
+        in_background(move || declare(&snapshot, &config_dir, &new)).await
     }
 
     /// Chooses the addresses of a node from the grains of its host and records them in its
@@ -126,6 +136,57 @@ impl Declarations {
         let (config_dir, name) = (self.config_dir().to_owned(), name.to_owned());
         let host = HostFacts::from_grains(&name, grains);
         in_background(move || resolve_node(&snapshot, &config_dir, &name, &host, peer)).await
+    }
+
+    /// Records the etcd member of a node that joined running ones, once; the same record may be
+    /// written again.
+    ///
+    /// # Errors
+    /// The node is not declared or has another record, or its document cannot be written.
+    pub async fn record_member(&self, name: &str, member: ResolvedMember) -> Result<(), Refusal> {
+        let _one_at_a_time = self.writing.lock().await;
+        let (snapshot, name) = (self.load().await?, name.to_owned());
+        in_background(move || record_member(&snapshot, &name, &member)).await
+    }
+}
+
+/// Validates the declaration with these new nodes, and writes their documents.
+fn declare(
+    snapshot: &Snapshot,
+    config_dir: &Path,
+    nodes: &[(NodeName, Node)],
+) -> Result<(), Refusal> {
+    let mut texts =
+        Texts::from_dir(config_dir).map_err(|problems| Refusal::from_problems(&problems))?;
+    let mut files = Vec::new();
+    for (name, node) in nodes {
+        let path = node_file(config_dir, name)?;
+        let text = node.to_text();
+        texts.nodes.push(Text {
+            file: path.display().to_string(),
+            text: text.clone(),
+        });
+        files.push((path, text));
+    }
+    let context = Context {
+        bundle: Some(snapshot.bundle()?),
+        ..Context::default()
+    };
+    load(&texts, &context).map_err(|problems| Refusal::from_problems(&problems))?;
+    files.iter().try_for_each(|(path, text)| write(path, text))
+}
+
+/// Records the etcd member of a node in its document.
+fn record_member(snapshot: &Snapshot, name: &str, member: &ResolvedMember) -> Result<(), Refusal> {
+    let declaration = snapshot.declaration();
+    let text = resolve::member(declaration, name, member)
+        .map_err(|problem| Refusal::invalid(problem.to_string()))?;
+    match (text, declaration.nodes.get(name)) {
+        (Some(text), Some(node)) => {
+            tracing::info!(node = name, initial_cluster = %member.initial_cluster, "etcd member recorded");
+            write(Path::new(&node.source.file), &text)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -290,11 +351,15 @@ mod tests {
     #[test]
     fn a_mistake_in_a_request_is_named() {
         let request = |name: &str, address: &str, role: &str, further: &str| v1::AddNodeRequest {
-            name: name.into(),
-            address: address.into(),
+            nodes: vec![v1::NewNode {
+                name: name.into(),
+                address: address.into(),
+            }],
             roles: vec![role.into()],
             document_json: further.into(),
         };
+        let mut twice = request("a", "", "worker", "");
+        twice.nodes.push(twice.nodes[0].clone());
         for (request, wanted) in [
             (request("master", "", "worker", ""), "master"),
             (request("../x", "", "worker", ""), "name"),
@@ -303,9 +368,11 @@ mod tests {
             (request("a", "", "worker", r#"{"roles": []}"#), "roles"),
             (request("a", "", "worker", "[1]"), "mapping"),
             (request("a", "", "worker", "{"), "further"),
+            (v1::AddNodeRequest::default(), "no node is named"),
+            (twice, "named twice"),
         ] {
-            let read = NodeRequest::try_from(&request);
-            let refusal = read.and_then(|read| document(&read)).unwrap_err();
+            let read = requested(&request);
+            let refusal = read.and_then(|read| document(&read[0])).unwrap_err();
             assert!(
                 refusal.message.contains(wanted),
                 "{request:?}: {}",

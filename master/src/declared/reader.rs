@@ -12,21 +12,25 @@ use halite_pillar::validate::Context;
 use halite_pillar::view::Pki;
 use halite_states::tree::{DirTree, MemoryTree};
 
-use super::Snapshot;
-use super::bundle;
 use super::bundle::InUse;
+use super::changes::{Changes, Generation};
 use super::slow::{LIMIT, Slow};
+use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
 use crate::ca::Cas;
 use crate::refusal::Refusal;
 
 /// Name, time and size of every file that something was read from.
-type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+pub(crate) type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+
+/// A look at each of the documents in a directory.
+pub(crate) type Look = Arc<dyn Fn(&Path) -> Fingerprint + Send + Sync>;
 
 /// The operator's documents as they were read.
 pub(super) struct Documents {
     files: Fingerprint,
+    as_of: Option<Generation>,
     pub(super) declaration: Declaration,
 }
 
@@ -37,22 +41,36 @@ pub(super) struct ReadBundle {
     tree: MemoryTree,
 }
 
+/// The last snapshot, and the moments of which it is known to be true.
+#[derive(Default)]
+struct Newest {
+    snapshot: Option<Arc<Snapshot>>,
+    /// The generation whose documents it has.
+    has: Option<Generation>,
+    /// The generation whose documents were read last, even if they were refused.
+    tried: Option<Generation>,
+}
+
 /// Reads the files when they have changed.
 pub(super) struct Reader {
     config_dir: PathBuf,
+    look: Look,
+    changes: Arc<Changes>,
     bundles: Bundles,
     /// The bundle of a cluster whose document records none.
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     documents: Slow<(), Result<Arc<Documents>, Refusal>>,
     bundle: Slow<PathBuf, Result<Arc<ReadBundle>, Refusal>>,
-    newest: Mutex<Option<Arc<Snapshot>>>,
+    newest: Mutex<Newest>,
 }
 
 impl Reader {
-    pub(super) fn new(app: &App) -> Self {
+    pub(super) fn new(app: &App, look: Look) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
+            look,
+            changes: Arc::new(Changes::new()),
             bundles: Bundles::new(&app.config.bundles),
             configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
@@ -64,29 +82,85 @@ impl Reader {
 
     /// The last snapshot that was read, whatever the files contain now.
     pub(super) fn newest(&self) -> Option<Arc<Snapshot>> {
-        self.kept().clone()
+        self.kept().snapshot.clone()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+    fn kept(&self) -> MutexGuard<'_, Newest> {
         // Nothing panics while holding the lock.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The present snapshot.
+    /// The present snapshot. Looks at each file.
     ///
     /// # Errors
     /// All problems of all documents.
     pub(super) async fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
-        let documents = self.read_documents().await?;
+        let (documents, as_of) = self.read_documents().await?;
         let bundle = self.read_bundle(&documents.declaration).await;
+        Ok(self.keep(documents, bundle, as_of))
+    }
+
+    /// The snapshot with the present documents, and with the bundle as it was when it was last
+    /// looked at. Costs one question to the kernel while no document has changed.
+    ///
+    /// # Errors
+    /// All problems of all documents.
+    pub(super) async fn current(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let now = self.changes.generation();
+        if let Some(newest) = self.newest_if(|newest| newest.has == now && now.is_some()) {
+            return Ok(newest);
+        }
+        let (documents, as_of) = self.read_documents().await?;
+        let same = |newest: &Newest| {
+            let of = newest.snapshot.as_ref().map(|newest| &newest.documents);
+            of.is_some_and(|of| Arc::ptr_eq(of, &documents))
+        };
+        if let Some(newest) = self.newest_if(same) {
+            self.kept().has = as_of;
+            return Ok(newest);
+        }
+        let bundle = self.read_bundle(&documents.declaration).await;
+        Ok(self.keep(documents, bundle, as_of))
+    }
+
+    /// As [`Reader::current`]; while documents are refused, the last snapshot, for which they are
+    /// not read again until one of them changes.
+    ///
+    /// # Errors
+    /// All problems of all documents, of which none could be read so far.
+    pub(super) async fn current_or_newest(&self) -> Result<Arc<Snapshot>, Refusal> {
+        let now = self.changes.generation();
+        if let Some(newest) = self.newest_if(|newest| newest.tried == now && now.is_some()) {
+            return Ok(newest);
+        }
+        match self.current().await {
+            Ok(current) => Ok(current),
+            Err(refusal) => self.newest().ok_or(refusal),
+        }
+    }
+
+    fn newest_if(&self, holds: impl FnOnce(&Newest) -> bool) -> Option<Arc<Snapshot>> {
+        let newest = self.kept();
+        let wanted = holds(&newest);
+        newest.snapshot.clone().filter(|_| wanted)
+    }
+
+    /// Keeps what was read as the newest snapshot.
+    fn keep(
+        &self,
+        documents: Arc<Documents>,
+        bundle: Result<Arc<ReadBundle>, Refusal>,
+        as_of: Option<Generation>,
+    ) -> Arc<Snapshot> {
         let mut newest = self.kept();
-        let same = newest.as_ref().filter(|newest| {
+        let same = newest.snapshot.clone().filter(|newest| {
             let bundles = newest.bundle.as_ref().ok().zip(bundle.as_ref().ok());
             Arc::ptr_eq(&newest.documents, &documents)
                 && bundles.is_some_and(|(before, now)| Arc::ptr_eq(before, now))
         });
+        newest.has = as_of;
         if let Some(same) = same {
-            return Ok(Arc::clone(same));
+            return same;
         }
         let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
         let tree = match &bundle {
@@ -101,16 +175,31 @@ impl Reader {
             tree,
             cas: Arc::clone(&self.cas),
         });
-        *newest = Some(Arc::clone(&snapshot));
-        Ok(snapshot)
+        newest.snapshot = Some(Arc::clone(&snapshot));
+        snapshot
     }
 
-    async fn read_documents(&self) -> Result<Arc<Documents>, Refusal> {
+    /// The documents, and a generation that they are not older than.
+    async fn read_documents(&self) -> Result<(Arc<Documents>, Option<Generation>), Refusal> {
+        // Before the look at the files: what changes from now on is of a later one.
+        let as_of = self.changes.generation();
+        self.kept().tried = as_of;
+        Ok((self.read_files(as_of).await?, as_of))
+    }
+
+    async fn read_files(&self, as_of: Option<Generation>) -> Result<Arc<Documents>, Refusal> {
         let directory = self.config_dir.clone();
+        let (look, changes) = (Arc::clone(&self.look), Arc::clone(&self.changes));
         let read = move |before: Option<Result<Arc<Documents>, Refusal>>| {
-            let files = fingerprint(document_files(&directory));
-            if let Some(Ok(before)) =
-                before.filter(|before| is_of(before, |read| &read.files, &files))
+            changes.watch(&directories(&directory));
+            let files = look(&directory);
+            changes.found(files.iter().map(|(path, _)| path.as_path()));
+            // Time and size are those of before, too, when a file is written twice in one tick of
+            // the kernel's clock.
+            let same =
+                |read: &Documents| read.files == files && (as_of.is_none() || read.as_of == as_of);
+            if let Some(Ok(before)) = before
+                && same(&before)
             {
                 return Ok(before);
             }
@@ -120,7 +209,11 @@ impl Reader {
             // that has changed since must not make a running cluster unmanageable.
             let declaration = load(&texts, &Context::default())
                 .map_err(|problems| Refusal::from_problems(&problems))?;
-            Ok(Arc::new(Documents { files, declaration }))
+            Ok(Arc::new(Documents {
+                files,
+                as_of,
+                declaration,
+            }))
         };
         let hung = || does_not_answer("the documents", &self.config_dir);
         self.documents.read((), read, hung).await?
@@ -136,8 +229,8 @@ impl Reader {
             manifests.extend(configured.map(|bundle| bundle.join(FILE)));
             let files = fingerprint(manifests);
             // One that could not be read may return without a change of any file.
-            if let Some(Ok(before)) =
-                before.filter(|before| is_of(before, |read| &read.files, &files))
+            if let Some(Ok(before)) = before
+                && before.files == files
             {
                 return Ok(before);
             }
@@ -153,15 +246,6 @@ impl Reader {
     }
 }
 
-/// True when something was read from these files.
-fn is_of<T>(
-    read: &Result<Arc<T>, Refusal>,
-    files_of: impl Fn(&T) -> &Fingerprint,
-    files: &Fingerprint,
-) -> bool {
-    read.as_ref().is_ok_and(|read| files_of(read) == files)
-}
-
 fn does_not_answer(what: &str, place: &Path) -> Refusal {
     Refusal::conflict(format!(
         "cannot read {what} in {}: the file system has not answered for {} s; `findmnt -T {0}` shows what is mounted there",
@@ -170,7 +254,14 @@ fn does_not_answer(what: &str, place: &Path) -> Refusal {
     ))
 }
 
-fn document_files(directory: &Path) -> Vec<PathBuf> {
+/// The directories of the documents, the one with the others in it first.
+fn directories(directory: &Path) -> [PathBuf; 3] {
+    let below = |name| directory.join(name);
+    [directory.to_owned(), below("nodes"), below("custom")]
+}
+
+/// Looks at each of the documents in a directory.
+pub(crate) fn look(directory: &Path) -> Fingerprint {
     let mut files = vec![
         directory.join("cluster.yaml"),
         directory.join("custom/pillar.yaml"),
@@ -180,7 +271,7 @@ fn document_files(directory: &Path) -> Vec<PathBuf> {
     let mut nodes: Vec<PathBuf> = nodes.map(|entry| entry.path()).collect();
     nodes.sort();
     files.append(&mut nodes);
-    files
+    fingerprint(files)
 }
 
 fn fingerprint(files: Vec<PathBuf>) -> Fingerprint {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Jobs;
 use super::open_job::PartEnd;
 use crate::refusal::Refusal;
-use crate::store::{JobRow, RowState};
+use crate::store::{Part, RowState};
 
 impl Jobs {
     /// Ends a job: parts that were not sent end at once, and the minions of the others are asked to
@@ -48,38 +48,39 @@ impl Jobs {
             return Ok(json!({"jid": jid, "asked": asked}));
         };
         let (mut asked, mut ended, mut runs) = (Vec::new(), Vec::new(), Vec::new());
-        let rows = self.app.store.rows(jid).await?;
-        let open = rows.iter().filter(|row| pending.contains(&row.minion));
+        let parts = self.app.store.parts(jid).await?;
+        let open = parts.iter().filter(|part| pending.contains(&part.minion));
         let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
-            open.partition(|row| row.state == RowState::Queued);
+            open.partition(|part| part.state == RowState::Queued);
         // Those that wait for another part come first: its end must not release them.
-        let blocked = |row: &&JobRow| {
+        let blocked = |part: &&Part| {
             let open = self.open_jobs();
-            open.get(jid).is_some_and(|job| job.is_blocked(&row.minion))
+            open.get(jid)
+                .is_some_and(|job| job.is_blocked(&part.minion))
         };
-        waiting.sort_by_key(|row| !blocked(row));
-        for row in waiting {
+        waiting.sort_by_key(|part| !blocked(part));
+        for part in waiting {
             let text = format!("{reason} before it was sent");
             if self
-                .end_unsent(jid, &row.minion, &text, PartEnd::NotStarted)
+                .end_unsent(jid, &part.minion, &text, PartEnd::NotStarted)
                 .await?
             {
-                ended.push(&row.minion);
+                ended.push(&part.minion);
             } else {
-                sent.push(row);
+                sent.push(part);
             }
         }
-        for row in sent {
-            if row.minion.is_master() {
-                runs.push(&row.minion);
-            } else if self.send_cancel(jid, &row.minion, &reason, force).await {
-                asked.push(&row.minion);
+        for part in sent {
+            if part.minion.is_master() {
+                runs.push(&part.minion);
+            } else if self.send_cancel(jid, &part.minion, &reason, force).await {
+                asked.push(&part.minion);
             } else {
                 let text = format!(
                     "{reason} while the minion was not connected: if it still works on the job, that ends by itself"
                 );
-                self.lost(jid, &row.minion, &text).await?;
-                ended.push(&row.minion);
+                self.lost(jid, &part.minion, &text).await?;
+                ended.push(&part.minion);
             }
         }
         Ok(json!({"jid": jid, "asked": asked, "ended": ended, "runs": runs}))

@@ -13,7 +13,7 @@ use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::Snapshot;
 use crate::refusal::Refusal;
-use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis, SteadyDeadline};
+use crate::store::{Answer, Created, Job, JobRow, JobStatus, Millis, Part, SteadyDeadline};
 
 /// The request to make a job.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +82,10 @@ impl Jobs {
                 )
             }
             Place::Minion | Place::Here => {
+                if function.place == Place::Here {
+                    // Looked at once, not for each minion.
+                    self.declarations.load().await?;
+                }
                 let rows = new
                     .minions
                     .iter()
@@ -99,7 +103,7 @@ impl Jobs {
         } else {
             new.args.to_string()
         };
-        let job = Job {
+        let job = Arc::new(Job {
             jid: jid.clone(),
             function: function.name.to_owned(),
             args_json,
@@ -119,14 +123,15 @@ impl Jobs {
             retcode: None,
             finished: None,
             bundle,
-        };
+        });
         if let Created::Existing(job) = self.app.store.create_job(&job, &rows).await? {
             return Ok(job.jid);
         }
         self.app.metrics.jobs.inc();
         tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
         let ready = {
-            let open = OpenJob::new(function, &job, &rows, self.app.clock.as_ref());
+            let parts: Vec<Part> = rows.iter().map(Part::from).collect();
+            let open = OpenJob::new(function, &job, &parts, self.app.clock.as_ref());
             let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
             self.open_jobs().insert(jid.clone(), open);
             ready
@@ -173,7 +178,7 @@ impl Jobs {
                 continue;
             }
             let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
-            let snapshot = self.declarations.load().await?;
+            let snapshot = self.declarations.current().await?;
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
@@ -219,7 +224,7 @@ impl Jobs {
 
     /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
     async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
-        let snapshot: Arc<Snapshot> = self.declarations.load().await?;
+        let snapshot: Arc<Snapshot> = self.declarations.current().await?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {
             Ok(pillar) => Answer {

@@ -87,7 +87,8 @@ impl Jobs {
         // session.
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
-        if !session.connected {
+        // Most returns leave nothing to send: the store need not be asked for that.
+        if !session.connected || !self.has_open_part(minion) {
             return Ok(());
         }
         let rows = self.app.store.open_rows(minion).await?;
@@ -96,9 +97,8 @@ impl Jobs {
             let Some(row) = rows.iter().find(|row| row.jid == jid) else {
                 continue;
             };
-            let Some(job) = self.app.store.job(&jid).await? else {
-                continue;
-            };
+            let job = self.open_jobs().get(&jid).map(|open| Arc::clone(&open.job));
+            let Some(job) = job else { continue };
             session.sent.insert(jid.clone());
             let message = match self.message(&job, row).await {
                 Ok(message) => message,
@@ -132,7 +132,7 @@ impl Jobs {
             }
             tracing::debug!(job = %jid, %minion, "sending");
             if minion.is_master() {
-                self.run_here(job, message);
+                self.run_here(jid, message);
             } else {
                 let message = v1::MasterMessage {
                     body: Some(Body::Job(message)),
@@ -144,6 +144,11 @@ impl Jobs {
             }
         }
         Ok(())
+    }
+
+    fn has_open_part(&self, minion: &MinionId) -> bool {
+        let open = self.open_jobs();
+        open.values().any(|job| job.pending.contains(minion))
     }
 
     /// The rows of jobs that are open in memory; the others are being made or ended right now.

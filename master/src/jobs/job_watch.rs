@@ -13,7 +13,7 @@ use super::returns::{ended_row, overall, summary, tag};
 use crate::event_stream;
 use crate::event_stream::{EventStream, Stop, Watched, Watcher};
 use crate::refusal::Refusal;
-use crate::store::{Event, Job, JobRow, JobStatus, Millis};
+use crate::store::{Event, Job, JobStatus, Millis, Part};
 
 impl Jobs {
     /// The events of a job. `bus` must have been subscribed to before the job was made; for an
@@ -50,22 +50,29 @@ impl Watched for WatchedJob {
         let store = Arc::clone(&self.jobs.app.store);
         let job = store.job(&self.jid).await.map_err(Refusal::from)?;
         let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.jid)))?;
-        let rows = store.rows(&self.jid).await.map_err(Refusal::from)?;
+        let parts = store.parts(&self.jid).await.map_err(Refusal::from)?;
         if !self.introduced {
             self.introduced = true;
             watcher.report(introduction(&job)).await?;
         }
-        for row in rows.iter().filter(|row| ended(row.state)) {
-            if self.reported.insert(row.minion.clone()) {
+        let mut news = Vec::new();
+        for part in parts.iter().filter(|part| ended(part.state)) {
+            if self.reported.insert(part.minion.clone()) {
+                news.push(part.minion.clone());
+            }
+        }
+        if !news.is_empty() {
+            let rows = store.returns(&self.jid, &news).await;
+            for row in rows.map_err(Refusal::from)? {
                 let at = row.ended.unwrap_or(job.created);
                 let tag = tag(&job.jid, "ret", Some(&row.minion));
                 watcher
-                    .report(event(tag, at, &ended_row(row), None))
+                    .report(event(tag, at, &ended_row(&row), None))
                     .await?;
             }
         }
         if job.status == JobStatus::Finished {
-            watcher.report(conclusion(&job, &rows)).await?;
+            watcher.report(conclusion(&job, &parts)).await?;
             return Ok(true);
         }
         Ok(false)
@@ -101,12 +108,12 @@ fn introduction(job: &Job) -> Event {
     event(tag(&job.jid, "new", None), job.created, &data, None)
 }
 
-fn conclusion(job: &Job, rows: &[JobRow]) -> Event {
-    let retcode = job.retcode.unwrap_or_else(|| overall(rows));
+fn conclusion(job: &Job, parts: &[Part]) -> Event {
+    let retcode = job.retcode.unwrap_or_else(|| overall(parts));
     event(
         tag(&job.jid, "done", None),
         job.finished.unwrap_or(job.created),
-        &summary(&job.jid, rows),
+        &summary(&job.jid, parts),
         Some(retcode),
     )
 }

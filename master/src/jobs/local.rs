@@ -13,18 +13,17 @@ use super::{Jobs, target};
 use crate::kubernetes::modules::{KubernetesModules, Patience};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::{Answer, Job};
+use crate::store::Answer;
 
 impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.
-    pub(super) fn run_here(self: &Arc<Self>, job: Job, message: v1::Job) {
+    pub(super) fn run_here(self: &Arc<Self>, jid: JobId, message: v1::Job) {
         let jobs = Arc::clone(self);
         let stop = Arc::new(Notify::new());
-        if let Some(open) = self.open_jobs().get_mut(&job.jid) {
+        if let Some(open) = self.open_jobs().get_mut(&jid) {
             open.stop_here = Some(Arc::clone(&stop));
         }
         tokio::spawn(async move {
-            let jid = job.jid;
             let work = async {
                 jobs.started(&jid, &MASTER).await?;
                 jobs.carry_out(&jid, &message).await

@@ -83,10 +83,11 @@ impl Jobs {
         let lane = jobs.lane(&MASTER);
         lane.lock().await.connect([], None, jobs.app.clock.steady());
         for job in jobs.app.store.open_jobs().await? {
-            let rows = jobs.app.store.rows(&job.jid).await?;
+            let parts = jobs.app.store.parts(&job.jid).await?;
             match Function::find(&job.function) {
                 Ok(function) => {
-                    let open = OpenJob::new(function, &job, &rows, jobs.app.clock.as_ref());
+                    let job = Arc::new(job);
+                    let open = OpenJob::new(function, &job, &parts, jobs.app.clock.as_ref());
                     jobs.open_jobs().insert(job.jid.clone(), open);
                 }
                 // A newer master has made this job; this one cannot finish it.
@@ -146,7 +147,8 @@ impl Jobs {
                 let job = self.app.store.job(jid).await?;
                 let job =
                     job.ok_or_else(|| Refusal::not_found(format!("there is no job {jid}")))?;
-                return Ok((job, self.app.store.rows(jid).await?));
+                let rows = self.app.store.returns(jid, &job.minions).await?;
+                return Ok((job, rows));
             }
             if ends.changed().await.is_err() {
                 return Err(Refusal::internal("the master is stopping"));

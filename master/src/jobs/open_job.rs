@@ -9,19 +9,17 @@ use tokio::sync::Notify;
 use super::core::Limits;
 use super::function::Function;
 use crate::clock::{Clock, Steady};
-use crate::store::{Job, JobRow, RowState};
+use crate::store::{Job, Part, RowState};
 
-/// The part of an open job that is kept in memory. All of it can be read from the store again.
+/// An open job in memory. All of it can be read from the store again.
 pub(super) struct OpenJob {
+    /// As it was stored.
+    pub(super) job: Arc<Job>,
     pub(super) function: &'static Function,
     pub(super) deadline: Option<Steady>,
     pub(super) limits: Limits,
     /// The minions whose part has not ended.
     pub(super) pending: BTreeSet<MinionId>,
-    /// Groups of minions; each waits for the one before. Empty: all at once.
-    order: Vec<Vec<MinionId>>,
-    /// True for a prediction: it changes nothing, so that a failure is no reason to stop.
-    test: bool,
     /// The first minion whose part failed.
     failed: Option<MinionId>,
     /// The time from which a minion's part may be sent.
@@ -33,26 +31,25 @@ pub(super) struct OpenJob {
 impl OpenJob {
     pub(super) fn new(
         function: &'static Function,
-        job: &Job,
-        rows: &[JobRow],
+        job: &Arc<Job>,
+        parts: &[Part],
         clock: &dyn Clock,
     ) -> Self {
-        let pending: BTreeSet<MinionId> = rows
+        let pending: BTreeSet<MinionId> = parts
             .iter()
-            .filter(|row| !ended(row.state))
-            .map(|row| row.minion.clone())
+            .filter(|part| !ended(part.state))
+            .map(|part| part.minion.clone())
             .collect();
         let mut open = Self {
+            job: Arc::clone(job),
             function,
             deadline: deadline(job, clock),
             limits: function.limits(),
             pending,
-            order: job.order.clone(),
-            test: job.test,
-            failed: rows
+            failed: parts
                 .iter()
-                .find(|row| failed(row))
-                .map(|row| row.minion.clone()),
+                .find(|part| failed(part))
+                .map(|part| part.minion.clone()),
             ready_since: BTreeMap::new(),
             stop_here: None,
         };
@@ -76,7 +73,8 @@ impl OpenJob {
     /// The minion whose failure keeps the groups after its own from starting. An ordered job exists
     /// because its hosts must not be down together: what broke the first would break the next.
     fn stopped_by(&self) -> Option<&MinionId> {
-        let stops = !self.order.is_empty() && !self.test;
+        // A prediction changes nothing, so that a failure is no reason to stop.
+        let stops = !self.job.order.is_empty() && !self.job.test;
         self.failed.as_ref().filter(|_| stops)
     }
 
@@ -98,10 +96,10 @@ impl OpenJob {
         if self.stopped_by().is_some() {
             return ready;
         }
-        if self.order.is_empty() {
+        if self.job.order.is_empty() {
             ready.extend(self.pending.iter().cloned());
         }
-        for group in &self.order {
+        for group in &self.job.order {
             let waiting: Vec<&MinionId> = group
                 .iter()
                 .filter(|minion| self.pending.contains(*minion))
@@ -145,8 +143,8 @@ pub(super) enum PartEnd {
     NotStarted,
 }
 
-fn failed(row: &JobRow) -> bool {
-    row.state == RowState::Lost || (row.state == RowState::Returned && row.retcode != Some(0))
+fn failed(part: &Part) -> bool {
+    part.state == RowState::Lost || (part.state == RowState::Returned && part.retcode != Some(0))
 }
 
 /// True for the states of a part that has ended.

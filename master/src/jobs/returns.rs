@@ -14,7 +14,7 @@ use super::Jobs;
 use super::function::{Function, Place};
 use super::open_job::{OpenJob, PartEnd};
 use crate::refusal::Refusal;
-use crate::store::{Answer, JobRow, JobStatus, RowState};
+use crate::store::{Answer, JobRow, JobStatus, Part, RowState};
 
 impl Jobs {
     /// Takes a message of a minion other than its hello and its grains.
@@ -307,9 +307,9 @@ impl Jobs {
         let Some(function) = function else {
             return Ok(());
         };
-        let rows = self.app.store.rows(jid).await?;
+        let parts = self.app.store.parts(jid).await?;
         let now = self.app.clock.now();
-        let retcode = overall(&rows);
+        let retcode = overall(&parts);
         let stored = function.is_query()
             && self
                 .app
@@ -321,7 +321,7 @@ impl Jobs {
             self.app.store.finish_job(jid, retcode, now).await?;
         }
         tracing::info!(job = %jid, retcode, "job finished");
-        self.publish(function, jid, "done", &summary(jid, &rows), Some(retcode))
+        self.publish(function, jid, "done", &summary(jid, &parts), Some(retcode))
             .await?;
         self.ends.send_modify(|count| *count += 1);
         Ok(())
@@ -361,11 +361,12 @@ pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&MinionId>) -> String 
 }
 
 /// 0 when each minion returned 0, otherwise 1.
-pub(super) fn overall(rows: &[JobRow]) -> i32 {
-    i32::from(
-        rows.iter()
-            .any(|row| row.state != RowState::Returned || row.retcode != Some(0)),
-    )
+pub(super) fn overall(parts: &[Part]) -> i32 {
+    i32::from(!parts.iter().all(succeeded))
+}
+
+fn succeeded(part: &Part) -> bool {
+    part.state == RowState::Returned && part.retcode == Some(0)
 }
 
 /// The data of a `ret` event.
@@ -380,15 +381,16 @@ pub(super) fn ended_row(row: &JobRow) -> Value {
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(jid: &JobId, rows: &[JobRow]) -> Value {
-    let named = |keep: &dyn Fn(&JobRow) -> bool| -> Vec<&str> {
-        rows.iter()
-            .filter(|row| keep(row))
-            .map(|row| row.minion.as_str())
+pub(super) fn summary(jid: &JobId, parts: &[Part]) -> Value {
+    let named = |keep: &dyn Fn(&Part) -> bool| -> Vec<&str> {
+        parts
+            .iter()
+            .filter(|part| keep(part))
+            .map(|part| part.minion.as_str())
             .collect()
     };
-    json!({"jid": jid, "retcode": overall(rows),
-        "succeeded": named(&|row| row.state == RowState::Returned && row.retcode == Some(0)),
-        "failed": named(&|row| row.state == RowState::Returned && row.retcode != Some(0)),
-        "lost": named(&|row| row.state == RowState::Lost)})
+    json!({"jid": jid, "retcode": overall(parts),
+        "succeeded": named(&succeeded),
+        "failed": named(&|part| part.state == RowState::Returned && part.retcode != Some(0)),
+        "lost": named(&|part| part.state == RowState::Lost)})
 }

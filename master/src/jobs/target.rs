@@ -1,15 +1,17 @@
 //! Target expressions over the accepted minions.
 
+use std::collections::BTreeMap;
+
 use halite_errors::chain;
 use halite_proto::ids::MinionId;
-use halite_states::target::{Candidate, matches};
+use halite_states::target::{Candidate, TargetError, matches, needs};
 use serde_json::Value;
 
 use crate::app::App;
 use crate::declared::Declarations;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::KeyState;
+use crate::store::{Facts, KeyState};
 
 /// The accepted minions that an expression matches, sorted; with `also_master`, the target `master`
 /// too, where the expression has its name.
@@ -30,8 +32,10 @@ pub async fn resolve(
             "the target is empty; '*' addresses every accepted minion",
         ));
     }
+    let mistake = |error: TargetError| Refusal::invalid(chain(&error));
+    let needs = needs(kind, expression).map_err(mistake)?;
     // Only an expression about the pillar needs the declared state; a ping must work without it.
-    let snapshot = if matches!(kind, "compound") || kind.starts_with("pillar") {
+    let snapshot = if needs.pillar {
         Some(declarations.load().await?)
     } else {
         None
@@ -42,18 +46,21 @@ pub async fn resolve(
         .map(|snapshot| snapshot.bundle())
         .transpose()?;
     let accepted = accepted(app).await?;
+    let grains = match needs.grains {
+        true => all_grains(app).await?,
+        false => BTreeMap::new(),
+    };
     let mut found = Vec::new();
     for minion in &accepted {
-        let grains = grains(app, minion).await?;
         let pillar = snapshot
             .as_ref()
             .map_or(Value::Null, |snapshot| snapshot.pillar_or_empty(minion));
         let candidate = Candidate {
             id: minion,
-            grains: &grains,
+            grains: grains.get(minion).unwrap_or(&Value::Null),
             pillar: &pillar,
         };
-        if matches(kind, expression, &candidate).map_err(|error| Refusal::invalid(chain(&error)))? {
+        if matches(kind, expression, &candidate).map_err(mistake)? {
             found.push(minion.clone());
         }
     }
@@ -106,7 +113,19 @@ pub async fn accepted(app: &App) -> Result<Vec<MinionId>, Refusal> {
 pub async fn grains(app: &App, minion: &MinionId) -> Result<Value, Refusal> {
     let facts = app.store.facts(minion).await?;
     Ok(facts
-        .and_then(|facts| serde_json::from_str(&facts.grains_json).ok())
-        .filter(Value::is_object)
+        .and_then(|facts| read_grains(&facts))
         .unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+}
+
+/// The grains of all minions that have connected.
+async fn all_grains(app: &App) -> Result<BTreeMap<MinionId, Value>, Refusal> {
+    let all = app.store.all_facts().await?.into_iter();
+    Ok(all
+        .filter_map(|facts| Some((facts.minion.clone(), read_grains(&facts)?)))
+        .collect())
+}
+
+fn read_grains(facts: &Facts) -> Option<Value> {
+    let grains: Option<Value> = serde_json::from_str(&facts.grains_json).ok();
+    grains.filter(Value::is_object)
 }

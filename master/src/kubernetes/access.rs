@@ -1,16 +1,18 @@
 //! The way to the API: a client with administrator certificates that the kubernetes CA signs in
 //! memory.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use halite_errors::chain;
-use halite_pillar::view::{API_PORT, api_address};
+use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
-use super::Api;
+use super::addresses::{Address, Addresses};
 use super::client::{Access, Identity, KubeApi};
+use super::{Api, ApiError};
 use crate::app::App;
 use crate::ca::{Cas, Profile};
 use crate::declared::{Snapshot, in_background};
@@ -27,7 +29,7 @@ pub struct Clusters {
 }
 
 struct Current {
-    /// What the client was made for: another address or CA asks for another client.
+    /// Digest of what the client was made for: other addresses or another CA need another client.
     made_for: [u8; 32],
     made: Millis,
     api: Arc<dyn Api>,
@@ -64,16 +66,15 @@ impl Clusters {
     /// answers is another matter.
     pub async fn api(&self, snapshot: &Snapshot) -> Result<Arc<dyn Api>, Refusal> {
         let declaration = snapshot.declaration();
-        let address = api_address(declaration)
-            .map_err(|error| Refusal::invalid(chain(&error)))?
-            .to_string();
+        let addresses =
+            api_addresses(declaration).map_err(|error| Refusal::invalid(chain(&error)))?;
         let (server_name, port) = (declaration.cluster.endpoint(), API_PORT);
         let ca = self
             .app
             .cas
             .certificate_pem("kubernetes")
             .map_err(|error| Refusal::internal(chain(&error)))?;
-        let made_for = Sha256::digest(format!("{address}\n{port}\n{server_name}\n{ca}")).into();
+        let made_for = Sha256::digest(format!("{addresses:?}\n{port}\n{server_name}\n{ca}")).into();
         let now = self.app.clock.now();
         let mut current = self.current.lock().await;
         if let Some(current) = current.as_ref()
@@ -85,7 +86,6 @@ impl Clusters {
         let (cas, ca) = (Arc::clone(&self.app.cas), ca.to_owned());
         let api = in_background(move || {
             let access = Access {
-                address,
                 port,
                 server_name,
                 ca,
@@ -93,7 +93,7 @@ impl Clusters {
                 admin: identity(&cas, "kubernetes-admin", "kubeadm:cluster-admins", now)?,
                 super_admin: identity(&cas, "kubernetes-super-admin", "system:masters", now)?,
             };
-            KubeApi::new(&access).map_err(|error| Refusal::internal(chain(&error)))
+            each_address(&access, &addresses).map_err(|error| Refusal::internal(chain(&error)))
         });
         let api: Arc<dyn Api> = Arc::new(api.await?);
         *current = Some(Current {
@@ -103,6 +103,17 @@ impl Clusters {
         });
         Ok(api)
     }
+}
+
+/// One client of all addresses.
+fn each_address(access: &Access, addresses: &[Ipv4Addr]) -> Result<Addresses<KubeApi>, ApiError> {
+    let one = |address: &Ipv4Addr| {
+        let api = KubeApi::new(access, *address)?;
+        let endpoint = api.endpoint().to_owned();
+        Ok(Address { endpoint, api })
+    };
+    let apis: Result<Vec<_>, ApiError> = addresses.iter().map(one).collect();
+    Ok(Addresses::new(apis?))
 }
 
 fn identity(cas: &Cas, user: &str, group: &str, now: Millis) -> Result<Identity, Refusal> {

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -37,11 +38,9 @@ pub struct Identity {
     pub key: String,
 }
 
-/// Where the API is and who we are there.
+/// The master's identities at the API, and how it knows the server.
 #[derive(Clone)]
 pub struct Access {
-    /// IP address or name that is dialled.
-    pub address: String,
     /// Port.
     pub port: u16,
     /// Name that the server's certificate must carry: the endpoint.
@@ -63,22 +62,24 @@ pub struct KubeApi {
 }
 
 impl KubeApi {
-    /// Prepares a client; nothing is dialled yet.
+    /// Prepares a client of the server at one address; nothing is dialled yet.
     ///
     /// # Errors
-    /// When the address, the CA or an identity is malformed.
-    pub fn new(access: &Access) -> Result<Self, ApiError> {
-        let host = if access.address.contains(':') {
-            format!("[{}]", access.address)
-        } else {
-            access.address.clone()
-        };
+    /// When the CA or an identity is malformed.
+    pub fn new(access: &Access, address: Ipv4Addr) -> Result<Self, ApiError> {
+        let endpoint = format!("{address}:{}", access.port);
         Ok(Self {
-            endpoint: format!("{host}:{}", access.port),
-            admin: client(access, &host, &access.admin)?,
-            super_admin: client(access, &host, &access.super_admin)?,
+            admin: client(access, &endpoint, &access.admin)?,
+            super_admin: client(access, &endpoint, &access.super_admin)?,
+            endpoint,
             kinds: Mutex::default(),
         })
+    }
+
+    /// The address and port that it dials.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     fn explain(&self, error: kube::Error) -> ApiError {
@@ -92,6 +93,9 @@ impl KubeApi {
                     status.message
                 },
             },
+            other if never_connected(&other) => {
+                ApiError::not_connected(&self.endpoint, NoAnswer(other))
+            }
             other => ApiError::unreachable(&self.endpoint, NoAnswer(other)),
         }
     }
@@ -186,9 +190,9 @@ impl KubeApi {
 /// Group and version of the API services.
 const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "APIService");
 
-fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, ApiError> {
+fn client(access: &Access, endpoint: &str, identity: &Identity) -> Result<Client, ApiError> {
     let failed = |what: &str| format!("cannot make the Kubernetes client: {what}");
-    let url = format!("https://{host}:{}", access.port)
+    let url = format!("https://{endpoint}")
         .parse()
         .map_err(ApiError::unusable(failed("address")))?;
     let mut config = Config::new(url);
@@ -217,6 +221,22 @@ fn client(access: &Access, host: &str, identity: &Identity) -> Result<Client, Ap
     }))
     .map_err(|_| ApiError::Malformed("the Kubernetes client's identity is malformed".into()))?;
     Client::try_from(config).map_err(ApiError::unusable(failed("identity or TLS settings")))
+}
+
+/// Returns whether the connection failed before the request could be sent, the TLS handshake
+/// included.
+fn never_connected(error: &kube::Error) -> bool {
+    let kube::Error::Service(source) = error else {
+        return false;
+    };
+    let mut next: Option<&(dyn Error + 'static)> = Some(source.as_ref());
+    while let Some(cause) = next {
+        if let Some(client) = cause.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return client.is_connect();
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// A call without an answer. It is displayed by the last of its causes: those before it name layers

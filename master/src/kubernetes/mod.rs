@@ -6,6 +6,7 @@
 //! is the real one. What differs is computed in [`compare`], from JSON alone.
 
 pub mod access;
+mod addresses;
 mod apply_order;
 mod arguments;
 mod checks;
@@ -42,8 +43,10 @@ pub enum ApiError {
     /// The API does not answer, or answers that it will be ready in a moment.
     #[error("the Kubernetes API at {endpoint} does not answer")]
     Unreachable {
-        /// Address that was tried.
+        /// Address that was tried, or several.
         endpoint: String,
+        /// Set when the request may have reached a server: the connection was made.
+        sent: bool,
         /// The system's or the server's reason.
         source: Cause,
     },
@@ -104,6 +107,19 @@ impl ApiError {
     ) -> Self {
         Self::Unreachable {
             endpoint: endpoint.into(),
+            sent: true,
+            source: source.into().into(),
+        }
+    }
+
+    /// Makes the error of an API to which no connection was made.
+    pub(crate) fn not_connected(
+        endpoint: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unreachable {
+            endpoint: endpoint.into(),
+            sent: false,
             source: source.into().into(),
         }
     }

@@ -25,7 +25,7 @@ pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
 pub async fn job(app: &App, id: &JobId) -> Result<Value, Refusal> {
     if let Some(job) = app.store.job(id).await? {
         let mut document = summary(&job);
-        let rows = app.store.rows(id).await?;
+        let rows = app.store.returns(id, &job.minions).await?;
         document["returns"] = Value::Array(rows.iter().map(row).collect());
         return Ok(document);
     }

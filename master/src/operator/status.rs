@@ -173,7 +173,7 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, Value>, Refusal
         if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
             continue;
         }
-        for row in app.store.rows(&job.jid).await? {
+        for row in app.store.parts(&job.jid).await? {
             let state = match (row.state, row.retcode) {
                 (RowState::Returned, Some(0)) => "succeeded",
                 (RowState::Returned, Some(2)) => "interrupted",

@@ -12,11 +12,11 @@ use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, CancelJobRequest, ChangeKeyRequest, CreateOperatorReply,
-    CreateOperatorRequest, CreateTokenReply, CreateTokenRequest, Document, Event, ListJobsRequest,
-    ListKeysRequest, ListOperatorsRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest,
-    RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest,
-    StatusRequest,
+    AddNodeReply, AddNodeRequest, AddedNode, CancelJobRequest, ChangeKeyRequest,
+    CreateOperatorReply, CreateOperatorRequest, CreateTokenReply, CreateTokenRequest, Document,
+    Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode,
+    OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
+    ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -287,25 +287,29 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
-        let what = format!(
-            "{} {} {}",
-            request.name,
-            request.address,
-            request.roles.join(",")
-        );
+        let named: Vec<String> = request.nodes.iter().map(named).collect();
+        let what = format!("{} {}", named.join(" "), request.roles.join(","));
         let call = Call::new(&peer, "Operator/AddNode", what);
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
             services.backend.add_node(&operator, &request).await?;
-            let wanted = Wanted {
-                id: request.name.clone(),
-                roles: request.roles.clone(),
-                ..Wanted::default()
-            };
-            let (token, _) = keys::create_token(app, &operator, wanted).await?;
-            let command = command(app, &request.name, &token)?;
-            Ok(AddNodeReply { token, command })
+            let mut nodes = Vec::new();
+            for node in request.nodes {
+                let wanted = Wanted {
+                    id: node.name.clone(),
+                    roles: request.roles.clone(),
+                    ..Wanted::default()
+                };
+                let (token, _) = keys::create_token(app, &operator, wanted).await?;
+                let command = command(app, &node.name, &token)?;
+                nodes.push(AddedNode {
+                    name: node.name,
+                    token,
+                    command,
+                });
+            }
+            Ok(AddNodeReply { nodes })
         })
         .await
     }
@@ -377,6 +381,14 @@ impl Operator for Services {
             Ok(document(&audit::read(&self.app, request.get_ref()).await?))
         })
         .await
+    }
+}
+
+/// A new node in the audit log: name and address, if one is given.
+fn named(node: &NewNode) -> String {
+    match node.address.as_str() {
+        "" => node.name.clone(),
+        address => format!("{}={address}", node.name),
     }
 }
 

@@ -170,8 +170,10 @@ pub trait Store: Send + Sync {
     fn jobs(&self, limit: u32) -> StoreFuture<'_, Vec<Job>>;
     /// Jobs that are not finished, oldest first: what a restarted master takes up again.
     fn open_jobs(&self) -> StoreFuture<'_, Vec<Job>>;
-    /// A job's rows, by minion.
-    fn rows<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<JobRow>>;
+    /// A job's parts, by minion.
+    fn parts<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<Part>>;
+    /// A job's rows of these minions, by minion, with their returns; their low states are not read.
+    fn returns<'a>(&'a self, jid: &'a JobId, of: &'a [MinionId]) -> StoreFuture<'a, Vec<JobRow>>;
     /// One row.
     fn row<'a>(&'a self, jid: &'a JobId, minion: &'a MinionId) -> StoreFuture<'a, Option<JobRow>>;
     /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected

@@ -316,6 +316,34 @@ impl JobRow {
     }
 }
 
+/// One minion's part of a job as it stands, without what was sent and what came back: both may be
+/// megabytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The minion.
+    pub minion: MinionId,
+    /// Its state.
+    pub state: RowState,
+    /// 0 done, 1 failed, 2 interrupted.
+    pub retcode: Option<i32>,
+    /// Why it failed or timed out; empty otherwise.
+    pub error: String,
+    /// Time of the return or of the time-out.
+    pub ended: Option<Millis>,
+}
+
+impl From<&JobRow> for Part {
+    fn from(row: &JobRow) -> Self {
+        Self {
+            minion: row.minion.clone(),
+            state: row.state,
+            retcode: row.retcode,
+            error: row.error.clone(),
+            ended: row.ended,
+        }
+    }
+}
+
 /// A minion's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {

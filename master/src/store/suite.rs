@@ -2,6 +2,7 @@
 
 mod access;
 mod jobs;
+mod parts;
 mod unused;
 
 use super::*;
@@ -17,7 +18,7 @@ pub(super) use self::jobs::{
     old_jobs_go_and_what_is_open_stays, open_jobs_and_rows_are_found_after_a_restart,
     the_last_return_finishes_its_job,
 };
-
+pub(super) use self::parts::parts_and_returns_are_those_of_the_job;
 pub(super) use self::unused::what_no_record_needs_goes;
 
 /// A job id that is short to write.
@@ -373,6 +374,7 @@ macro_rules! suite {
             a_repeated_request_finds_its_job,
             a_job_that_cannot_be_stored_whole_is_not_stored,
             a_row_only_moves_forward,
+            parts_and_returns_are_those_of_the_job,
             open_jobs_and_rows_are_found_after_a_restart,
             the_last_return_finishes_its_job,
             runs_and_steps_are_kept,

@@ -126,18 +126,22 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
         }
         "Operator/AddNode" => {
             let request = v1::AddNodeRequest {
-                name: "worker-9".to_owned(),
-                address: "127.0.0.9".to_owned(),
+                nodes: vec![v1::NewNode {
+                    name: "worker-9".to_owned(),
+                    address: "127.0.0.9".to_owned(),
+                }],
                 roles: vec!["worker".to_owned()],
                 ..Default::default()
             };
             let reply = operator.add_node(request).await?.into_inner();
+            let added = &reply.nodes[0];
+            assert_eq!((added.name.as_str(), reply.nodes.len()), ("worker-9", 1));
             assert!(
-                reply
+                added
                     .command
-                    .contains(&format!("| HALITE_TOKEN={} sh -s -- ", reply.token)),
+                    .contains(&format!("| HALITE_TOKEN={} sh -s -- ", added.token)),
                 "{}",
-                reply.command
+                added.command
             );
             Ok(())
         }
@@ -276,7 +280,10 @@ async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_aud
     let mut operator = OperatorClient::new(channel.clone());
     let name = site.backend.held.0;
     let request = v1::AddNodeRequest {
-        name: name.to_owned(),
+        nodes: vec![v1::NewNode {
+            name: name.to_owned(),
+            address: String::new(),
+        }],
         ..Default::default()
     };
     let call = tokio::spawn(async move { operator.add_node(request).await });

@@ -150,10 +150,16 @@ impl Backend for OneJob {
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
     ) -> BackendFuture<'a, ()> {
-        self.note(format!("add_node {} by {operator}", request.name));
+        let names: Vec<&str> = request
+            .nodes
+            .iter()
+            .map(|node| node.name.as_str())
+            .collect();
+        let (names, held) = (names.join(" "), names.contains(&self.held.0));
+        self.note(format!("add_node {names} by {operator}"));
         self.messages.send_modify(|count| *count += 1);
         Box::pin(async move {
-            if request.name == self.held.0 {
+            if held {
                 self.held.1.notified().await;
             }
             Ok(())

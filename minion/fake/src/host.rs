@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use halite_minion::host::accounts::Accounts;
 use halite_minion::host::effect::{Command, Effect, Output, Trust};
 use halite_minion::host::{
-    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint,
-    PackageManager, Stat, UnitState, User,
+    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, IpsetView,
+    MountPoint, PackageManager, Stat, UnitState, User, static_pod,
 };
 
 use crate::ca::FakeCas;
@@ -25,6 +25,9 @@ pub struct Offer {
     /// Virtual packages that it provides.
     pub provides: Vec<String>,
 }
+
+/// A path and its new content; `None` removes it.
+pub type Later = (String, Option<Vec<u8>>);
 
 /// Answers a command that the fake does not know; `None` passes it on.
 pub type CommandHook = fn(&mut FakeState, &Command) -> Option<Output>;
@@ -58,6 +61,7 @@ pub struct FakeState {
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, FirewallView>,
     pub policies: BTreeMap<String, FirewallView>,
+    pub ipsets: BTreeMap<String, IpsetView>,
     pub images: BTreeSet<String>,
     /// Images that can be pulled.
     pub registry: BTreeSet<String>,
@@ -80,6 +84,9 @@ pub struct FakeState {
     pub refreshes: u64,
     /// Milliseconds since the epoch.
     pub clock: i64,
+    /// Files as the host's other programs write or (`None`) remove them while the host sleeps, by
+    /// the time of the clock.
+    pub later: BTreeMap<i64, Vec<Later>>,
     /// CAs that sign on this host.
     pub cas: FakeCas,
 }
@@ -130,6 +137,7 @@ impl Default for FakeState {
             swaps: Vec::new(),
             zones: BTreeMap::new(),
             policies: BTreeMap::new(),
+            ipsets: BTreeMap::new(),
             images: BTreeSet::new(),
             registry: BTreeSet::new(),
             http: BTreeMap::new(),
@@ -142,6 +150,7 @@ impl Default for FakeState {
             performed: Vec::new(),
             refreshes: 0,
             clock: 1_750_000_000_000,
+            later: BTreeMap::new(),
             cas: FakeCas::default(),
         }
     }
@@ -215,6 +224,20 @@ impl FakeState {
         );
     }
 
+    /// Lets the host's other programs write what is due.
+    fn catch_up(&mut self) {
+        let coming = self.later.split_off(&(self.clock + 1));
+        for (path, content) in std::mem::replace(&mut self.later, coming)
+            .into_values()
+            .flatten()
+        {
+            match content {
+                Some(content) => self.disk.put(&path, Node::file(&content)),
+                None => self.disk.take(&path),
+            }
+        }
+    }
+
     /// Cuts the power and starts again: files that were not fsynced are lost, and so is everything
     /// that was only in memory.
     pub fn reboot(&mut self) {
@@ -234,6 +257,10 @@ impl FakeState {
         for view in self.zones.values_mut().chain(self.policies.values_mut()) {
             view.runtime.clone_from(&view.permanent);
         }
+        for view in self.ipsets.values_mut() {
+            view.runtime.clone_from(&view.permanent);
+        }
+        self.ipsets.retain(|_, v| v.permanent.is_some());
         let gone = |view: &FirewallView| view.permanent.is_some();
         self.zones.retain(|_, v| gone(v));
         self.policies.retain(|_, v| gone(v));
@@ -394,11 +421,16 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.policies.get(name).cloned().unwrap_or_default()))
     }
 
+    fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>> {
+        self.ask(|s| Ok(s.ipsets.get(name).cloned().unwrap_or_default()))
+    }
+
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
         self.ask(|s| {
             Ok(FirewallNames {
                 zones: s.zones.keys().cloned().collect(),
                 policies: s.policies.keys().cloned().collect(),
+                ipsets: s.ipsets.keys().cloned().collect(),
             })
         })
     }
@@ -447,14 +479,23 @@ impl Host for FakeHost {
 
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
         let milliseconds = (seconds * 1000.0) as i64;
-        self.state().clock += milliseconds;
+        let mut state = self.state();
+        state.clock += milliseconds;
+        state.catch_up();
         Box::pin(std::future::ready(()))
     }
 
     fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>> {
-        self.ask(|s| {
+        let performed = self.ask(|s| {
             s.performed.push(effect.clone());
             s.perform(effect)
-        })
+        });
+        match effect {
+            Effect::StaticPod(pod) => Box::pin(async move {
+                performed.await?;
+                static_pod::wait(self, pod).await
+            }),
+            _ => performed,
+        }
     }
 }

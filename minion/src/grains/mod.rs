@@ -29,10 +29,7 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
         .into_owned();
     let id = id.map_or(name.as_str(), MinionId::as_str);
     grains.insert("id".to_owned(), json!(id));
-    grains.insert(
-        "halite_version".to_owned(),
-        json!(env!("CARGO_PKG_VERSION")),
-    );
+    grains.insert("halite_version".to_owned(), json!(crate::VERSION));
     system::add(&mut grains, &name).await;
     network::add(&mut grains).await;
     if let Some(reports) = reports::read(reports) {

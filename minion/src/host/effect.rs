@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pod::StaticPod;
+
 /// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
@@ -137,6 +139,9 @@ pub enum Effect {
         /// Seconds.
         seconds: u64,
     },
+    /// Wait until the pod of a manifest is ready, and record the manifest as good; an error when
+    /// the time is over, after the last good manifest was put back in the place of a bad one.
+    StaticPod(StaticPod),
 }
 
 /// What an installation of packages may do in addition to installing them.
@@ -248,6 +253,12 @@ pub enum FirewallChange {
         /// Required settings.
         settings: FirewallSettings,
     },
+    /// Make or replace sets of addresses, in both configurations. All at once: firewalld learns of
+    /// new sets only when it reloads.
+    Ipsets {
+        /// Required sets by name; ours begin with `halite-`.
+        sets: BTreeMap<String, IpsetSettings>,
+    },
     /// Remove a zone that we own.
     RemoveZone {
         /// Name.
@@ -258,6 +269,24 @@ pub enum FirewallChange {
         /// Name.
         name: String,
     },
+    /// Remove a set of addresses that we own.
+    RemoveIpset {
+        /// Name.
+        name: String,
+    },
+}
+
+/// A set of addresses in firewalld (`firewalld.ipset(5)`); entries are compared as a set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IpsetSettings {
+    /// firewalld's name of the type, for example `hash:ip`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// firewalld's options, for example `timeout`.
+    pub options: BTreeMap<String, String>,
+    /// Addresses.
+    pub entries: Vec<String>,
 }
 
 /// Settings of a zone or policy; lists are compared as sets. Absent lists are empty.

@@ -42,7 +42,7 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
     ))
 }
 
-async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Failure> {
+pub(super) async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Failure> {
     // A file in place of a directory cannot be listed, and has no log in it.
     let Some(entry) = host.stat(directory).await? else {
         return Ok(false);

@@ -11,6 +11,8 @@ mod diff;
 mod etcd;
 mod file;
 mod firewalld;
+mod firewalld_sets;
+mod founded;
 mod fstab;
 mod group;
 mod hosts;
@@ -25,6 +27,7 @@ mod pkgrepo;
 mod pki;
 mod replace;
 mod service;
+mod static_pod;
 mod test;
 mod user;
 mod x509;
@@ -166,6 +169,7 @@ const FUNCTIONS: &[Function] = &[
         |h, c| Box::pin(cmd::run(h, c)),
     ),
     function("etcd", "data", |h, c| Box::pin(etcd::data(h, c))),
+    function("etcd", "founded", |h, c| Box::pin(founded::founded(h, c))),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
     function("file", "blockreplace", |h, c| {
@@ -176,6 +180,9 @@ const FUNCTIONS: &[Function] = &[
     function("file", "managed", |h, c| Box::pin(file::managed(h, c))),
     function("file", "recurse", |h, c| Box::pin(file::recurse(h, c))),
     function("file", "symlink", |h, c| Box::pin(file::symlink(h, c))),
+    function("firewalld", "ipsets", |h, c| {
+        Box::pin(firewalld_sets::ipsets(h, c))
+    }),
     function("firewalld", "owned", |h, c| {
         Box::pin(firewalld::owned(h, c))
     }),
@@ -219,6 +226,12 @@ const FUNCTIONS: &[Function] = &[
         "running",
         |h, c| Box::pin(service::running(h, c)),
         |h, c| Box::pin(service::watched(h, c)),
+    ),
+    watched(
+        "static_pod",
+        "running",
+        |h, c| Box::pin(static_pod::running(h, c)),
+        |h, c| Box::pin(static_pod::watched(h, c)),
     ),
     function("swap", "absent", |h, c| Box::pin(mount::swap_absent(h, c))),
     function("sysctl", "present", |h, c| {

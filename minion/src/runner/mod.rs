@@ -117,6 +117,11 @@ impl Modules for Runner<'_> {
                 .perform(effect)
                 .await
                 .map_err(|e| redacted_failure(chunk, &e))?;
+            if let Effect::StaticPod(_) = effect
+                && chunk.state == "static_pod"
+            {
+                applied.comment = redacted(chunk, &output.stdout);
+            }
             if let Effect::Run(command) = effect {
                 let result = run_result(command, &output);
                 if chunk.state == "cmd" {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use halite_durable::digest::sha256;
-use halite_minion::host::effect::{Command, FirewallSettings, Output};
+use halite_minion::host::effect::{Command, FirewallSettings, IpsetSettings, Output};
 use halite_minion::host::{
-    FileKind, FirewallView, Group, MountPoint, PackageManager, UnitState, User,
+    FileKind, FirewallView, Group, IpsetView, MountPoint, PackageManager, UnitState, User,
 };
 use halite_minion_fake::disk::Node;
-use halite_minion_fake::{FakeHost, Offer};
+use halite_minion_fake::{FakeHost, FakeState, Offer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,9 +37,12 @@ pub struct Initial {
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, View>,
     pub policies: BTreeMap<String, View>,
+    pub ipsets: BTreeMap<String, SetView>,
     pub images: Vec<String>,
     pub registry: Vec<String>,
     pub http: BTreeMap<String, Vec<Option<(u16, String)>>>,
+    /// Files that appear or (null) vanish while the host waits, by seconds since the beginning.
+    pub later: BTreeMap<i64, BTreeMap<String, Option<String>>>,
     /// URLs of servers whose certificates no CA of the host has signed.
     pub untrusted: Vec<String>,
     /// Label to text; `blob:@LABEL` refers to it in the arguments.
@@ -75,6 +78,13 @@ pub struct Owned {
 pub struct View {
     pub permanent: Option<FirewallSettings>,
     pub runtime: Option<FirewallSettings>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetView {
+    pub permanent: Option<IpsetSettings>,
+    pub runtime: Option<IpsetSettings>,
 }
 
 fn node(node: Node, owned: &Owned) -> Node {
@@ -257,6 +267,13 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
             .iter()
             .map(|(name, v)| (name.clone(), view(v))),
     );
+    state.ipsets.extend(initial.ipsets.iter().map(|(name, v)| {
+        let view = IpsetView {
+            permanent: v.permanent.clone(),
+            runtime: v.runtime.clone(),
+        };
+        (name.clone(), view)
+    }));
     state.images.extend(initial.images.iter().cloned());
     state.registry.extend(initial.registry.iter().cloned());
     state.untrusted.extend(initial.untrusted.iter().cloned());
@@ -264,6 +281,13 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
         state
             .http
             .insert(url.clone(), answers.iter().cloned().collect());
+    }
+    for (seconds, files) in &initial.later {
+        let files = files
+            .iter()
+            .map(|(path, text)| (path.clone(), text.clone().map(String::into_bytes)));
+        let time = state.clock + seconds * 1000;
+        state.later.insert(time, files.collect());
     }
     let blobs = initial.blobs.values().map(|text| text.clone().into_bytes());
     for bytes in blobs
@@ -273,14 +297,36 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
         state.blobs.insert(sha256(&bytes), bytes);
     }
     state.disk.put("/bin/true", Node::file(b""));
-    state.hook = Some(|_, command| known(command));
+    state.hook = Some(|state, command| {
+        restarted(state, command);
+        known(command)
+    });
+}
+
+/// Ends a process and starts its successor, as the kubelet does.
+fn restarted(state: &mut FakeState, command: &Command) {
+    let [_, _, line, pid] = command.argv.as_slice() else {
+        return;
+    };
+    if !line.starts_with("kill -TERM ") {
+        return;
+    }
+    let next = pid.parse::<u32>().unwrap() + 1;
+    for name in ["cgroup", "cmdline", "stat"] {
+        let content = state.disk.read(&format!("/proc/{pid}/{name}"));
+        if let Some(content) = content.map(<[u8]>::to_vec) {
+            let path = format!("/proc/{next}/{name}");
+            state.disk.put(&path, Node::file(&content));
+        }
+    }
+    state.disk.take(&format!("/proc/{pid}"));
 }
 
 /// Answers the commands of `check_cmd`: their first word is the outcome.
 fn known(command: &Command) -> Option<Output> {
     let line = command.argv.get(2)?;
     let code = match line.split(' ').next()? {
-        "accept" => 0,
+        "accept" | "kill" => 0,
         "reject" => 1,
         _ => return None,
     };

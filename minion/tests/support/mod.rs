@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::initial::{Initial, set_up, tar};
+
 pub use self::snapshot::Snapshot;
 
 /// One case file.
@@ -55,6 +56,8 @@ pub struct Case {
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     pub error: Option<String>,
+    /// A text in the error of the apply; `then` holds after it.
+    pub fails: Option<String>,
     pub changes: Option<Value>,
     #[serde(default)]
     noop: bool,

@@ -85,7 +85,7 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             _ => {}
         }
     }
-    let Some(resolved) = node.resolved else {
+    let Some(resolved) = &node.resolved else {
         return;
     };
     if node
@@ -214,7 +214,7 @@ fn duplicate_addresses(check: &mut Check<'_>) {
     for node in check.declaration.nodes.values() {
         let name = node.metadata.name.as_str();
         let mut own = vec![("address", node.address)];
-        if let Some(resolved) = node.resolved {
+        if let Some(resolved) = &node.resolved {
             own.push(("resolved.controlPlane", Some(resolved.control_plane)));
             own.push(("resolved.workloadPlane", Some(resolved.workload_plane)));
         }
@@ -306,7 +306,7 @@ fn own_address(check: &mut Check<'_>) {
     {
         let message = format!("this host does not have the address {address}; it has: {listed}");
         check.node(node, "address", message, "give the host's own address");
-    } else if let Some(resolved) = node.resolved
+    } else if let Some(resolved) = &node.resolved
         && !have.contains(&resolved.control_plane)
     {
         let message = format!(

@@ -21,6 +21,7 @@ mod mount;
 mod pkg;
 mod reference;
 mod service;
+mod static_pod;
 mod test;
 
 use std::sync::LazyLock;
@@ -45,6 +46,7 @@ static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
         mount::SIGNATURES,
         pkg::SIGNATURES,
         service::SIGNATURES,
+        static_pod::SIGNATURES,
         test::SIGNATURES,
     ]
     .concat();
@@ -72,7 +74,7 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
 pub fn has_mod_watch(state: &str, fun: &str) -> bool {
     matches!(
         (state, fun),
-        ("cmd", "run" | "wait") | ("service", "running") | ("test", _)
+        ("cmd", "run" | "wait") | ("service" | "static_pod", "running") | ("test", _)
     )
 }
 

@@ -40,6 +40,50 @@ pub const KINDS: &[&str] = &[
     "compound",
 ];
 
+/// The facts of a minion that an expression is about, in addition to its id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Its grains.
+    pub grains: bool,
+    /// Its pillar.
+    pub pillar: bool,
+}
+
+/// The facts without which [`matches`] cannot decide an expression of a kind.
+///
+/// # Errors
+/// An unknown kind, a bad compound expression.
+pub fn needs(kind: &str, expression: &str) -> Result<Needs, TargetError> {
+    let mut needs = Needs::default();
+    match kind {
+        "glob" | "pcre" | "list" => {}
+        "grain" | "grain_pcre" | "ipcidr" => needs.grains = true,
+        "pillar" | "pillar_pcre" | "pillar_exact" => needs.pillar = true,
+        // Each matcher is asked, whatever the others say.
+        "compound" => {
+            compound::evaluate(expression, &mut |kind, expression| {
+                let one = self::needs(kind, expression)?;
+                needs.grains |= one.grains;
+                needs.pillar |= one.pillar;
+                Ok(true)
+            })?;
+        }
+        _ => return Err(unknown(kind)),
+    }
+    Ok(needs)
+}
+
+fn unknown(kind: &str) -> TargetError {
+    let hint = match did_you_mean(kind, KINDS.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", KINDS.join(", ")),
+    };
+    TargetError::UnknownKind {
+        kind: kind.to_owned(),
+        hint,
+    }
+}
+
 /// Tests whether an expression of a kind matches this minion. An empty expression matches no
 /// minion.
 ///
@@ -64,16 +108,7 @@ pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bo
         "compound" => compound::evaluate(expression, &mut |kind, expression| {
             matches(kind, expression, candidate)
         }),
-        _ => {
-            let hint = match did_you_mean(kind, KINDS.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are {}", KINDS.join(", ")),
-            };
-            Err(TargetError::UnknownKind {
-                kind: kind.to_owned(),
-                hint,
-            })
-        }
+        _ => Err(unknown(kind)),
     }
 }
 

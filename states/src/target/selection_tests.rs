@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Candidate, matches};
+use super::{Candidate, Needs, matches, needs};
 
 const IDS: [&str; 6] = ["web-1", "web-2", "web-10", "db-1", "db-2", "worker"];
 const SYSTEMS: [&str; 3] = ["Debian", "Ubuntu", "Rocky"];
@@ -166,13 +166,15 @@ fn minions() -> impl Strategy<Value = Vec<Minion>> {
     })
 }
 
-/// The ids that an expression selects.
+/// The ids that an expression selects. Facts that it does not need are withheld.
 fn selected(expression: &str, minions: &[Minion]) -> Vec<&'static str> {
+    let needs = needs("compound", expression).unwrap();
+    let given = |needed: bool, facts: Value| if needed { facts } else { Value::Null };
     let is_selected = |minion: &&Minion| {
         let candidate = Candidate {
             id: minion.id,
-            grains: &minion.grains(),
-            pillar: &minion.pillar(),
+            grains: &given(needs.grains, minion.grains()),
+            pillar: &given(needs.pillar, minion.pillar()),
         };
         matches("compound", expression, &candidate).unwrap()
     };
@@ -201,6 +203,25 @@ proptest! {
         let text = tree.print(0, spaced);
         prop_assert_eq!(selected(&text, &minions), expected(&tree, &minions), "{}", text);
     }
+}
+
+#[test]
+fn what_is_needed_is_what_the_matchers_are_about() {
+    let needs = |kind, expression| {
+        let Needs { grains, pillar } = needs(kind, expression).unwrap();
+        (grains, pillar)
+    };
+    for kind in ["glob", "list", "pcre"] {
+        assert_eq!(needs(kind, "web-1"), (false, false), "{kind}");
+    }
+    assert_eq!(needs("grain", "os:Debian"), (true, false));
+    assert_eq!(needs("ipcidr", "10.0.0.0/8"), (true, false));
+    assert_eq!(needs("pillar_exact", "tier:prod"), (false, true));
+    let compound = |text| needs("compound", text);
+    assert_eq!(compound("web-1 or L@db-1,db-2"), (false, false));
+    assert_eq!(compound("web-1 and not S@10.0.0.7"), (true, false));
+    assert_eq!(compound("web-1 or ( I@tier:prod )"), (false, true));
+    assert_eq!(compound("G@os:Debian or J@tier:p.*"), (true, true));
 }
 
 /// The property says little about a matcher that selects all minions, or none.

@@ -367,6 +367,9 @@ fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
 }
 
 #[cfg(test)]
+#[path = "../../tests/common/differences.rs"]
+mod differences;
+#[cfg(test)]
 mod probes;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use super::differences::{Difference, compare_with_table};
 use super::{Purpose, Renderer};
 use crate::tree::MemoryTree;
 
@@ -76,63 +77,19 @@ fn difference(probe: &Json, ours: &Result<String, String>) -> Option<&'static st
     }
 }
 
-/// The rows of the table: `| group | case | aspect | … |`.
-fn table() -> BTreeMap<Name, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/coming-from-salt.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (_, table) = text
-        .split_once("<!-- differences of templates -->")
-        .unwrap();
-    let (table, _) = table
-        .split_once("<!-- end of differences of templates -->")
-        .unwrap();
-    let mut rows = BTreeMap::new();
-    for line in table.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line
-            .trim_matches('|')
-            .split('|')
-            .map(|cell| cell.trim().trim_matches('`'))
-            .collect();
-        let [group, case, aspect, ..] = cells.as_slice() else {
-            panic!("{line}")
-        };
-        let name = ((*group).to_owned(), (*case).to_owned());
-        assert!(
-            rows.insert(name, (*aspect).to_owned()).is_none(),
-            "twice: {line}"
-        );
-    }
-    rows
-}
-
 #[test]
 fn templates_agree_with_salt_or_are_in_the_table() {
     let world = read(&folder().join("world.json"));
     let probes = probes();
     assert!(probes.len() >= 350, "{}", probes.len());
-    let mut found = BTreeMap::new();
+    let mut found: BTreeSet<Difference<3>> = BTreeSet::new();
     for (name, probe) in &probes {
         let ours = render(probe, &world);
         if let Some(aspect) = difference(probe, &ours) {
             eprintln!("{name:?} {aspect}: {} {ours:?}", probe["salt"]);
-            found.insert(name.clone(), aspect.to_owned());
+            let (group, case) = name.clone();
+            found.insert([group, case, aspect.to_owned()]);
         }
     }
-    let table = table();
-    let missing: BTreeSet<_> = found
-        .iter()
-        .filter(|(name, aspect)| table.get(*name) != Some(*aspect))
-        .collect();
-    let unused: BTreeSet<_> = table
-        .iter()
-        .filter(|(name, aspect)| found.get(*name) != Some(*aspect))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "not in docs/coming-from-salt.md: {missing:#?}"
-    );
-    assert!(
-        unused.is_empty(),
-        "in docs/coming-from-salt.md but not so: {unused:#?}"
-    );
+    compare_with_table("differences of templates", &found);
 }

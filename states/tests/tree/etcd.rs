@@ -18,8 +18,8 @@ fn host(etcd: Value) -> Compiled {
     crate::support::highstate(&pillar, &grains)
 }
 
-/// The kubelet replaces etcd's pod for every change of its manifest, and the API is away for most of a
-/// minute meanwhile.
+/// The kubelet replaces etcd's pod for every change of its manifest, and the API is away for most
+/// of a minute meanwhile.
 #[test]
 fn what_the_host_reports_of_its_member_does_not_change_the_manifest() {
     let first = host(Value::Null);
@@ -56,7 +56,7 @@ fn lost_data_is_refused_before_anything_is_changed() {
     let (pillar, grains) = fixture("bootstrap");
     for step in [
         &["halite.base.etcd.data", "halite.host"][..],
-        &["halite.base.kubelet", "halite.base.etcd.started"],
+        &["halite.base.kubelet", "halite.base.etcd.member"],
         &["halite.base.etcd"],
     ] {
         let names: Vec<String> = step.iter().map(|&sls| sls.to_owned()).collect();
@@ -65,28 +65,103 @@ fn lost_data_is_refused_before_anything_is_changed() {
     }
 }
 
+/// A kubelet that restarts etcd without its data then fails: only the state that founds a cluster,
+/// once, writes the other flag.
 #[test]
-fn a_member_is_recorded_once_it_has_a_log() {
+fn a_member_that_has_run_never_founds_a_cluster() {
     let compiled = host(Value::Null);
-    let record: Value = serde_json::from_str(contents(&compiled, RECORD)).unwrap();
-    assert_eq!(record, json!({"member": "bootstrap-1"}));
-    let condition = &chunk(&compiled, "file.managed", RECORD).controls.onlyif[0];
-    let root = tempfile::tempdir().unwrap();
-    let line = condition
-        .as_str()
-        .unwrap()
-        .replace("/var/lib/etcd", &root.path().display().to_string());
-    let holds = || {
-        let shell = std::process::Command::new("/bin/sh")
-            .args(["-c", &line])
-            .status();
-        shell.unwrap().success()
+    let manifest = contents(&compiled, MANIFEST);
+    assert!(
+        manifest.contains("--initial-cluster-state=existing"),
+        "{manifest}"
+    );
+    assert!(
+        manifest.contains("--initial-cluster=bootstrap-1=https://10.10.0.11:2380"),
+        "{manifest}"
+    );
+    let founded = chunk(&compiled, "etcd.founded", RECORD);
+    assert_eq!(
+        founded.args["contents"].as_str().unwrap().trim_end(),
+        manifest.trim_end(),
+        "the manifest of the first start is derived from this one"
+    );
+    assert_eq!(
+        (&founded.args["member"], &founded.args["initial_cluster"]),
+        (
+            &json!("bootstrap-1"),
+            &json!("bootstrap-1=https://10.10.0.11:2380")
+        )
+    );
+    assert_eq!(founded.args["manifest"], MANIFEST);
+}
+
+/// A highstate waits for each pod, and stops at the first that does not come up; the bootstrap does
+/// not wait for what it needs later.
+#[test]
+fn a_highstate_waits_for_each_static_pod() {
+    let waits = |compiled: &Compiled| -> Vec<String> {
+        let chunks = compiled.low.chunks.iter();
+        let pods = chunks.filter(|chunk| chunk.state == "static_pod");
+        pods.map(|chunk| {
+            assert!(chunk.controls.failhard, "{}", chunk.id);
+            chunk.id.clone()
+        })
+        .collect()
     };
-    assert!(!holds());
-    let log = root.path().join("member/wal");
-    std::fs::create_dir_all(&log).unwrap();
-    std::fs::write(log.join("0.tmp"), "").unwrap();
-    assert!(!holds());
-    std::fs::write(log.join("0-0.wal"), "").unwrap();
-    assert!(holds());
+    let all = host(Value::Null);
+    assert_eq!(
+        waits(&all),
+        [
+            "etcd-ready",
+            "kube-apiserver-ready",
+            "kube-controller-manager-ready",
+            "kube-scheduler-ready"
+        ]
+    );
+    let ready = |id: &str| {
+        let found = all.low.chunks.iter().find(|chunk| chunk.id == id);
+        found.unwrap().args["ready"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ready("etcd-ready"), "http://127.0.0.1:2381/readyz");
+    assert_eq!(
+        ready("kube-apiserver-ready"),
+        "https://10.10.0.11:6443/readyz"
+    );
+    assert_eq!(
+        ready("kube-controller-manager-ready"),
+        "https://127.0.0.1:10257/healthz"
+    );
+    assert_eq!(
+        ready("kube-scheduler-ready"),
+        "https://127.0.0.1:10259/readyz"
+    );
+    let (pillar, grains) = fixture("bootstrap");
+    for (step, waited) in [
+        (
+            &["halite.base.kubelet", "halite.base.etcd.member"][..],
+            &[][..],
+        ),
+        (&["halite.base.control_plane"], &["kube-apiserver-ready"]),
+    ] {
+        let names: Vec<String> = step.iter().map(|&sls| sls.to_owned()).collect();
+        let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &names)));
+        assert_eq!(waits(&compiled), waited, "{step:?}");
+    }
+}
+
+/// A probe of a program that listens on all addresses asks this host.
+#[test]
+fn a_pod_that_listens_everywhere_is_asked_here() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["halite"]["scheduler"]["extraArgs"]["bind-address"] = json!("0.0.0.0");
+    let compiled = crate::support::highstate(&pillar, &grains);
+    let found = compiled
+        .low
+        .chunks
+        .iter()
+        .find(|chunk| chunk.id == "kube-scheduler-ready");
+    assert_eq!(
+        found.unwrap().args["ready"],
+        "https://127.0.0.1:10259/readyz"
+    );
 }

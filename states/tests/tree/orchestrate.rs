@@ -116,8 +116,9 @@ fn every_step_compiles_alone() {
                 "halite.base.kubelet",
                 "halite.base.etcd",
                 "halite.base.etcd.data",
-                "halite.base.etcd.started",
+                "halite.base.etcd.member",
                 "halite.base.control_plane",
+                "halite.base.control_plane.running",
             ],
         ),
         (

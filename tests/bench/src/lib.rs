@@ -8,6 +8,7 @@ mod bundle;
 mod inputs;
 mod measure;
 mod peer;
+mod pings;
 mod scale;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use halite_upstream::prepare;
 use inputs::Inputs;
 
 pub use bundle::bench as bundle;
+pub use pings::bench as pings;
 
 /// Name of the bench's own lab.
 pub const BENCH: &str = "bench";
@@ -32,6 +34,8 @@ pub const BENCH: &str = "bench";
 pub enum Part {
     /// Making, checking and adding bundles, and what the lab's is made of; boots no host.
     Bundle,
+    /// A hundred minions pinged at once, beside one; boots no host.
+    Pings,
 }
 
 /// Number of rounds of each of the two ways.
@@ -118,6 +122,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     );
     scale::memory(&cluster, &mut table, "idle", [MINION_KIB, MASTER_KIB])?;
     scale::rows(&cluster, &mut table)?;
+    pings::rows(&mut table, progress)?;
     sizes(&bundle, &mut table)?;
     cluster.nothing_tried_to_leave()?;
     lab.down()?;

@@ -1,47 +1,146 @@
 //! `cargo lab demo`: from nothing to a Ready cluster, on real hosts.
 
 use anyhow::Result;
-use halite_lab::cluster::BOOTSTRAP;
+use halite_lab::Lab;
+use halite_lab::layout::Layout;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
-/// The steps, with the time that each usually takes on two processors: the first time, and later.
-const STEPS: [(&str, &str, &str); 9] = [
+/// The steps before the first boot, with the time that each usually takes on two processors: the
+/// first time, and later.
+const BUILD: [(&str, &str, &str); 6] = [
     ("prerequisites", "1 min", "at once"),
     ("base root of the hosts", "1 min", "at once"),
     ("Halite's programs", "15 min", "3 min after a change"),
     ("Kubernetes programs", "20 min", "at once"),
     ("images", "1 min", "at once"),
     ("bundle and signed ISO", "1 min", "20 s after a change"),
-    ("boot of two bare hosts", "5 s", "5 s"),
-    ("bootstrap of the first host", "40 s", "40 s"),
-    ("node add of the second", "20 s", "20 s"),
 ];
 
 /// Name of the demonstration's lab.
 pub(crate) const DEMO: &str = "demo";
 
 /// Says what it will do, makes the cluster, and leaves it running.
-pub(crate) fn demo(lab: &str) -> Result<()> {
-    print!("{}", plan());
-    let cluster = prepare::cluster(lab, &Board::for_terminal())?;
+pub(crate) fn demo(lab: &Lab, layout: &Layout) -> Result<()> {
+    print!("{}", plan(layout));
+    let old: Vec<String> = lab.hosts()?.into_iter().map(|h| h.spec.name).collect();
+    if let Some(notice) = replaced(&lab.name, &old) {
+        println!("{notice}");
+    }
+    let cluster = prepare::cluster(&lab.name, layout, &Board::for_terminal())?;
     println!("{}", cluster.kubectl(&["get", "nodes", "-o", "wide"])?);
     println!("{}", cluster.kubectl(&["get", "pods", "-A", "-o", "wide"])?);
     cluster.nothing_tried_to_leave()?;
-    println!("Nothing tried to leave. The hosts go on running:");
-    println!(
-        "  cargo lab sh {BOOTSTRAP} -- ctl status      cargo lab sh {BOOTSTRAP} -- kubectl get pods -A"
-    );
-    println!("  cargo lab down");
+    print!("{}", end(&lab.name, layout));
     Ok(())
 }
 
 /// The steps as a table. Halite's and Kubernetes' programs are built at the same time.
-fn plan() -> String {
+fn plan(layout: &Layout) -> String {
     let mut text = format!("{:<30}{:<12}{}\n", "step", "first time", "later");
-    for (step, first, later) in STEPS {
+    let mut row = |step: &str, first: &str, later: &str| {
         text.push_str(&format!("{step:<30}{first:<12}{later}\n"));
+    };
+    for (step, first, later) in BUILD {
+        row(step, first, later);
+    }
+    row(
+        &format!("boot of {} bare hosts", layout.hosts.len()),
+        "5 s",
+        "5 s",
+    );
+    let names = layout.names();
+    let first = names.first().copied().unwrap_or_default();
+    row(&format!("bootstrap of {first}"), "40 s", "40 s");
+    for group in layout.joins {
+        row(&format!("node add of {}", group.join(", ")), "20 s", "20 s");
     }
     text.push('\n');
     text
+}
+
+/// The notice of the hosts that go before the new ones boot, if there are any.
+fn replaced(lab: &str, old: &[String]) -> Option<String> {
+    (!old.is_empty()).then(|| {
+        format!(
+            "The lab {lab} has {}: removed, with all files, before the new hosts boot.\n",
+            old.join(", ")
+        )
+    })
+}
+
+/// The last lines: hosts that did not join, and what one can do next.
+fn end(lab: &str, layout: &Layout) -> String {
+    let names = layout.names();
+    let first = names.first().copied().unwrap_or_default();
+    let last = names.last().copied().unwrap_or_default();
+    let option = if lab == DEMO {
+        String::new()
+    } else {
+        format!(" --lab {lab}")
+    };
+    let mut text = "Nothing tried to leave. The hosts go on running.\n".to_owned();
+    let bare: Vec<&str> = layout.bare().map(|member| member.name).collect();
+    if !bare.is_empty() {
+        text.push_str(&format!(
+            "Booted and bare: {}. This version of Halite adds no second control plane to a cluster.\n",
+            bare.join(", ")
+        ));
+    }
+    for command in [
+        format!("sh{option} {first} -- ctl status"),
+        format!("sh{option} {first} -- kubectl get pods -A"),
+        format!("power-off{option} {last}"),
+        format!("power-on{option} {last}"),
+        format!("down{option}"),
+    ] {
+        text.push_str(&format!("  cargo lab {command}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_lab::layout::{HA, TWO};
+
+    use super::*;
+
+    #[test]
+    fn the_plan_names_the_hosts_of_the_layout() {
+        let two = plan(&TWO);
+        for step in [
+            "boot of 2 bare hosts ",
+            "bootstrap of bootstrap-1 ",
+            "node add of worker-1 ",
+        ] {
+            assert!(two.contains(step), "no {step:?} in:\n{two}");
+        }
+        assert!(plan(&HA).contains("boot of 4 bare hosts "));
+    }
+
+    #[test]
+    fn the_end_says_which_hosts_did_not_join() {
+        let bare: Vec<_> = HA.bare().map(|member| member.name).collect();
+        let text = end(DEMO, &HA);
+        assert_eq!(
+            text.contains(&format!("Booted and bare: {}.", bare.join(", "))),
+            !bare.is_empty(),
+            "{text}"
+        );
+        assert!(
+            text.contains("  cargo lab sh cp-1 -- ctl status\n"),
+            "{text}"
+        );
+        let two = end("other", &TWO);
+        assert!(!two.contains("bare"), "{two}");
+        assert!(two.ends_with("  cargo lab down --lab other\n"), "{two}");
+    }
+
+    #[test]
+    fn hosts_that_go_are_named() {
+        let old = ["bootstrap-1".to_owned(), "worker-1".to_owned()];
+        let notice = replaced(DEMO, &old).unwrap();
+        assert!(notice.contains("The lab demo has bootstrap-1, worker-1: removed"));
+        assert_eq!(replaced(DEMO, &[]), None);
+    }
 }

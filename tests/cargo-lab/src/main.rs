@@ -1,15 +1,16 @@
 //! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
 
 mod demo;
+mod write_loop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
 use halite_lab::progress::Board;
-use halite_lab::{Lab, capacity, resolver, scan};
+use halite_lab::{Lab, capacity, layout, resolver, scan};
 use halite_upstream::prepare;
 use halite_upstream::versions::{NEWEST, RELEASES, Release};
 
@@ -24,11 +25,16 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     /// Build everything, boot two bare hosts, bootstrap one from the bundle, add the other, and
-    /// leave them running.
+    /// leave them running. Replaces the hosts that the lab has.
     Demo {
         /// Which lab; several can run side by side.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
+        /// Boot cp-1, cp-2, cp-3 and worker-1; bootstrap cp-1 and add worker-1. This version of
+        /// Halite adds no second control plane: cp-2 and cp-3 are left booted and bare. The
+        /// machine has room for it only while no other cluster runs.
+        #[arg(long)]
+        ha: bool,
     },
     /// Run everything: format, lint, unit, protocol, lab and cluster suites.
     Test {
@@ -55,6 +61,32 @@ enum Verb {
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
+    /// Cut the power of hosts, of all at the same moment: every process is killed, nothing is shut
+    /// down.
+    PowerOff {
+        /// Which lab.
+        #[arg(long, default_value = demo::DEMO)]
+        lab: String,
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+        /// Their disks are gone too: power-on boots bare hosts of the same names and addresses.
+        #[arg(long)]
+        destroy: bool,
+    },
+    /// Boot hosts whose power was cut, in this order.
+    PowerOn {
+        /// Which lab.
+        #[arg(long, default_value = demo::DEMO)]
+        lab: String,
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+    },
+    /// Cut the link between two hosts.
+    LinkOff(Link),
+    /// End the cut of the link between two hosts.
+    LinkOn(Link),
     /// Run a command in a host.
     Sh {
         /// Which lab.
@@ -90,6 +122,10 @@ enum Verb {
         /// File in which to record the names that were asked for.
         log: PathBuf,
     },
+    /// Write to an API every 50 ms from the namespace that this is run in, until standard input
+    /// ends; prints JSON.
+    #[command(hide = true)]
+    WriteLoop(write_loop::Arguments),
     /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
     #[command(hide = true)]
     Scan {
@@ -102,6 +138,37 @@ enum Verb {
         #[arg(long)]
         again: Vec<u16>,
     },
+}
+
+/// The link between two hosts.
+#[derive(clap::Args)]
+struct Link {
+    /// Which lab.
+    #[arg(long, default_value = demo::DEMO)]
+    lab: String,
+    /// One host.
+    from: String,
+    /// The other.
+    to: String,
+    /// Only what the first sends to the other.
+    #[arg(long)]
+    one_way: bool,
+}
+
+impl Link {
+    /// Does the work for each direction: sender, receiver.
+    fn each(&self, work: fn(&Lab, &Host, &Host) -> Result<()>) -> Result<()> {
+        let lab = open(&self.lab)?;
+        let (from, to) = (lab.host(&self.from)?, lab.host(&self.to)?);
+        for host in [&from, &to] {
+            host.is_on()?;
+        }
+        work(&lab, &from, &to)?;
+        if !self.one_way {
+            work(&lab, &to, &from)?;
+        }
+        Ok(())
+    }
 }
 
 fn main() -> ExitCode {
@@ -124,6 +191,37 @@ fn open(name: &str) -> Result<Lab> {
     Lab::new(name, &halite_lab::cache().join("base-root"))
 }
 
+/// The state of a host's power and disks.
+fn power(host: &Host) -> String {
+    match host.init() {
+        Some(pid) => format!("up (init {pid})"),
+        None if host.has_disks() => "off".to_owned(),
+        None => "off, no disks".to_owned(),
+    }
+}
+
+fn status(lab: &Lab) -> Result<()> {
+    let hosts = lab.hosts()?;
+    if hosts.is_empty() {
+        println!("the lab {} has no hosts", lab.name);
+        return Ok(());
+    }
+    for host in hosts {
+        println!(
+            "{:<14} {:<18} {}, {}",
+            host.spec.name,
+            power(&host),
+            host.control_plane_address(),
+            host.workload_address()
+        );
+    }
+    match lab.nothing_tried_to_leave() {
+        Ok(()) => println!("nothing tried to leave"),
+        Err(error) => println!("{error:#}"),
+    }
+    Ok(())
+}
+
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
     let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
@@ -139,7 +237,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
         capacity::for_a_run()?;
     }
     match verb {
-        Verb::Demo { lab } => demo::demo(&lab)?,
+        Verb::Demo { lab, ha } => {
+            let layout = if ha { &layout::HA } else { &layout::TWO };
+            demo::demo(&open(&lab)?, layout)?;
+        }
         Verb::Test { full, keep, filter } => {
             return halite_suites::main(halite_suites::Options { full, keep, filter });
         }
@@ -147,6 +248,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
             what: Some(halite_bench::Part::Bundle),
             ..
         } => halite_bench::bundle(&mut progress)?,
+        Verb::Bench {
+            what: Some(halite_bench::Part::Pings),
+            ..
+        } => halite_bench::pings(&mut progress)?,
         Verb::Bench { what: None, lab } => halite_bench::bench(&lab, &mut progress)?,
         Verb::Down { lab } => open(&lab)?.down()?,
         Verb::Sh { lab, host, command } => {
@@ -159,24 +264,31 @@ fn run(verb: Verb) -> Result<ExitCode> {
             return Ok(u8::try_from(status.code().unwrap_or(255))
                 .map_or(ExitCode::FAILURE, ExitCode::from));
         }
-        Verb::Status { lab } => {
-            let lab = open(&lab)?;
-            for host in lab.hosts()? {
-                let state = host
-                    .init()
-                    .map_or_else(|| "down".to_owned(), |pid| format!("up (init {pid})"));
-                let addresses = format!(
-                    "{}, {}",
-                    host.control_plane_address(),
-                    host.workload_address()
-                );
-                println!("{:<14} {state:<18} {addresses}", host.spec.name);
-            }
-            match Cluster::attach(lab).and_then(|c| c.nothing_tried_to_leave()) {
-                Ok(()) => println!("nothing tried to leave"),
-                Err(error) => println!("{error:#}"),
+        Verb::PowerOff {
+            lab,
+            hosts,
+            destroy,
+        } => {
+            open(&lab)?.power_off(&hosts, destroy)?;
+            let state = if destroy {
+                "off, its disks are destroyed"
+            } else {
+                "off"
+            };
+            for host in hosts {
+                println!("{host}: {state}");
             }
         }
+        Verb::PowerOn { lab, hosts } => {
+            let lab = open(&lab)?;
+            lab.power_on(&hosts)?;
+            for host in hosts {
+                println!("{host}: {}", power(&lab.host(&host)?));
+            }
+        }
+        Verb::LinkOff(link) => link.each(Lab::cut_link)?,
+        Verb::LinkOn(link) => link.each(Lab::restore_link)?,
+        Verb::Status { lab } => status(&open(&lab)?)?,
         Verb::Bundle { kubernetes } => {
             println!(
                 "{}",
@@ -192,6 +304,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             );
         }
         Verb::Resolver { log } => resolver::serve(&log)?,
+        Verb::WriteLoop(arguments) => arguments.serve()?,
         Verb::Scan {
             address,
             udp,

@@ -19,6 +19,9 @@ const PROFILES: &[(&str, &[&str])] = &[
     ("small", &["halite-master", "halite-minion"]),
 ];
 
+/// What the version of [`other_minion`] has at its end.
+pub const OTHER: &str = "+other";
+
 /// Builds the programs as they are shipped (the daemons small, see the profiles in `Cargo.toml`) and
 /// returns the directory that has all of them. Messages begin with the profile's name.
 pub fn release(board: &Board) -> Result<PathBuf> {
@@ -30,19 +33,29 @@ pub fn release(board: &Board) -> Result<PathBuf> {
     fs::create_dir_all(&shipped)?;
     // The last step of the small one takes minutes on one processor, which leaves the other for the
     // rest.
+    let shipped_to = shipped.as_path();
     thread::scope(|scope| {
-        let build = |(profile, programs)| scope.spawn(move || build(profile, programs, board));
+        let build = |(profile, programs)| {
+            scope.spawn(move || build(profile, programs, &[], shipped_to, board))
+        };
         let builds: Vec<_> = PROFILES.iter().copied().map(build).collect();
         builds
             .into_iter()
             .try_for_each(|build| build.join().map_err(|_| anyhow!("a build panicked"))?)
     })?;
-    for (profile, programs) in PROFILES {
-        for program in *programs {
-            link(&target.join(profile).join(program), &shipped, program)?;
-        }
-    }
     Ok(shipped)
+}
+
+/// Builds a minion that is another program than the shipped one, and says so by its version
+/// ([`OTHER`]); returns its path. Only the minion's own crate is compiled again, and linked.
+pub fn other_minion(board: &Board) -> Result<PathBuf> {
+    let target = source_root().join("target/x86_64-unknown-linux-gnu");
+    let place = target.join("shipped/other");
+    fs::create_dir_all(&place)?;
+    let program = "halite-minion";
+    let features = ["--features", "other-version"];
+    build("small", &[program], &features, &place, board)?;
+    Ok(place.join(program))
 }
 
 /// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
@@ -57,18 +70,34 @@ pub fn with_builder(command: &mut Command) -> Result<&mut Command> {
     Ok(command.env("PATH", PATH.get().context("there is no PATH")?))
 }
 
-fn build(profile: &str, programs: &[&str], board: &Board) -> Result<()> {
+/// Builds programs and links them to a directory.
+fn build(
+    profile: &str,
+    programs: &[&str],
+    features: &[&str],
+    to: &Path,
+    board: &Board,
+) -> Result<()> {
+    let target = source_root().join("target/x86_64-unknown-linux-gnu");
+    // Cargo leaves a program at one path, whatever its features are: no other build may come
+    // between this one and the links.
+    let lock = fs::File::create(target.join(format!("shipped/.{profile}.lock")))?;
+    lock.lock()?;
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--profile", profile, "--locked"]);
     cargo
         .arg("--manifest-path")
         .arg(source_root().join("Cargo.toml"));
     cargo.args(programs.iter().flat_map(|program| ["--package", *program]));
+    cargo.args(features);
     let what = format!("Halite's programs, profile {profile}");
     let mut line = board.line(profile);
     build_command::run(&mut cargo, &what, &mut |text| line.say(text))?;
     if let Err(error) = dependencies::store(profile) {
         line.say(&format!("cannot keep the compiled dependencies: {error:#}"));
+    }
+    for program in programs {
+        link(&target.join(profile).join(program), to, program)?;
     }
     Ok(())
 }

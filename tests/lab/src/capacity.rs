@@ -19,8 +19,10 @@ pub const WORKER: usize = 20;
 pub const BARE: usize = 8;
 
 const GIB: u64 = 1 << 30;
-/// Disk that the hosts of a two-host lab fill: packages, images, databases, logs.
-const HOSTS: u64 = 4 * GIB;
+/// Disk that a host fills: packages, images, databases, logs.
+const HOST: u64 = 2 * GIB;
+/// Hosts of the lab of most runs.
+const TWO: u64 = 2;
 /// Disk for the base root, and of each Kubernetes release the upstream programs and images, the
 /// bundle, and the ISO.
 const CACHE: u64 = 4 * GIB;
@@ -42,17 +44,17 @@ struct Need {
     variable: &'static str,
 }
 
-fn hosts() -> Need {
+fn hosts(count: u64) -> Need {
     Need {
         dir: run_dir(),
-        bytes: HOSTS,
+        bytes: count.saturating_mul(HOST),
         variable: "HALITE_LAB_RUN",
     }
 }
 
 /// Refuses a run for which there is not enough disk, before it builds for a quarter of an hour.
 pub fn for_a_run() -> Result<()> {
-    let mut needs = vec![hosts()];
+    let mut needs = vec![hosts(TWO)];
     if !cache().join("bundle").exists() {
         let home = std::env::var_os("HOME").map_or_else(|| "/root".into(), PathBuf::from);
         needs.push(Need {
@@ -69,27 +71,54 @@ pub fn for_a_run() -> Result<()> {
     disk(&needs)
 }
 
-/// Refuses a new host of a lab that would take `instances` inotify instances when there is no room
-/// for it; `running` are the hosts of all labs that run, with the instances of each.
+/// Refuses a host that takes `instances` inotify instances in the end when there is no room for it;
+/// `running` are the hosts of all labs that run, with the instances of each.
 pub(super) fn for_a_host(
     name: &str,
     instances: usize,
     running: &BTreeMap<String, usize>,
 ) -> Result<()> {
-    disk(&[hosts()])?;
-    inotify(name, instances, running)
+    disk(&[hosts(1)])?;
+    room(name, instances, promised(&held()?, running), limit()?)
 }
 
-fn inotify(name: &str, instances: usize, running: &BTreeMap<String, usize>) -> Result<()> {
+/// Refuses `count` hosts that take `instances` inotify instances together when there is no room for
+/// them. Those of the lab `replaced` go before they come.
+pub(super) fn for_hosts(
+    what: &str,
+    (count, instances): (usize, usize),
+    running: &BTreeMap<String, usize>,
+    replaced: &str,
+) -> Result<()> {
+    disk(&[hosts(u64::try_from(count)?)])?;
+    let taken = promised(
+        &without(held()?, replaced),
+        &without(running.clone(), replaced),
+    );
+    room(what, instances, taken, limit()?)
+}
+
+/// Hosts by the names of their control groups, without those of one lab.
+fn without(mut hosts: BTreeMap<String, usize>, lab: &str) -> BTreeMap<String, usize> {
+    // The name of a lab has no dash.
+    let of_lab = format!("{PREFIX}{lab}-");
+    hosts.retain(|host, _| !host.starts_with(&of_lab));
+    hosts
+}
+
+/// The inotify instances that one user may have on this machine.
+fn limit() -> Result<usize> {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances")?;
-    let limit: usize = limit
+    limit
         .trim()
         .parse()
-        .context("fs.inotify.max_user_instances is no number")?;
-    let taken = promised(&held()?, running);
-    if taken + instances > limit {
+        .context("fs.inotify.max_user_instances is no number")
+}
+
+fn room(what: &str, instances: usize, taken: usize, limit: usize) -> Result<()> {
+    if taken.saturating_add(instances) > limit {
         bail!(
-            "{taken} of this machine's {limit} inotify instances are taken or promised to hosts that run, and {name} \
+            "{taken} of this machine's {limit} inotify instances are taken or promised to hosts that run, and {what} \
              needs {instances}: stop a lab (cargo lab down --lab NAME), or raise fs.inotify.max_user_instances"
         );
     }
@@ -236,13 +265,30 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_needs_more_than_the_machine_has_is_refused() {
-        let error = inotify("worker-1", usize::MAX / 2, &BTreeMap::new())
-            .unwrap_err()
-            .to_string();
+    fn hosts_that_need_more_than_is_left_are_refused() {
+        let error = room("worker-1", 20, 109, 128).unwrap_err().to_string();
         assert!(
-            error.contains("worker-1 needs") && error.contains("max_user_instances"),
+            error.contains("worker-1 needs 20") && error.contains("max_user_instances"),
             "{error}"
         );
+        room("worker-1", 20, 108, 128).unwrap();
+    }
+
+    #[test]
+    fn three_control_planes_and_a_worker_fit_beside_no_other_cluster() {
+        let (three_and_one, two) = (3 * CONTROL_PLANE + WORKER, CONTROL_PLANE + WORKER);
+        assert_eq!(three_and_one, 113);
+        room("the layout ha", three_and_one, 15, 128).unwrap();
+        room("the layout ha", three_and_one, two, 128).unwrap_err();
+        // A fifth host does not fit on an empty machine.
+        room("five hosts", three_and_one + WORKER, 0, 128).unwrap_err();
+    }
+
+    #[test]
+    fn hosts_of_the_lab_that_is_replaced_do_not_count() {
+        let hosts = ["hl-demo-cp-1", "hl-demo2-cp-1", ELSEWHERE];
+        let hosts = hosts.map(|host| (host.to_owned(), 31)).into();
+        let left: Vec<_> = without(hosts, "demo").into_keys().collect();
+        assert_eq!(left, [ELSEWHERE, "hl-demo2-cp-1"]);
     }
 }

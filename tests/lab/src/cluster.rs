@@ -1,13 +1,16 @@
-//! The two-host cluster of the demonstration and of the cluster suites: one host bootstrapped from
-//! the bundle, the other added.
+//! A cluster of the lab, of any layout: one host bootstrapped from the bundle, the others added.
+
+mod adding;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 
-use crate::host::{Host, Spec};
-use crate::{Lab, capacity, wait};
+use crate::host::Host;
+use crate::layout::{Layout, Member, TWO};
+use crate::role::Role;
+use crate::{Lab, wait};
 
 /// Directory on the bootstrap host with what an operator carries to a site: the signed ISO, a `ctl`,
 /// and the public key.
@@ -38,20 +41,22 @@ pub fn bundle_place(version: &str) -> String {
     format!("/var/lib/halite/bundles/{version}")
 }
 
-/// The first host: control plane, etcd, master, bundle.
+/// The first host of the two: control plane, etcd, master, bundle.
 pub const BOOTSTRAP: &str = "bootstrap-1";
 
-/// The second host, in the second of the control-plane networks.
+/// The other of the two, in the second of the control-plane networks.
 pub const WORKER: &str = "worker-1";
 
 /// A cluster of the lab.
 pub struct Cluster {
     /// The lab that its hosts are in.
     pub lab: Lab,
-    /// The bootstrap host.
+    /// Its first host, which is bootstrapped.
     pub bootstrap: Host,
-    /// The worker.
+    /// Its last host: the worker, in each layout.
     pub worker: Host,
+    /// All of them, the first one first.
+    hosts: Vec<Host>,
 }
 
 /// Path of the cluster document on the first host.
@@ -92,63 +97,52 @@ kubeProxy:
       min: 0
 host:
   kernelModules: []
+  sysctls: {fs.inotify.max_user_instances: null, fs.inotify.max_user_watches: null}
 "#;
 
-/// Boots two bare hosts; the first has the directory that the operator carried, read-only.
-pub fn boot_hosts(lab: Lab, iso_directory: &Path) -> Result<Cluster> {
-    let bootstrap = boot_bootstrap(&lab, iso_directory)?;
-    let worker = boot_worker(&lab)?;
-    Ok(Cluster {
-        lab,
-        bootstrap,
-        worker,
-    })
+/// Boots the bare hosts of a layout. Each with a control plane has the directories that the operator
+/// carried to the site, read-only.
+pub fn boot_hosts(lab: Lab, layout: &Layout, carried: &[(&Path, &str)]) -> Result<Cluster> {
+    let hosts = layout
+        .hosts
+        .iter()
+        .map(|member| {
+            let carried = if member.is_control_plane() {
+                carried
+            } else {
+                &[]
+            };
+            boot_member(&lab, member, carried)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Cluster::of(lab, hosts)
 }
 
-/// The same, with what the operator carried of a newer release beside it.
-pub fn boot_hosts_with(lab: Lab, iso_directory: &Path, newer: &Path) -> Result<Cluster> {
-    let bootstrap = boot_first(&lab, &[(iso_directory, ISO_DIRECTORY), (newer, NEWER)])?;
-    let worker = boot_worker(&lab)?;
-    Ok(Cluster {
-        lab,
-        bootstrap,
-        worker,
-    })
-}
-
-/// Boots the first host, with the directory that the operator carried, read-only.
+/// Boots the first of the two hosts, with the directory that the operator carried, read-only.
 pub fn boot_bootstrap(lab: &Lab, iso_directory: &Path) -> Result<Host> {
-    boot_first(lab, &[(iso_directory, ISO_DIRECTORY)])
+    boot_member(
+        lab,
+        TWO.member(BOOTSTRAP)?,
+        &[(iso_directory, ISO_DIRECTORY)],
+    )
 }
 
 /// Boots a host in the place of the first, on which the bundle's directory stands where it will
 /// stand on ours.
 pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
-    boot_first(lab, &[(bundle, BUNDLE)])
+    boot_member(lab, TWO.member(BOOTSTRAP)?, &[(bundle, BUNDLE)])
 }
 
-fn boot_first(lab: &Lab, directories: &[(&Path, &str)]) -> Result<Host> {
-    lab.boot(Spec {
-        name: BOOTSTRAP.to_owned(),
-        number: 11,
-        second_network: false,
-        read_only: directories
-            .iter()
-            .map(|(directory, place)| ((*directory).to_owned(), PathBuf::from(place)))
-            .collect(),
-        inotify: capacity::CONTROL_PLANE,
-    })
-}
-
-/// Boots the second host.
+/// Boots the second of the two hosts.
 pub fn boot_worker(lab: &Lab) -> Result<Host> {
-    lab.boot(Spec {
-        name: WORKER.to_owned(),
-        number: 12,
-        second_network: true,
-        read_only: Vec::new(),
-        inotify: capacity::WORKER,
-    })
+    boot_member(lab, TWO.member(WORKER)?, &[])
+}
+
+fn boot_member(lab: &Lab, member: &Member, directories: &[(&Path, &str)]) -> Result<Host> {
+    let read_only = directories
+        .iter()
+        .map(|(directory, place)| ((*directory).to_owned(), PathBuf::from(place)));
+    lab.boot(member.spec(read_only.collect()))
 }
 
 /// The command that makes the first host of the lab's cluster, and repairs it.
@@ -170,18 +164,23 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     let status = host.command(&install)?.status()?;
     if !status.success() {
         bail!(
-            "bootstrap failed; run it again with: cargo lab sh {BOOTSTRAP} -- {}",
+            "bootstrap failed; run it again with: cargo lab sh {} -- {}",
+            host.spec.name,
             install.join(" ")
         );
     }
     Ok(start.elapsed())
 }
 
-/// Waits until every pod of the cluster whose first host is `host` runs and is ready, or has done
-/// its job.
+fn kubectl(host: &Host, args: &[&str]) -> Result<String> {
+    host.run(&[&["kubectl"], args].concat())
+}
+
+/// Waits until every pod of the cluster of `host`, which has a control plane, runs and is ready, or
+/// has done its job.
 pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
     wait::until("all pods to run", limit, || {
-        let text = host.run(&["kubectl", "get", "pods", "-A", "-o", "json"])?;
+        let text = kubectl(host, &["get", "pods", "-A", "-o", "json"])?;
         let list: serde_json::Value = serde_json::from_str(&text)?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let waiting: Vec<String> = items
@@ -213,28 +212,63 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
     })
 }
 
-/// `ctl node add` that does not wait.
-fn only_declares(mut add: Vec<String>) -> Vec<String> {
-    add.extend(["--no-wait", "-o", "json"].map(str::to_owned));
-    add
-}
-
 impl Cluster {
-    /// Its hosts, the first one first.
-    #[must_use]
-    pub fn hosts(&self) -> [&Host; 2] {
-        [&self.bootstrap, &self.worker]
-    }
-
-    /// The cluster of a lab that already runs.
-    pub fn attach(lab: Lab) -> Result<Self> {
-        let bootstrap = lab.host(BOOTSTRAP)?;
-        let worker = lab.host(WORKER)?;
+    fn of(lab: Lab, hosts: Vec<Host>) -> Result<Self> {
+        let (Some(first), Some(last)) = (hosts.first(), hosts.last()) else {
+            bail!("the lab {} has no host of a cluster", lab.name);
+        };
         Ok(Self {
             lab,
-            bootstrap,
-            worker,
+            bootstrap: first.clone(),
+            worker: last.clone(),
+            hosts,
         })
+    }
+
+    /// The cluster of a lab that already runs: its hosts that have roles.
+    pub fn attach(lab: Lab) -> Result<Self> {
+        let mut hosts = lab.hosts()?;
+        hosts.retain(|host| !host.spec.roles.is_empty());
+        hosts.sort_by_key(|host| host.spec.number);
+        Self::of(lab, hosts)
+    }
+
+    /// Its hosts, the first one first.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<&Host> {
+        self.hosts.iter().collect()
+    }
+
+    /// Returns true if it has the hosts of that layout.
+    #[must_use]
+    pub fn is_of(&self, layout: &Layout) -> bool {
+        self.hosts
+            .iter()
+            .map(|host| host.spec.name.as_str())
+            .eq(layout.names())
+    }
+
+    /// One host by name.
+    pub fn host(&self, name: &str) -> Result<&Host> {
+        let names: Vec<_> = self.hosts.iter().map(|h| h.spec.name.as_str()).collect();
+        self.hosts
+            .iter()
+            .find(|host| host.spec.name == name)
+            .with_context(|| {
+                format!(
+                    "the cluster has no host {name:?}; it has: {}",
+                    names.join(", ")
+                )
+            })
+    }
+
+    /// The hosts whose role is a control plane, whether they have joined or are bare.
+    #[must_use]
+    pub fn control_planes(&self) -> Vec<&Host> {
+        self.hosts
+            .iter()
+            .filter(|host| host.spec.roles.contains(&Role::ControlPlane))
+            .collect()
     }
 
     /// Bootstraps the first host, showing what that shows.
@@ -242,84 +276,14 @@ impl Cluster {
         bootstrap(&self.bootstrap, document)
     }
 
-    /// The command that adds the worker; it declares it, and waits until it is Ready.
-    #[must_use]
-    pub fn add_command(&self) -> Vec<String> {
-        self.add_command_with("worker")
-    }
-
-    fn add_command_with(&self, roles: &str) -> Vec<String> {
-        let address = self.worker.control_plane_address();
-        [
-            "ctl",
-            "node",
-            "add",
-            WORKER,
-            "--address",
-            &address,
-            "--roles",
-            roles,
-        ]
-        .map(str::to_owned)
-        .to_vec()
-    }
-
-    /// The command that only declares the worker, and prints what must run on it.
-    #[must_use]
-    pub fn declare_command(&self) -> Vec<String> {
-        only_declares(self.add_command())
-    }
-
-    /// Declares the worker; returns the shell line that must run on it.
-    pub fn declare_worker(&self) -> Result<String> {
-        self.declared(&self.declare_command())
-    }
-
-    fn declared(&self, command: &[String]) -> Result<String> {
-        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
-            .context("`ctl node add -o json` did not print JSON")?;
-        Ok(answer["command"]
-            .as_str()
-            .context("`ctl node add` printed no command")?
-            .to_owned())
-    }
-
-    /// Runs the printed line on the worker.
-    pub fn enrol_worker(&self, command: &str) -> Result<()> {
-        let enrol = self.worker.output(&["sh", "-c", command])?;
-        if !enrol.status.success() {
-            bail!(
-                "enrolling {WORKER} failed: {}{}",
-                String::from_utf8_lossy(&enrol.stdout),
-                String::from_utf8_lossy(&enrol.stderr)
-            );
-        }
-        Ok(())
-    }
-
-    /// Declares the worker, runs the printed command on it, and waits until it is Ready.
-    pub fn add_worker(&self) -> Result<Duration> {
-        self.add_worker_with("worker")
-    }
-
-    /// The same with other roles, parted by commas.
-    pub fn add_worker_with(&self, roles: &str) -> Result<Duration> {
-        let start = Instant::now();
-        let add = self.add_command_with(roles);
-        let command = self.declared(&only_declares(add.clone()))?;
-        self.enrol_worker(&command)?;
-        // Repeating the command is how one waits: it changes nothing.
-        if !self.bootstrap.command(&add)?.status()?.success() {
-            bail!("adding {WORKER} failed");
-        }
-        Ok(start.elapsed())
-    }
-
     /// Runs kubectl on the bootstrap host.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let mut all = vec!["kubectl"];
-        all.extend(args);
-        self.bootstrap.run(&all)
+        kubectl(&self.bootstrap, args)
+    }
+
+    /// Runs kubectl on that host, which has a control plane.
+    pub fn kubectl_on(&self, host: &str, args: &[&str]) -> Result<String> {
+        kubectl(self.host(host)?, args)
     }
 
     /// Waits until every pod runs and is ready, or has done its job.
@@ -327,13 +291,48 @@ impl Cluster {
         wait_for_pods(&self.bootstrap, limit)
     }
 
+    /// The same, asked on that host.
+    pub fn wait_for_pods_on(&self, host: &str, limit: Duration) -> Result<()> {
+        wait_for_pods(self.host(host)?, limit)
+    }
+
     /// Fails when a packet tried to leave, or an unexpected name was asked for.
     pub fn nothing_tried_to_leave(&self) -> Result<()> {
-        let packets = self.lab.router.escaped()?;
-        let names = self.lab.router.unexpected_names()?;
-        if packets != 0 || !names.is_empty() {
-            bail!("{packets} packets tried to leave; unexpected names asked: {names:?}");
-        }
-        Ok(())
+        self.lab.nothing_tried_to_leave()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::HA;
+
+    pub(super) fn cluster(layout: &Layout) -> Cluster {
+        let (lab, dir) = (
+            Lab::new("x", Path::new("/base")).unwrap(),
+            Path::new("/labs"),
+        );
+        let host = |member: &Member| Host::new("x", dir, Path::new("/base"), member.spec(vec![]));
+        Cluster::of(lab, layout.hosts.iter().map(host).collect()).unwrap()
+    }
+
+    fn names<'a>(hosts: &[&'a Host]) -> Vec<&'a str> {
+        hosts.iter().map(|host| host.spec.name.as_str()).collect()
+    }
+
+    #[test]
+    fn hosts_are_found_by_name_and_by_role() {
+        let ha = cluster(&HA);
+        assert_eq!(names(&ha.hosts()), HA.names());
+        assert_eq!(names(&ha.control_planes()), ["cp-1", "cp-2", "cp-3"]);
+        assert_eq!(ha.bootstrap.spec.name, "cp-1");
+        assert_eq!(ha.worker.spec.name, "worker-1");
+        assert_eq!(
+            ha.host("cp-2").unwrap().control_plane_address(),
+            "10.10.0.12"
+        );
+        let error = ha.host("cp-4").unwrap_err().to_string();
+        assert!(error.contains("cp-1, cp-2, cp-3, worker-1"), "{error}");
+        assert!(ha.is_of(&HA) && !ha.is_of(&TWO));
     }
 }

@@ -1,6 +1,8 @@
 //! One real host: `systemd-nspawn -b` on an overlay of the base root, in a network namespace and
 //! cgroups of its own.
 
+mod disks;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,16 +11,14 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use disks::DATA;
 use serde::{Deserialize, Serialize};
 
 use super::command::{output, run};
 use super::groups::PREFIX;
 use super::net::{Network, Router, namespace_exists};
+use super::role::Role;
 use super::{groups, wait};
-
-/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the
-/// host's overlay.
-const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
 
 /// Parameters of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct Spec {
     /// Inotify instances that it takes once everything is installed; see [`super::capacity`].
     #[serde(default = "super::capacity::unknown")]
     pub inotify: usize,
+    /// Its roles in the lab's cluster; none for a host outside of it.
+    #[serde(default)]
+    pub roles: Vec<Role>,
 }
 
 /// A host of a lab.
@@ -72,43 +75,21 @@ impl Host {
         }
     }
 
+    /// Its networks, in the order of its interfaces.
+    pub(crate) fn networks(&self) -> [Network; 2] {
+        [self.control_plane_network(), Network::Workload]
+    }
+
     /// Its address in the control plane.
     #[must_use]
     pub fn control_plane_address(&self) -> String {
-        format!(
-            "{}.{}",
-            self.control_plane_network().prefix(),
-            self.spec.number
-        )
+        self.control_plane_network().address(self.spec.number)
     }
 
     /// Its address in the workload plane.
     #[must_use]
     pub fn workload_address(&self) -> String {
-        format!("{}.{}", Network::Workload.prefix(), self.spec.number)
-    }
-
-    /// The host's root as the machine sees it while it is mounted.
-    #[must_use]
-    pub fn root(&self) -> PathBuf {
-        self.dir.join("root")
-    }
-
-    /// Path on the machine of a file of the host, also of one outside the host's overlay.
-    #[must_use]
-    pub fn file(&self, path: &str) -> PathBuf {
-        let path = path.trim_start_matches('/');
-        let data = DATA
-            .iter()
-            .find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
-        match data {
-            Some((data, rest)) => self.data(data).join(rest),
-            None => self.root().join(path),
-        }
-    }
-
-    fn data(&self, directory: &str) -> PathBuf {
-        self.dir.join("data").join(directory.replace('/', "-"))
+        Network::Workload.address(self.spec.number)
     }
 
     /// Its name among all labs' hosts; its control groups have it too.
@@ -220,48 +201,6 @@ impl Host {
         Ok(())
     }
 
-    fn mount(&self) -> Result<()> {
-        let root = self.root();
-        for part in ["root", "upper", "work"] {
-            fs::create_dir_all(self.dir.join(part))?;
-        }
-        if !root.join("etc").exists() {
-            let options = format!(
-                "lowerdir={},upperdir={},workdir={}",
-                self.base.display(),
-                self.dir.join("upper").display(),
-                self.dir.join("work").display()
-            );
-            run(
-                "mount",
-                &[
-                    "-t",
-                    "overlay",
-                    "overlay",
-                    "-o",
-                    &options,
-                    &root.to_string_lossy(),
-                ],
-            )?;
-        }
-        let machine_id = root.join("etc/machine-id");
-        if fs::read_to_string(&machine_id).map_or(true, |id| id.trim().len() != 32)
-            || !self.dir.join("identity").exists()
-        {
-            let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.replace('-', "");
-            fs::write(&machine_id, id)?;
-            fs::write(root.join("etc/hostname"), format!("{}\n", self.spec.name))?;
-            fs::write(
-                root.join("etc/hosts"),
-                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
-            )?;
-            let resolver = format!("nameserver {}.1\n", self.control_plane_network().prefix());
-            fs::write(root.join("etc/resolv.conf"), resolver)?;
-            fs::write(self.dir.join("identity"), "")?;
-        }
-        Ok(())
-    }
-
     /// Pid of the nspawn process, if it runs.
     fn nspawn(&self) -> Option<u32> {
         let pid: u32 = fs::read_to_string(self.dir.join("nspawn.pid"))
@@ -282,11 +221,19 @@ impl Host {
         children.split_whitespace().next()?.parse().ok()
     }
 
+    /// The pid of its init; refuses a host that is off, with the command that boots it.
+    pub fn is_on(&self) -> Result<u32> {
+        self.init().with_context(|| {
+            format!(
+                "{0} is off; cargo lab power-on {0} --lab {1} boots it",
+                self.spec.name, self.lab
+            )
+        })
+    }
+
     /// A command that will run inside the host as root, as if logged in.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command> {
-        let Some(init) = self.init() else {
-            bail!("{} does not run", self.spec.name)
-        };
+        let init = self.is_on()?;
         let mut command = Command::new("nsenter");
         command
             .args([
@@ -339,22 +286,7 @@ impl Host {
     /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what
     /// the kernel held for it (addresses, routes, packet filter, control groups) is gone too.
     pub fn power_cut(&self) -> Result<()> {
-        if let Some(init) = self.init() {
-            run("kill", &["-9", &init.to_string()])?;
-        }
-        wait::until(
-            &format!("{} to lose power", self.spec.name),
-            Duration::from_secs(30),
-            || {
-                if self.nspawn().is_some() {
-                    Err(anyhow!("nspawn still runs"))
-                } else {
-                    Ok(())
-                }
-            },
-        )?;
-        self.unplug()?;
-        groups::remove(&self.machine())
+        cut_power(std::slice::from_ref(self))
     }
 
     fn unplug(&self) -> Result<()> {
@@ -369,53 +301,33 @@ impl Host {
         }
         Ok(())
     }
-
-    /// Stops the host and removes everything of it.
-    pub fn destroy(&self) -> Result<()> {
-        self.power_cut()?;
-        let root = self.root();
-        if root.join("etc").exists() {
-            output("umount", &["-R", &root.to_string_lossy()])?;
-        }
-        if root.join("etc").exists() {
-            bail!("{} is still mounted", root.display());
-        }
-        if self.dir.exists() {
-            // A test that failed may have left immutable files.
-            let upper = self.dir.join("upper");
-            output("chattr", &["-R", "-f", "-i", &upper.to_string_lossy()])?;
-            fs::remove_dir_all(&self.dir)
-                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
-        }
-        Ok(())
-    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_found_where_they_lie() {
-        let spec = Spec {
-            name: "one".to_owned(),
-            number: 11,
-            second_network: false,
-            read_only: Vec::new(),
-            inotify: 0,
-        };
-        let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
-        assert_eq!(
-            host.file("/etc/hosts"),
-            Path::new("/labs/a/hosts/one/root/etc/hosts")
-        );
-        assert_eq!(
-            host.file("var/lib/kubelet/pki/x"),
-            Path::new("/labs/a/hosts/one/data/var-lib-kubelet/pki/x")
-        );
-        assert_eq!(
-            host.file("var/lib/kubelet-other"),
-            Path::new("/labs/a/hosts/one/root/var/lib/kubelet-other")
-        );
+/// Cuts the power of several hosts at the same moment; see [`Host::power_cut`].
+pub fn cut_power(hosts: &[Host]) -> Result<()> {
+    let inits: Vec<String> = hosts
+        .iter()
+        .filter_map(Host::init)
+        .map(|pid| pid.to_string())
+        .collect();
+    if !inits.is_empty() {
+        let kill = [&["-9".to_owned()], inits.as_slice()].concat();
+        run("kill", &kill)?;
     }
+    for host in hosts {
+        wait::until(
+            &format!("{} to lose power", host.spec.name),
+            Duration::from_secs(30),
+            || {
+                if host.nspawn().is_some() {
+                    Err(anyhow!("nspawn still runs"))
+                } else {
+                    Ok(())
+                }
+            },
+        )?;
+        host.unplug()?;
+        groups::remove(&host.machine())?;
+    }
+    Ok(())
 }

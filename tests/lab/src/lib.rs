@@ -1,9 +1,9 @@
-//! The lab: real hosts on one machine, their network, detectors for packets and questions that would
-//! leave it, and builds of Halite's own programs.
+//! The lab: real hosts on one machine, their network, detectors for packets and questions that
+//! would leave it, and builds of Halite's own programs.
 //!
 //! Inputs: the source tree, and the machine's package sources. Outputs: hosts below
-//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes' own
-//! programs. It never changes the machine's network, limits or control groups outside its own.
+//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes'
+//! own programs. It never changes the machine's network, limits or control groups outside its own.
 
 pub mod base;
 pub mod build;
@@ -15,10 +15,14 @@ pub mod dependencies;
 mod dirs;
 mod groups;
 pub mod host;
+pub mod layout;
+pub mod link;
 pub mod net;
+pub mod power;
 pub mod prerequisites;
 pub mod progress;
 pub mod resolver;
+pub mod role;
 pub mod scan;
 pub mod timing;
 pub mod wait;
@@ -29,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use host::{Host, Spec};
+use layout::Layout;
 use net::Router;
 
 pub use dirs::{cache, run_dir};
@@ -117,6 +122,28 @@ impl Lab {
                     names.join(", ")
                 )
             })
+    }
+
+    /// Refuses a cluster of that layout in this lab when the machine has no room for it. The lab's
+    /// own hosts do not count: they go first.
+    pub fn room_for(&self, layout: &Layout) -> Result<()> {
+        let names = layout.names();
+        capacity::for_hosts(
+            &format!("the layout {} ({})", layout.name, names.join(", ")),
+            (names.len(), layout.inotify()),
+            &running()?,
+            &self.name,
+        )
+    }
+
+    /// Fails when a packet tried to leave, or an unexpected name was asked for.
+    pub fn nothing_tried_to_leave(&self) -> Result<()> {
+        let packets = self.router.escaped()?;
+        let names = self.router.unexpected_names()?;
+        if packets != 0 || !names.is_empty() {
+            bail!("{packets} packets tried to leave; unexpected names asked: {names:?}");
+        }
+        Ok(())
     }
 
     /// Stops and removes every host, the router and all files.

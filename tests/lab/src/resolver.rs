@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 /// Names that a healthy offline cluster may ask its site's resolver for: the hosts' own names with
 /// no domain.
-const EXPECTED: [&str; 2] = ["bootstrap-1", "worker-1"];
+const EXPECTED: [&str; 5] = ["bootstrap-1", "cp-1", "cp-2", "cp-3", "worker-1"];
 
 /// Returns true for a question that an offline site's cluster may ask. CoreDNS' `loop` plugin asks
 /// once at its start for a name of two random numbers, to see whether its own question comes back.

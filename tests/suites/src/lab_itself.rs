@@ -2,6 +2,8 @@
 //! would make every other test worthless.
 
 mod bare_root;
+mod link;
+mod power;
 mod root;
 
 use std::time::Duration;
@@ -23,6 +25,14 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: power_cut,
     },
     Test {
+        name: "lab: a host that was powered off is as before, and bare without its disks",
+        run: power::switched,
+    },
+    Test {
+        name: "lab: a link is cut in one direction or in both",
+        run: link::cut,
+    },
+    Test {
         name: "lab: the shipped programs work in a root without any library",
         run: bare_root::works,
     },
@@ -36,14 +46,20 @@ fn bare(name: &str) -> Result<(Lab, Host)> {
     let base = base::ensure(&halite_lab::cache(), &mut quiet)?;
     let lab = Lab::new(name, &base)?;
     lab.down()?;
-    let host = lab.boot(Spec {
-        name: "bootstrap-1".to_owned(),
-        number: 11,
+    let host = lab.boot(bare_host("bootstrap-1", 11))?;
+    Ok((lab, host))
+}
+
+/// A host on which nothing will be installed.
+fn bare_host(name: &str, number: u8) -> Spec {
+    Spec {
+        name: name.to_owned(),
+        number,
         second_network: false,
         read_only: Vec::new(),
         inotify: capacity::BARE,
-    })?;
-    Ok((lab, host))
+        roles: Vec::new(),
+    }
 }
 
 fn detectors((): &()) -> Result<Counts> {

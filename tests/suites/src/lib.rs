@@ -1,6 +1,7 @@
 //! All checks that a change must pass before it is merged, as named tests in a fixed order.
 
 mod addons;
+pub mod availability;
 mod bundle;
 mod bundles;
 mod checks;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use halite_lab::cluster::Cluster;
+use halite_lab::layout::TWO;
 use halite_lab::progress::Board;
 use halite_lab::{dependencies, prerequisites};
 use halite_upstream::prepare;
@@ -95,7 +97,8 @@ fn ordinary(options: &Options) -> Site {
     Site {
         lab: lab_name(),
         made: "cluster: bootstrap and node add",
-        make: |lab| prepare::cluster(lab, &Board::plain()),
+        layout: &TWO,
+        make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
         tests: on_cluster(options.full).collect(),
     }
 }

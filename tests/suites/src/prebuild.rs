@@ -5,6 +5,7 @@ use std::thread;
 use std::thread::JoinHandle;
 
 use anyhow::Result;
+use halite_lab::build;
 use halite_lab::progress::Board;
 use halite_upstream::versions::RELEASES;
 use halite_upstream::{cargo_deny, prepare};
@@ -17,13 +18,13 @@ const LOWEST: i32 = 19;
 pub(super) fn begin() -> JoinHandle<()> {
     thread::spawn(|| {
         let board = Board::plain();
-        if let Err(error) = build(&board) {
+        if let Err(error) = build_all(&board) {
             board.say("early build", &format!("{error:#}"));
         }
     })
 }
 
-fn build(board: &Board) -> Result<()> {
+fn build_all(board: &Board) -> Result<()> {
     // Of this thread alone, and of the programs that it starts.
     rustix::process::setpriority_process(None, LOWEST)?;
     let cache = halite_lab::cache();
@@ -36,5 +37,6 @@ fn build(board: &Board) -> Result<()> {
     for release in &RELEASES {
         prepare::iso_directory_of(release, board)?;
     }
+    build::other_minion(board)?;
     Ok(())
 }

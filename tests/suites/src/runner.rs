@@ -36,6 +36,8 @@ impl Options {
 /// A run of the suites.
 pub(crate) struct Runner {
     pub(crate) options: Options,
+    /// Labs whose hosts were kept because a test failed.
+    pub(crate) kept: Vec<String>,
     /// Time since the run began.
     clock: Box<dyn Fn() -> Duration>,
     counts: Counts,
@@ -54,6 +56,7 @@ impl Runner {
     fn with_clock(options: Options, clock: Box<dyn Fn() -> Duration>) -> Self {
         Self {
             options,
+            kept: Vec::new(),
             clock,
             counts: Counts::default(),
             suites: Vec::new(),

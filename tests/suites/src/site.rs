@@ -3,6 +3,7 @@
 use anyhow::Result;
 use halite_lab::Lab;
 use halite_lab::cluster::Cluster;
+use halite_lab::layout::Layout;
 
 use crate::runner::Runner;
 use crate::test::{Counts, Test};
@@ -13,8 +14,10 @@ pub(crate) struct Site {
     pub(crate) lab: String,
     /// What making it is called in the report.
     pub(crate) made: &'static str,
-    /// Makes it.
-    pub(crate) make: fn(&str) -> Result<Cluster>,
+    /// Its hosts.
+    pub(crate) layout: &'static Layout,
+    /// Makes it: boots the hosts of the layout in the lab of that name, and makes a cluster.
+    pub(crate) make: fn(&str, &Layout) -> Result<Cluster>,
     /// The tests, in their order.
     pub(crate) tests: Vec<&'static Test<Cluster>>,
 }
@@ -38,8 +41,9 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
     }
     let mut made = None;
     let keep = runner.options.keep;
+    let kept = runner.kept.clone();
     let mut counts = runner.report(site.made, || {
-        made = Some(open_cluster(keep, site)?);
+        made = Some(open_cluster(keep, &kept, site)?);
         Ok(Counts::ONE)
     });
     let Some(cluster) = made else {
@@ -47,6 +51,7 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
             "  the hosts are kept below {}",
             halite_lab::run_dir().join(&site.lab).display()
         );
+        runner.kept.push(site.lab.clone());
         return;
     };
     counts.add(runner.run(wanted, &cluster));
@@ -56,19 +61,47 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
             site.lab,
             halite_lab::run_dir().join(&site.lab).display()
         );
+        runner.kept.push(site.lab.clone());
     } else if !keep && let Err(error) = cluster.lab.down() {
         println!("FAILED {}: take down: {error:#}", site.made);
         runner.fail();
     }
 }
 
-fn open_cluster(keep: bool, site: &Site) -> Result<Cluster> {
+fn open_cluster(keep: bool, kept: &[String], site: &Site) -> Result<Cluster> {
+    let lab = lab(&site.lab)?;
     if keep
-        && let Ok(running) =
-            Cluster::attach(Lab::new(&site.lab, &halite_lab::cache().join("base-root"))?)
+        && let Ok(running) = Cluster::attach(lab.clone())
+        && running.is_of(site.layout)
         && running.bootstrap.init().is_some()
     {
         return Ok(running);
     }
-    (site.make)(&site.lab)
+    if lab.room_for(site.layout).is_err() {
+        make_room(kept)?;
+        lab.room_for(site.layout)?;
+    }
+    (site.make)(&site.lab, site.layout)
+}
+
+fn lab(name: &str) -> Result<Lab> {
+    Lab::new(name, &halite_lab::cache().join("base-root"))
+}
+
+/// Cuts the power of the hosts of labs that were kept because a test failed: their disks remain.
+fn make_room(kept: &[String]) -> Result<()> {
+    for name in kept {
+        let lab = lab(name)?;
+        let mut on = lab.hosts()?;
+        on.retain(|host| host.init().is_some());
+        let names: Vec<String> = on.into_iter().map(|host| host.spec.name).collect();
+        if !names.is_empty() {
+            lab.power_off(&names, false)?;
+            let names = names.join(" ");
+            println!(
+                "  off, to make room: {names}; afterwards: cargo lab power-on {names} --lab {name}"
+            );
+        }
+    }
+    Ok(())
 }

@@ -3,11 +3,13 @@
 //! is added later, too. Every option of this cluster is on.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, NEWER, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER, WORKER};
 use halite_lab::host::Host;
+use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster};
 use halite_upstream::versions::{NEWEST, OLDER, Release};
@@ -63,6 +65,7 @@ pub(super) fn site() -> Site {
     Site {
         lab: LAB.to_owned(),
         made: "versions: bootstrap with the older Kubernetes and every option",
+        layout: &TWO,
         make,
         tests: TESTS
             .iter()
@@ -75,12 +78,13 @@ pub(super) fn site() -> Site {
 /// Boots the hosts and makes a cluster of the older release on the first, with every option on.
 /// Before that, a document that requests a Kubernetes version which the bundle lacks must be
 /// refused.
-fn make(lab: &str) -> Result<Cluster> {
+fn make(lab: &str, layout: &Layout) -> Result<Cluster> {
     let newer = prepare::iso_directory(&Board::plain())?;
     let older = prepare::iso_directory_of(&OLDER, &Board::plain())?;
     let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
-    let cluster = cluster::boot_hosts_with(lab, &older, &newer)?;
+    let carried: [(&Path, &str); 2] = [(&older, ISO_DIRECTORY), (&newer, NEWER)];
+    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
     let host = &cluster.bootstrap;
     fs::write(host.root().join("root/cluster.yaml"), CLUSTER)?;
     let reason = format!(

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use halite_lab::cluster::{CLUSTER, Cluster};
+use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
+use halite_lab::layout::Layout;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, base, build, cluster, prerequisites};
 
@@ -54,19 +55,25 @@ pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
     crate::iso_directory(&halite_lab::cache(), &bundle, &mut |text| line.say(text))
 }
 
-/// Boots the lab `name` with two bare hosts and makes a cluster of them.
-pub fn cluster(name: &str, board: &Board) -> Result<Cluster> {
-    let iso_directory = iso_directory(board)?;
+/// Boots the lab `name` with the bare hosts of a layout, in place of the hosts that it has, and makes
+/// a cluster of them.
+pub fn cluster(name: &str, layout: &Layout, board: &Board) -> Result<Cluster> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
+    // Building takes long; a host that does not fit is refused before it.
+    lab.room_for(layout)?;
+    let iso_directory = iso_directory(board)?;
     lab.down()?;
-    board.say("boot", "two bare hosts");
-    let cluster = cluster::boot_hosts(lab, &iso_directory)?;
-    board.say("bootstrap", "the first host, from the signed ISO");
+    board.say("boot", &format!("bare hosts {}", layout.names().join(", ")));
+    let cluster = cluster::boot_hosts(lab, layout, &[(&iso_directory, ISO_DIRECTORY)])?;
+    let first = &cluster.bootstrap.spec.name;
+    board.say("bootstrap", &format!("{first}, from the signed ISO"));
     let seconds = cluster.bootstrap(CLUSTER)?.as_secs();
     board.say("bootstrap", &format!("{seconds} s"));
-    board.say("node add", "the second host");
-    let seconds = cluster.add_worker()?.as_secs();
-    board.say("node add", &format!("{seconds} s"));
+    for group in layout.joins {
+        board.say("node add", &group.join(", "));
+        let seconds = cluster.join(group)?.as_secs();
+        board.say("node add", &format!("{seconds} s"));
+    }
     cluster.wait_for_pods(Duration::from_secs(180))?;
     Ok(cluster)
 }

@@ -10,7 +10,7 @@ use super::SqliteStore;
 use super::row_changes::Change;
 use crate::store::records::{
     Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
-    Operator, Revocation, Run, RunStatus, Step, Token,
+    Operator, Part, Revocation, Run, RunStatus, Step, Token,
 };
 use crate::store::{Created, Millis, Store, StoreFuture};
 
@@ -115,8 +115,12 @@ impl Store for SqliteStore {
         Box::pin(self.get_open_jobs())
     }
 
-    fn rows<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<JobRow>> {
-        Box::pin(self.get_rows(jid))
+    fn parts<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Vec<Part>> {
+        Box::pin(self.get_parts(jid))
+    }
+
+    fn returns<'a>(&'a self, jid: &'a JobId, of: &'a [MinionId]) -> StoreFuture<'a, Vec<JobRow>> {
+        Box::pin(self.get_returns(jid, of))
     }
 
     fn row<'a>(&'a self, jid: &'a JobId, minion: &'a MinionId) -> StoreFuture<'a, Option<JobRow>> {

@@ -5,7 +5,7 @@ use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::rows::json;
-use crate::store::records::{Answer, Job, JobRow, MinionBundle};
+use crate::store::records::{Answer, Job, JobRow, MinionBundle, Part};
 use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -183,13 +183,24 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_rows(&self, jid: &JobId) -> Outcome<Vec<JobRow>> {
-        Ok(
-            sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? ORDER BY minion")
-                .bind(jid.as_str())
-                .fetch_all(&self.reader)
-                .await?,
+    pub(super) async fn get_parts(&self, jid: &JobId) -> Outcome<Vec<Part>> {
+        Ok(sqlx::query_as(
+            "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? ORDER BY minion",
         )
+        .bind(jid.as_str())
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    pub(super) async fn get_returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
+        Ok(sqlx::query_as(
+            "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended \
+             FROM job_rows WHERE jid = ? AND minion IN (SELECT value FROM json_each(?)) ORDER BY minion",
+        )
+        .bind(jid.as_str())
+        .bind(json(of)?)
+        .fetch_all(&self.reader)
+        .await?)
     }
 
     pub(super) async fn get_row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {

@@ -58,7 +58,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     assert!(store.open_jobs().await.unwrap().is_empty());
     assert!(store.open_runs().await.unwrap().is_empty());
     assert!(store.tokens().await.unwrap().is_empty());
-    let rows = store.rows(&jid(1)).await.unwrap();
+    let rows = store.parts(&jid(1)).await.unwrap();
     let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
     assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
     assert!(rows[0].error.contains("went back to an earlier state"));

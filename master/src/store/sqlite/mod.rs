@@ -205,6 +205,19 @@ impl SqliteStore {
         }
     }
 
+    /// Makes texts unreadable, so that an answer which does not need them is told from one that
+    /// reads them all the same.
+    #[cfg(test)]
+    pub(crate) async fn spoil(&self, table_and_columns: &[(&str, &[&str])]) {
+        for (table, columns) in table_and_columns {
+            for column in *columns {
+                let sql = format!("UPDATE {table} SET {column} = CAST(x'ff' AS TEXT)");
+                let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&self.writer);
+                done.await.unwrap();
+            }
+        }
+    }
+
     /// The records of steps that were refused.
     #[cfg(test)]
     pub(crate) async fn refused_steps(&self) -> i64 {

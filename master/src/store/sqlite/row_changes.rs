@@ -16,6 +16,11 @@ use crate::store::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
+const SENT: &str = "UPDATE job_rows SET state = 'sent', sent = ? \
+                    WHERE jid = ? AND minion = ? AND state = 'queued'";
+const STARTED: &str = "UPDATE job_rows SET state = 'started', started = ? \
+                       WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')";
+
 /// A change of one row.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
@@ -131,8 +136,8 @@ async fn write(connection: &mut SqliteConnection, batch: &[Waiting]) -> Outcome<
     } in batch
     {
         written.push(match change {
-            Change::Sent(now) => set_sent(&mut transaction, jid, minion, *now).await?,
-            Change::Started(now) => set_started(&mut transaction, jid, minion, *now).await?,
+            Change::Sent(now) => advance(&mut transaction, SENT, jid, minion, *now).await?,
+            Change::Started(now) => advance(&mut transaction, STARTED, jid, minion, *now).await?,
             Change::Returned(answer) => write_return(&mut transaction, jid, minion, answer).await?,
             Change::LastReturned(answer) => {
                 let first = write_return(&mut transaction, jid, minion, answer).await?;
@@ -145,38 +150,20 @@ async fn write(connection: &mut SqliteConnection, batch: &[Waiting]) -> Outcome<
     Ok(written)
 }
 
-async fn set_sent(
+/// Moves a row on by one of the statements above, unless it is past that; true when it was not.
+async fn advance(
     to: &mut SqliteConnection,
+    statement: &'static str,
     jid: &JobId,
     minion: &MinionId,
     now: Millis,
 ) -> Outcome<bool> {
-    let done = sqlx::query(
-        "UPDATE job_rows SET state = 'sent', sent = ? WHERE jid = ? AND minion = ? AND state = 'queued'",
-    )
-    .bind(now)
-    .bind(jid.as_str())
-    .bind(minion.as_str())
-    .execute(to)
-    .await?;
-    Ok(done.rows_affected() > 0)
-}
-
-async fn set_started(
-    to: &mut SqliteConnection,
-    jid: &JobId,
-    minion: &MinionId,
-    now: Millis,
-) -> Outcome<bool> {
-    let done = sqlx::query(
-        "UPDATE job_rows SET state = 'started', started = ? \
-         WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')",
-    )
-    .bind(now)
-    .bind(jid.as_str())
-    .bind(minion.as_str())
-    .execute(to)
-    .await?;
+    let done = sqlx::query(statement)
+        .bind(now)
+        .bind(jid.as_str())
+        .bind(minion.as_str())
+        .execute(to)
+        .await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -259,9 +246,9 @@ mod tests {
         let (stored, commits) = hand_in(&store, &minions, &answers).await;
         assert!(stored.into_iter().all(|stored| stored.unwrap()));
         assert_eq!(commits, 1);
-        let rows = store.rows(&jid(1)).await.unwrap();
-        assert_eq!(rows.len(), MINIONS);
-        assert!(rows.iter().all(|row| row.state == RowState::Returned));
+        let parts = store.parts(&jid(1)).await.unwrap();
+        assert_eq!(parts.len(), MINIONS);
+        assert!(parts.iter().all(|part| part.state == RowState::Returned));
         let job = store.job(&jid(1)).await.unwrap().unwrap();
         assert_eq!(job.status, JobStatus::Finished);
     }

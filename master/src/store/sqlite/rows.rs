@@ -10,7 +10,7 @@ use sqlx::{Error, FromRow, Row as _};
 
 use crate::store::records::{
     Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
-    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
+    Operator, Part, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
 };
 use crate::store::{Millis, StoreError};
 
@@ -191,6 +191,18 @@ impl FromRow<'_, SqliteRow> for JobRow {
             error: row.try_get("error")?,
             sent: row.try_get("sent")?,
             started: row.try_get("started")?,
+            ended: row.try_get("ended")?,
+        })
+    }
+}
+
+impl FromRow<'_, SqliteRow> for Part {
+    fn from_row(row: &SqliteRow) -> Result<Self, Error> {
+        Ok(Self {
+            minion: id(row, "minion")?,
+            state: word(row, "state", RowState::parse)?,
+            retcode: row.try_get("retcode")?,
+            error: row.try_get("error")?,
             ended: row.try_get("ended")?,
         })
     }

@@ -22,6 +22,17 @@ pub(super) async fn fresh() -> (SqliteStore, TempDir) {
     (store, directory)
 }
 
+/// An empty store as the version that had so many migrations left it.
+async fn of_version(migrations: usize) -> (SqliteStore, TempDir) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    create_private(&path).unwrap();
+    let store = SqliteStore::connect(&path).await.unwrap();
+    let migrator = migrator(&MIGRATIONS[..migrations]);
+    migrator.run(&store.writer).await.unwrap();
+    (store, directory)
+}
+
 suite::suite!(fresh());
 
 #[tokio::test]
@@ -53,14 +64,8 @@ async fn what_was_answered_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_something() {
-    let directory = TempDir::new().unwrap();
+    let (earlier, directory) = of_version(1).await;
     let path = directory.path().join("store.db");
-    create_private(&path).unwrap();
-    let earlier = SqliteStore::connect(&path).await.unwrap();
-    migrator(&MIGRATIONS[..1])
-        .run(&earlier.writer)
-        .await
-        .unwrap();
     for (number, args, test, retcode) in [
         (1, r#"{"bundle": "A"}"#, 0, 0),
         (2, r#"{"bundle": "B"}"#, 0, 0),
@@ -107,14 +112,8 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
 
 #[tokio::test]
 async fn operators_of_an_earlier_version_stay_administrators_and_keys_know_their_tokens() {
-    let directory = TempDir::new().unwrap();
+    let (earlier, directory) = of_version(3).await;
     let path = directory.path().join("store.db");
-    create_private(&path).unwrap();
-    let earlier = SqliteStore::connect(&path).await.unwrap();
-    migrator(&MIGRATIONS[..3])
-        .run(&earlier.writer)
-        .await
-        .unwrap();
     for sql in [
         "INSERT INTO audit (time, who, method, what, outcome) VALUES \
          (7, 'operator:alice', 'Operator/Run', '', 'ok'), (6, 'operator:alice', 'Operator/Run', '', 'begins'), \
@@ -145,14 +144,8 @@ async fn operators_of_an_earlier_version_stay_administrators_and_keys_know_their
 
 #[tokio::test]
 async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
-    let directory = TempDir::new().unwrap();
+    let (earlier, directory) = of_version(2).await;
     let path = directory.path().join("store.db");
-    create_private(&path).unwrap();
-    let earlier = SqliteStore::connect(&path).await.unwrap();
-    migrator(&MIGRATIONS[..2])
-        .run(&earlier.writer)
-        .await
-        .unwrap();
     let ordered = r#"{"order":[["a"],["b","c"]],"x":1}"#;
     for (number, function, args) in [
         (1, "state.highstate", ordered),

@@ -7,7 +7,7 @@ use super::command::{run_checked, run_until};
 use super::extract::extract;
 use super::{COMMAND, LinuxHost, files, firewalld, kernel, packages, systemd};
 use crate::host::effect::{Effect, Output, Trust};
-use crate::host::{HostError, HostResult};
+use crate::host::{HostError, HostResult, static_pod};
 
 /// Longest run of the host's small tools.
 const TOOL: Duration = Duration::from_secs(120);
@@ -100,6 +100,7 @@ impl LinuxHost {
                 };
                 wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
             }
+            Effect::StaticPod(pod) => return static_pod::wait(self, pod).await,
         }
         Ok(Output::default())
     }

@@ -24,11 +24,12 @@ containerd:
     - require:
         - halite: images
 
-# The kubelet runs etcd, so one step applies both.
+# The kubelet runs etcd, so one step applies both. The step ends while etcd starts for the second time
+# (see halite.base.etcd.member): the next one needs it only after a while.
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.kubelet, halite.base.etcd.started]
+    - sls: [halite.base.kubelet, halite.base.etcd.member]
     - require:
         - halite: containerd
 

@@ -1,8 +1,10 @@
 //! A bundle with another Halite: the change that the guide describes, there and back, with an
 //! interruption in the middle.
 //!
-//! Its programs behave as those of the first bundle, but are different files: each has some extra
-//! bytes at its end, which the kernel ignores.
+//! Its minion is another program, and says so by its version. The other programs behave as those of
+//! the first bundle, but are different files: each has some extra bytes at its end, which the kernel
+//! ignores. To build them again, too, would cost minutes and show nothing more: the same commands
+//! replace them.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,13 +13,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use halite_lab::build;
 use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::command::run;
 use halite_lab::host::Host;
+use halite_lab::progress::Board;
 use halite_lab::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::answers::ctl;
 use super::{ADDRESSES, FIRST, as_remembered, listed, problems, remember, second};
 use crate::checks::only_served;
 use crate::kills::{ended, spawn};
@@ -31,7 +36,10 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-halite");
 const CARRIED: &str = "/root/other-halite.iso";
 
 /// Halite's own programs.
-const PROGRAMS: [&str; 3] = ["ctl", "halite-master", "halite-minion"];
+const PROGRAMS: [&str; 3] = ["ctl", "halite-master", MINION];
+
+/// The one that is built again.
+const MINION: &str = "halite-minion";
 
 /// Path of the master's program on the first host.
 const MASTER: &str = "/usr/local/bin/halite-master";
@@ -83,12 +91,17 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
             .as_str()
             .with_context(|| format!("the lab's recipe names no {name}"))?;
         let to = work.join(name);
-        fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
-        // The kernel loads the segments that the headers name, and ignores these bytes.
-        fs::File::options()
-            .append(true)
-            .open(&to)?
-            .write_all(b"another Halite\n")?;
+        if name == MINION {
+            let other = build::other_minion(&Board::plain())?;
+            fs::copy(&other, &to).with_context(|| format!("cannot copy {}", other.display()))?;
+        } else {
+            fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
+            // The kernel loads the segments that the headers name, and ignores these bytes.
+            fs::File::options()
+                .append(true)
+                .open(&to)?
+                .write_all(b"another Halite\n")?;
+        }
         let digest = run("sha256sum", &[&to])?;
         let digest = digest
             .split_whitespace()
@@ -134,6 +147,25 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
         ctl.starts_with(&digest(cluster, version, "ctl")?),
         "ctl is not that of {version}, but {ctl}"
     );
+    Ok(())
+}
+
+/// Checks that the minions of all hosts are of the version that the bundle's minion has.
+fn minions_say(cluster: &Cluster, bundle: &str) -> Result<()> {
+    let end = if bundle == VERSION { build::OTHER } else { "" };
+    let wanted = format!("{FIRST}{end}");
+    let status = ctl(cluster, &["status"])?;
+    let nodes = status["nodes"].as_array();
+    let nodes = nodes.context("a status without nodes")?;
+    for host in cluster.hosts() {
+        let node = nodes.iter().find(|node| node["name"] == *host.spec.name);
+        let said = node.map(|node| &node["version"]);
+        ensure!(
+            said.is_some_and(|said| *said == *wanted),
+            "the minion of {} should be of version {wanted}: {said:?}",
+            host.spec.name
+        );
+    }
     Ok(())
 }
 
@@ -189,6 +221,7 @@ fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) 
     runs(cluster, &cluster.worker, "halite-minion", version)?;
     still(cluster, &before)?;
     quiet(cluster)?;
+    minions_say(cluster, version)?;
     listed(cluster, version, true, cluster.hosts().len())?;
     let problems = problems(cluster)?;
     ensure!(

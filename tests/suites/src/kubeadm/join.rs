@@ -97,6 +97,7 @@ fn boot(cluster: &Cluster) -> Result<Host> {
         second_network: cluster.worker.spec.second_network,
         read_only: vec![(prepare::bundle(&Board::silent())?, BUNDLE.into())],
         inotify: capacity::WORKER,
+        roles: Vec::new(),
     })
 }
 

@@ -1,5 +1,5 @@
-//! The data of etcd is lost: the host is refused and nothing on it is changed, and with the data in
-//! its place again everything is as before.
+//! The data of etcd is lost: the host is refused and nothing on it is changed, an etcd that is
+//! started without it serves nothing, and with the data in its place again everything is as before.
 
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const BACK: Duration = Duration::from_secs(300);
 
 const MANIFEST: &str = "/etc/kubernetes/manifests/etcd.yaml";
 const ASIDE: &str = "/root/halite-test-etcd.yaml";
+/// The end of an etcd that is to be a member of a cluster that exists, and has no data.
+const REFUSAL: &str = "cannot fetch cluster info from peer urls";
+const LOGS: &str = "/var/log/pods/kube-system_etcd-*/etcd/*.log";
 const LOG: &str = "ls /var/lib/etcd/member/wal/*.wal";
 
 /// Takes the data away, has every command refuse, and brings it back.
@@ -36,7 +39,7 @@ pub fn refused(cluster: &Cluster) -> Result<Counts> {
 
     stop(host)?;
     host.sh("mv /var/lib/etcd/member /var/lib/etcd/member.away")?;
-    let outcome = while_lost(cluster);
+    let outcome = while_lost(cluster).and_then(|()| alone(cluster));
     // Whatever failed: the tests after this one need the data.
     stop(host)?;
     host.sh(
@@ -102,6 +105,23 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
             Err(anyhow::Error::msg(status))
         }
     })?;
+    Ok(())
+}
+
+/// Lets the kubelet start etcd without its data, as after a restart of the host: no empty etcd
+/// serves.
+fn alone(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    host.sh(&format!("cp -p {ASIDE} {MANIFEST}"))?;
+    wait::until("etcd to refuse its empty directory", LIMIT, || {
+        host.sh(&format!("grep -l '{REFUSAL}' {LOGS}")).map(drop)
+    })?;
+    host.sh(&format!("! {LOG}"))
+        .context("etcd has begun a log without its data")?;
+    ensure!(
+        cluster.kubectl(&["get", "--raw", "/readyz"]).is_err(),
+        "the API server is ready without etcd's data"
+    );
     Ok(())
 }
 

@@ -64,7 +64,7 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
             answer
                 .changed
                 .iter()
-                .any(|tag| tag.ends_with(&format!("[{name}-restart]"))),
+                .any(|tag| tag.ends_with(&format!("[{name}-ready]"))),
             "{name} was not restarted: {:#?}",
             answer.changed
         );

@@ -1,10 +1,11 @@
 {#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these
-    programs and of root. -#}
+    programs and of root. Only the API server is waited for: the other two need it, and a bootstrap
+    goes on without them; see halite.base.control_plane.running. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import endpoint_url, local_url with context %}
+{%- from 'halite/base/etcd/map.jinja' import metrics with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
 include:
-  - halite.base.containerd
   - halite.base.pki.control_plane
 
 {#- File, user, organization, server: cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go. -#}
@@ -47,23 +48,23 @@ include:
         - kubeconfig: /etc/kubernetes/scheduler.conf
 {%- endfor %}
 
-{%- for component, file in [('kube-controller-manager', 'controller-manager.conf'), ('kube-scheduler', 'scheduler.conf')] %}
-{%- set container = 'labels."io.kubernetes.pod.namespace"==kube-system,labels."io.kubernetes.container.name"==' ~ component %}
-
-# The program reads the certificate in its kubeconfig once, when it starts. After a renewal its
-# container is stopped, and the kubelet starts it again. At the first bootstrap there is none.
-{{ component }}-restart:
-  cmd.run:
-    - name: >-
-        all=$(ctr --namespace k8s.io containers ls --quiet '{{ container }}') || exit 1;
-        running=$(ctr --namespace k8s.io tasks ls | awk '$3 == "RUNNING" {print $1}') || exit 1;
-        for id in $all; do if echo "$running" | grep -qx "$id";
-        then ctr --namespace k8s.io tasks kill --signal SIGTERM "$id" || exit 1; fi; done
-    - require:
-        - cmd: containerd-answers
-    - onchanges:
-        - kubeconfig: /etc/kubernetes/{{ file }}
-{%- endfor %}
+# The API server reads its certificates again, but not every CA, and no key of the service accounts.
+kube-apiserver-ready:
+  static_pod.running:
+    - manifest: /etc/kubernetes/manifests/kube-apiserver.yaml
+    - ready: {{ local_url }}/readyz
+{%- if 'etcd' in node.roles %}
+    - behind: {{ metrics }}/readyz
+{%- endif %}
+    - reads:
+        - /etc/kubernetes/pki/ca.crt
+        - /etc/kubernetes/pki/etcd/ca.crt
+        - /etc/kubernetes/pki/front-proxy-ca.crt
+        - /etc/kubernetes/pki/sa.key
+        - /etc/kubernetes/pki/sa.pub
+    - failhard: True
+    - watch:
+        - file: /etc/kubernetes/manifests/kube-apiserver.yaml
 
 # kubectl works for root without further settings. A regular file that root made stays.
 /root/.kube:

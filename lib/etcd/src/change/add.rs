@@ -1,0 +1,105 @@
+//! A host becomes a learner.
+
+use super::{ChangeError, Changes, Host, Round, again};
+use crate::member::{Member, MemberId};
+
+/// A host that is a member now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// Its id.
+    pub id: MemberId,
+    /// True when it has run before: it keeps the flags of its first start.
+    pub has_started: bool,
+    /// True when it has its vote already.
+    pub votes: bool,
+    /// The value of `--initial-cluster` for its first start: all members, its own included.
+    pub initial_cluster: String,
+}
+
+impl Changes<'_> {
+    /// Makes a host a learner. A member at its address that never started is used again. `bare`
+    /// says that the host has no data of a member.
+    ///
+    /// # Errors
+    /// Name or address are another member's, a member that has run lost its data, or the cluster
+    /// took no learner within the limit (it takes one at a time, and only while all voting members
+    /// are connected).
+    pub async fn add_learner(&self, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
+        let patience = self.patience(format!("etcd takes {} as a learner", host.name));
+        loop {
+            let because = match self.add_round(host, bare).await? {
+                Round::Done(joined) => return Ok(joined),
+                Round::Again(because) => because,
+            };
+            let waited = patience.wait(because).await;
+            waited.map_err(|because| patience.over(because))?;
+        }
+    }
+
+    async fn add_round(&self, host: &Host, bare: bool) -> Result<Round<Joined>, ChangeError> {
+        let members = match self.members.list().await {
+            Ok(members) => members,
+            Err(error) => return Ok(again(&error)),
+        };
+        if let Some(member) = Self::find(&members, host) {
+            return joined(host, bare, member, &members).map(Round::Done);
+        }
+        if let Some(other) = members.iter().find(|member| member.name == host.name) {
+            return Err(ChangeError::NameTaken {
+                name: host.name.clone(),
+                wanted: host.peer_url.clone(),
+                there: other.peer_urls.join(", "),
+            });
+        }
+        if let Some(learner) = members.iter().find(|member| member.is_learner) {
+            return Ok(Round::Again(format!(
+                "the learner {} at {} comes first: promote it, or remove it",
+                learner.title(),
+                learner.peer_urls.join(", ")
+            )));
+        }
+        match self.members.add_learner(&host.peer_url).await {
+            Ok(()) => Ok(Round::Again("the addition is confirmed".to_owned())),
+            Err(error) => Ok(again(&error)),
+        }
+    }
+}
+
+fn joined(
+    host: &Host,
+    bare: bool,
+    member: &Member,
+    members: &[Member],
+) -> Result<Joined, ChangeError> {
+    if member.has_started() {
+        if member.name != host.name {
+            return Err(ChangeError::AddressTaken {
+                name: host.name.clone(),
+                url: host.peer_url.clone(),
+                by: member.title(),
+            });
+        }
+        if bare {
+            return Err(ChangeError::DataLost {
+                name: host.name.clone(),
+            });
+        }
+    }
+    let entry = |other: &Member| {
+        let name = if other.id == member.id {
+            host.name.clone()
+        } else {
+            other.title()
+        };
+        let urls = other.peer_urls.iter();
+        urls.map(|url| format!("{name}={url}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    Ok(Joined {
+        id: member.id,
+        has_started: member.has_started(),
+        votes: !member.is_learner,
+        initial_cluster: members.iter().map(entry).collect::<Vec<_>>().join(","),
+    })
+}

@@ -1,0 +1,139 @@
+//! A member leaves.
+
+use super::view::{Seen, View};
+use super::{ChangeError, Changes, Round, again};
+use crate::member::{Member, MemberId};
+
+/// The removal of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Its name; for one that never started, its peer address or its id.
+    pub name: String,
+    /// The host is gone for good: the member need not answer.
+    pub dead: bool,
+}
+
+impl Removal {
+    fn is_of(&self, member: &Member) -> bool {
+        member.title() == self.name || member.is_at(&self.name)
+    }
+}
+
+impl Changes<'_> {
+    /// Removes a member; another one becomes the leader first. Does nothing when there is none of
+    /// that name.
+    ///
+    /// # Errors
+    /// It is the only voting member, the rest would not be a quorum, or it does not answer and is
+    /// not said to be dead.
+    pub async fn remove(&self, removal: &Removal) -> Result<(), ChangeError> {
+        let patience = self.patience(format!("etcd is without {}", removal.name));
+        loop {
+            let because = match self.remove_round(removal).await? {
+                Round::Done(()) => return Ok(()),
+                Round::Again(because) => because,
+            };
+            let waited = patience.wait(because).await;
+            waited.map_err(|because| patience.over(because))?;
+        }
+    }
+
+    async fn remove_round(&self, removal: &Removal) -> Result<Round<()>, ChangeError> {
+        let members = match self.members.list().await {
+            Ok(members) => members,
+            Err(error) => return self.without_list(removal, &error).await,
+        };
+        let Some(member) = members.iter().find(|member| removal.is_of(member)).cloned() else {
+            return Ok(Round::Done(()));
+        };
+        if member.is_learner {
+            return self.remove_now(member.id).await;
+        }
+        if members.iter().filter(|member| !member.is_learner).count() == 1 {
+            return Err(ChangeError::LastVoter {
+                name: removal.name.clone(),
+            });
+        }
+        let view = View::take(self.members, members).await;
+        let Some(seen) = view.seen.iter().find(|seen| seen.member.id == member.id) else {
+            return Ok(Round::Again("the members have changed".to_owned()));
+        };
+        if let Err(because) = &seen.status
+            && !removal.dead
+            && member.has_started()
+        {
+            return Err(ChangeError::Silent {
+                name: removal.name.clone(),
+                because: because.clone(),
+            });
+        }
+        let voters = view.count();
+        if !voters.keep_quorum_without_one(view.fault(seen).is_none()) {
+            return Err(ChangeError::QuorumLost {
+                name: removal.name.clone(),
+                voters,
+            });
+        }
+        if seen.status.is_ok() && leads(&view, member.id) {
+            return self.move_leader_off(&view, &member).await;
+        }
+        self.remove_now(member.id).await
+    }
+
+    /// Without a quorum nothing can be removed. The members that still answer say of how many.
+    async fn without_list(
+        &self,
+        removal: &Removal,
+        error: &crate::error::EtcdError,
+    ) -> Result<Round<()>, ChangeError> {
+        let Ok(known) = self.members.known().await else {
+            return Ok(again(error));
+        };
+        let view = View::take(self.members, known).await;
+        let voters = view.count();
+        // An election looks the same for a moment: all answer, and follow no leader.
+        if voters.have_quorum() || view.voters().all(|seen| seen.status.is_ok()) || voters.all < 2 {
+            return Ok(again(error));
+        }
+        Err(ChangeError::QuorumLost {
+            name: removal.name.clone(),
+            voters,
+        })
+    }
+
+    async fn move_leader_off(
+        &self,
+        view: &View,
+        leader: &Member,
+    ) -> Result<Round<()>, ChangeError> {
+        let able = |seen: &&Seen| seen.member.id != leader.id && view.fault(seen).is_none();
+        let applied = |seen: &&Seen| seen.status.as_ref().map_or(0, |status| status.applied);
+        let Some(next) = view.voters().filter(able).max_by_key(applied) else {
+            return Ok(Round::Again(view.faults()));
+        };
+        match self.members.move_leader(leader, next.member.id).await {
+            Ok(()) => Ok(Round::Again(format!(
+                "{} becomes the leader",
+                next.member.title()
+            ))),
+            Err(error) => Ok(again(&error)),
+        }
+    }
+
+    async fn remove_now(&self, id: MemberId) -> Result<Round<()>, ChangeError> {
+        match self.members.remove(id).await {
+            Ok(()) => Ok(Round::Again("the removal is confirmed".to_owned())),
+            Err(error) => Ok(again(&error)),
+        }
+    }
+}
+
+fn leads(view: &View, id: MemberId) -> bool {
+    let known = view
+        .seen
+        .iter()
+        .filter_map(|seen| seen.status.as_ref().ok());
+    // The newest term's answer would be best; a former leader says so of itself for a moment at most,
+    // and then moving it is refused and asked again.
+    known.filter(|status| status.leader == Some(id)).count() > 0
+}

@@ -1,0 +1,88 @@
+//! The members with their states: which of them serve.
+
+use futures_util::future::join_all;
+use halite_errors::chain;
+
+use crate::member::{Member, Members, Status};
+use crate::quorum::Voters;
+
+/// Entries that a member may lack and still counts as having what the others have: a learner with
+/// fewer gets its vote, a voting member with more does not count as serving yet.
+pub(super) const LAG: u64 = 1000;
+
+/// A member and its state, or why it has none.
+pub(super) struct Seen {
+    pub(super) member: Member,
+    pub(super) status: Result<Status, String>,
+}
+
+/// The members, each asked for its state.
+pub(super) struct View {
+    pub(super) seen: Vec<Seen>,
+    /// The newest entry that any of them knows to be committed.
+    pub(super) index: u64,
+}
+
+async fn ask(cluster: &dyn Members, member: Member) -> Seen {
+    let status = if member.has_started() {
+        cluster.status(&member).await.map_err(|error| chain(&error))
+    } else {
+        Err("it has not started".to_owned())
+    };
+    Seen { member, status }
+}
+
+impl View {
+    /// Asks all at once.
+    pub(super) async fn take(cluster: &dyn Members, members: Vec<Member>) -> Self {
+        let mut asked = Vec::new();
+        for member in members {
+            asked.push(ask(cluster, member));
+        }
+        let seen = join_all(asked).await;
+        let known = seen.iter().filter_map(|seen| seen.status.as_ref().ok());
+        let index = known.map(|status| status.raft_index).max().unwrap_or(0);
+        Self { seen, index }
+    }
+
+    /// The reason why a member does not serve, if it does not.
+    pub(super) fn fault(&self, seen: &Seen) -> Option<String> {
+        let name = seen.member.title();
+        match &seen.status {
+            Err(why) => Some(format!("{name}: {why}")),
+            Ok(status) if status.leader.is_none() => Some(format!("{name} follows no leader")),
+            Ok(status) if self.lag(status) > LAG => {
+                let lag = self.lag(status);
+                Some(format!("{name} lacks {lag} of {} entries", self.index))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// The entries that a member lacks.
+    pub(super) fn lag(&self, status: &Status) -> u64 {
+        self.index.saturating_sub(status.applied)
+    }
+
+    pub(super) fn voters(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.iter().filter(|seen| !seen.member.is_learner)
+    }
+
+    /// The number of voting members, and of those that serve.
+    pub(super) fn count(&self) -> Voters {
+        let serving = self.voters().filter(|seen| self.fault(seen).is_none());
+        Voters {
+            all: self.voters().count(),
+            serving: serving.count(),
+        }
+    }
+
+    /// The reasons why voting members do not serve.
+    pub(super) fn faults(&self) -> String {
+        let faults: Vec<String> = self.voters().filter_map(|seen| self.fault(seen)).collect();
+        if faults.is_empty() {
+            return "all voting members serve".to_owned();
+        }
+        faults.join("; ")
+    }
+}

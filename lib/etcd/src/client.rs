@@ -1,0 +1,393 @@
+//! The client of a real cluster.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::sync::Mutex;
+use tonic::{Response, Status as Answered, Streaming};
+
+use crate::access::{Access, AccessError};
+use crate::connection::Connection;
+use crate::error::{EtcdError, NoAnswer, Unanswered};
+use crate::member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
+use crate::refusal::Refusal;
+use crate::wire::alarm_request::AlarmAction;
+use crate::wire::cluster_client::ClusterClient;
+use crate::wire::kv_client::KvClient;
+use crate::wire::maintenance_client::MaintenanceClient;
+use crate::wire::{
+    AlarmRequest, AlarmType, DefragmentRequest, HashKvRequest, MemberAddRequest, MemberListRequest,
+    MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest,
+    SnapshotRequest, SnapshotResponse, StatusRequest,
+};
+
+/// Time limit of a call. etcd itself gives up one that needs a quorum after about seven seconds.
+const CALL: Duration = Duration::from_secs(8);
+/// Time limit of a status: it needs no other member.
+const STATUS: Duration = Duration::from_secs(2);
+/// Time limit of a defragmentation, during which the member answers nothing.
+const DEFRAGMENT: Duration = Duration::from_secs(120);
+
+/// A client of one cluster. Calls go to the addresses in turn until one answers, beginning with the
+/// one that answered last.
+pub struct Client {
+    endpoints: Vec<String>,
+    config: Arc<ClientConfig>,
+    /// The place of the address that answered last.
+    last: AtomicUsize,
+    open: Mutex<BTreeMap<String, Connection>>,
+}
+
+/// The bytes of a snapshot, as they come. The last 32 are the SHA-256 of those before.
+pub struct Snapshot {
+    stream: Streaming<SnapshotResponse>,
+    endpoint: String,
+}
+
+impl Client {
+    /// A client of the members at these addresses (`https://HOST:PORT`). It connects when it is
+    /// used.
+    ///
+    /// # Errors
+    /// Certificates and key cannot be used.
+    pub fn new(endpoints: Vec<String>, access: &Access) -> Result<Self, AccessError> {
+        Ok(Self {
+            endpoints,
+            config: access.config()?,
+            last: AtomicUsize::new(0),
+            open: Mutex::default(),
+        })
+    }
+
+    async fn connection(&self, endpoint: &str) -> Result<Connection, NoAnswer> {
+        let known = self.open.lock().await.get(endpoint).cloned();
+        if let Some(known) = known.filter(|known| !known.is_closed()) {
+            return Ok(known);
+        }
+        // Not under the lock: one address that is silent must not hold up the others.
+        let opened = Connection::open(endpoint, Arc::clone(&self.config)).await?;
+        self.open
+            .lock()
+            .await
+            .insert(endpoint.to_owned(), opened.clone());
+        Ok(opened)
+    }
+
+    /// One call to one address: the answer, a refusal by the cluster, or why there was none.
+    async fn once<T, F, Fut>(
+        &self,
+        endpoint: &str,
+        limit: Duration,
+        call: F,
+    ) -> Result<Result<T, Refusal>, NoAnswer>
+    where
+        F: FnOnce(Connection) -> Fut,
+        Fut: Future<Output = Result<Response<T>, Answered>>,
+    {
+        let connection = self.connection(endpoint).await?;
+        let answer = tokio::time::timeout(limit, call(connection)).await;
+        let failed = match answer {
+            Ok(Ok(response)) => return Ok(Ok(response.into_inner())),
+            Ok(Err(status)) => {
+                let refusal = Refusal::from_status(&status);
+                if !refusal.is_of_this_member() {
+                    return Ok(Err(refusal));
+                }
+                NoAnswer::Unavailable(refusal)
+            }
+            Err(_) => NoAnswer::Timeout(limit.as_secs()),
+        };
+        // The next call makes a new connection: this one may lead to a process that has gone.
+        self.open.lock().await.remove(endpoint);
+        Err(failed)
+    }
+
+    async fn any<T, F, Fut>(&self, action: &'static str, call: F) -> Result<T, EtcdError>
+    where
+        F: Fn(Connection) -> Fut,
+        Fut: Future<Output = Result<Response<T>, Answered>>,
+    {
+        let mut source = Unanswered::default();
+        let first = self.last.load(Ordering::Relaxed);
+        for place in 0..self.endpoints.len() {
+            let place = (first + place) % self.endpoints.len();
+            let endpoint = &self.endpoints[place];
+            match self.once(endpoint, CALL, &call).await {
+                Ok(answer) => {
+                    self.last.store(place, Ordering::Relaxed);
+                    return answer.map_err(|source| refused(action, endpoint, source));
+                }
+                Err(cause) => source.0.push((endpoint.clone(), cause)),
+            }
+        }
+        Err(EtcdError::NoAnswer { action, source })
+    }
+
+    async fn at<T, F, Fut>(
+        &self,
+        member: &Member,
+        limit: Duration,
+        action: &'static str,
+        call: F,
+    ) -> Result<T, EtcdError>
+    where
+        F: Fn(Connection) -> Fut,
+        Fut: Future<Output = Result<Response<T>, Answered>>,
+    {
+        let mut source = Unanswered::default();
+        for endpoint in &member.client_urls {
+            match self.once(endpoint, limit, &call).await {
+                Ok(answer) => return answer.map_err(|source| refused(action, endpoint, source)),
+                Err(cause) => source.0.push((endpoint.clone(), cause)),
+            }
+        }
+        Err(EtcdError::NoAnswer { action, source })
+    }
+
+    async fn members(&self, linearizable: bool) -> Result<Vec<Member>, EtcdError> {
+        let call = |connection| async move {
+            let request = MemberListRequest { linearizable };
+            ClusterClient::new(connection).member_list(request).await
+        };
+        let answer = self.any("list the members of etcd", call).await?;
+        let member = |member: crate::wire::Member| Member {
+            id: MemberId(member.id),
+            name: member.name,
+            peer_urls: member.peer_ur_ls,
+            client_urls: member.client_ur_ls,
+            is_learner: member.is_learner,
+        };
+        Ok(answer.members.into_iter().map(member).collect())
+    }
+
+    /// Writes a key.
+    ///
+    /// # Errors
+    /// No quorum has confirmed it; it may have happened.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), EtcdError> {
+        let call = |connection| async move {
+            let (key, value) = (key.to_vec(), value.to_vec());
+            let request = PutRequest { key, value };
+            KvClient::new(connection).put(request).await
+        };
+        self.any("write a key", call).await.map(drop)
+    }
+
+    /// The value of a key, as a quorum agrees; `None` when there is none.
+    ///
+    /// # Errors
+    /// No member answers.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EtcdError> {
+        let call = |connection| async move {
+            let request = RangeRequest {
+                key: key.to_vec(),
+                ..RangeRequest::default()
+            };
+            KvClient::new(connection).range(request).await
+        };
+        let answer = self.any("read a key", call).await?;
+        Ok(answer.kvs.into_iter().next().map(|pair| pair.value))
+    }
+
+    /// The hash of all keys and values of a member at a revision (0: its newest), and the revision.
+    ///
+    /// # Errors
+    /// The member does not answer, or does not have the revision.
+    pub async fn hash_kv(&self, member: &Member, revision: i64) -> Result<(u32, i64), EtcdError> {
+        let call = |connection| async move {
+            let request = HashKvRequest { revision };
+            MaintenanceClient::new(connection).hash_kv(request).await
+        };
+        let answer = self
+            .at(member, CALL, "read the hash of a member", call)
+            .await?;
+        let newest = answer.header.map_or(0, |header| header.revision);
+        Ok((answer.hash, if revision == 0 { newest } else { revision }))
+    }
+
+    /// Gives the free room of a member's database back. It answers nothing else for that time.
+    ///
+    /// # Errors
+    /// The member does not answer.
+    pub async fn defragment(&self, member: &Member) -> Result<(), EtcdError> {
+        let call = |connection| async move {
+            let request = DefragmentRequest {};
+            MaintenanceClient::new(connection).defragment(request).await
+        };
+        self.at(member, DEFRAGMENT, "defragment a member", call)
+            .await
+            .map(drop)
+    }
+
+    /// Takes an alarm back.
+    ///
+    /// # Errors
+    /// No quorum has confirmed it.
+    pub async fn disarm(&self, alarm: Alarm) -> Result<(), EtcdError> {
+        let kind = match alarm.kind {
+            AlarmKind::NoSpace => AlarmType::Nospace,
+            AlarmKind::Corrupt => AlarmType::Corrupt,
+        };
+        let call = |connection| async move {
+            let request = AlarmRequest {
+                action: AlarmAction::Deactivate.into(),
+                member_id: alarm.member.0,
+                alarm: kind.into(),
+            };
+            MaintenanceClient::new(connection).alarm(request).await
+        };
+        self.any("disarm an alarm", call).await.map(drop)
+    }
+
+    /// A snapshot of a member's database.
+    ///
+    /// # Errors
+    /// The member does not answer.
+    pub async fn snapshot(&self, member: &Member) -> Result<Snapshot, EtcdError> {
+        let call = |connection| async move {
+            let request = SnapshotRequest {};
+            MaintenanceClient::new(connection).snapshot(request).await
+        };
+        let stream = self.at(member, CALL, "take a snapshot", call).await?;
+        let endpoint = member.client_urls.first().cloned().unwrap_or_default();
+        Ok(Snapshot { stream, endpoint })
+    }
+}
+
+impl Snapshot {
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// The stream broke: what came is not a snapshot.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
+        let next = self.stream.message().await;
+        let next = next.map_err(|status| {
+            let refusal = Refusal::from_status(&status);
+            refused("take a snapshot", &self.endpoint, refusal)
+        })?;
+        Ok(next.map(|part| part.blob))
+    }
+}
+
+fn refused(action: &'static str, endpoint: &str, source: Refusal) -> EtcdError {
+    EtcdError::Refused {
+        action,
+        endpoint: endpoint.to_owned(),
+        source,
+    }
+}
+
+/// A size that etcd sends as a signed number.
+fn size(bytes: i64) -> u64 {
+    u64::try_from(bytes).unwrap_or(0)
+}
+
+impl Members for Client {
+    fn list(&self) -> Answer<'_, Vec<Member>> {
+        Box::pin(self.members(true))
+    }
+
+    fn known(&self) -> Answer<'_, Vec<Member>> {
+        Box::pin(self.members(false))
+    }
+
+    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = StatusRequest {};
+                MaintenanceClient::new(connection).status(request).await
+            };
+            let answer = self
+                .at(member, STATUS, "read the state of a member", call)
+                .await?;
+            let header = answer.header.unwrap_or_default();
+            Ok(Status {
+                member: MemberId(header.member_id),
+                cluster: header.cluster_id,
+                leader: Some(MemberId(answer.leader)).filter(|id| id.0 != 0),
+                raft_index: answer.raft_index,
+                applied: answer.raft_applied_index,
+                db_size: size(answer.db_size),
+                db_in_use: size(answer.db_size_in_use),
+                db_quota: size(answer.db_size_quota),
+                is_learner: answer.is_learner,
+                version: answer.version,
+                errors: answer.errors,
+            })
+        })
+    }
+
+    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = AlarmRequest {
+                    action: AlarmAction::Get.into(),
+                    ..AlarmRequest::default()
+                };
+                MaintenanceClient::new(connection).alarm(request).await
+            };
+            let answer = self.any("read the alarms", call).await?;
+            let alarm = |alarm: crate::wire::AlarmMember| {
+                let kind = match alarm.alarm() {
+                    AlarmType::None => return None,
+                    AlarmType::Nospace => AlarmKind::NoSpace,
+                    AlarmType::Corrupt => AlarmKind::Corrupt,
+                };
+                let member = MemberId(alarm.member_id);
+                Some(Alarm { member, kind })
+            };
+            Ok(answer.alarms.into_iter().filter_map(alarm).collect())
+        })
+    }
+
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = MemberAddRequest {
+                    peer_ur_ls: vec![peer_url.to_owned()],
+                    is_learner: true,
+                };
+                ClusterClient::new(connection).member_add(request).await
+            };
+            self.any("add a learner", call).await.map(drop)
+        })
+    }
+
+    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = MemberPromoteRequest { id: id.0 };
+                ClusterClient::new(connection).member_promote(request).await
+            };
+            self.any("promote a learner", call).await.map(drop)
+        })
+    }
+
+    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = MemberRemoveRequest { id: id.0 };
+                ClusterClient::new(connection).member_remove(request).await
+            };
+            self.any("remove a member", call).await.map(drop)
+        })
+    }
+
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = MoveLeaderRequest { target_id: to.0 };
+                MaintenanceClient::new(connection)
+                    .move_leader(request)
+                    .await
+            };
+            self.at(leader, CALL, "move the leader", call)
+                .await
+                .map(drop)
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! One HTTP/2 connection over TLS to one member.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::error::NoAnswer;
+
+/// Time limit of a connection with its handshakes.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Silence after which a ping is sent, and time for its answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// A connection; clones share it.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    sender: SendRequest<Body>,
+    authority: Authority,
+}
+
+impl Connection {
+    /// Connects to `https://HOST:PORT`.
+    pub(crate) async fn open(url: &str, config: Arc<ClientConfig>) -> Result<Self, NoAnswer> {
+        let limited = tokio::time::timeout(CONNECT, Self::open_unlimited(url, config)).await;
+        limited.unwrap_or(Err(NoAnswer::ConnectTimeout(CONNECT.as_secs())))
+    }
+
+    async fn open_unlimited(url: &str, config: Arc<ClientConfig>) -> Result<Self, NoAnswer> {
+        let url: Uri = url.parse().map_err(|_| NoAnswer::Address)?;
+        let authority = url.authority().cloned().ok_or(NoAnswer::Address)?;
+        if url.scheme() != Some(&Scheme::HTTPS) || authority.port().is_none() {
+            return Err(NoAnswer::Address);
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host).map_err(|_| NoAnswer::Address)?;
+        let stream = TcpStream::connect(authority.as_str())
+            .await
+            .map_err(NoAnswer::Connect)?;
+        stream.set_nodelay(true).map_err(NoAnswer::Connect)?;
+        let stream = TlsConnector::from(config)
+            .connect(name, stream)
+            .await
+            .map_err(NoAnswer::Tls)?;
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(NoAnswer::Http2)?;
+        // Ends with the last clone of the sender; a failure is reported by the calls.
+        tokio::spawn(connection);
+        Ok(Self { sender, authority })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+impl tower::Service<Request<Body>> for Connection {
+    type Response = Response<Incoming>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        // A closed sender is detected by the call itself.
+        let _ = self.sender.poll_ready(context);
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.scheme = Some(Scheme::HTTPS);
+        parts.authority = Some(self.authority.clone());
+        match Uri::from_parts(parts) {
+            Ok(uri) => *request.uri_mut() = uri,
+            Err(error) => {
+                return Box::pin(std::future::ready(Err(Status::internal(error.to_string()))));
+            }
+        }
+        let answer = self.sender.send_request(request);
+        Box::pin(async move {
+            answer
+                .await
+                .map_err(|error| Status::unavailable(format!("the connection ended: {error}")))
+        })
+    }
+}

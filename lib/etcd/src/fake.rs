@@ -1,0 +1,431 @@
+//! A cluster in memory, with etcd's own checks, for tests of what changes its members.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::change::Host;
+use crate::error::{EtcdError, NoAnswer, Unanswered};
+use crate::member::{Alarm, Answer, Member, MemberId, Members, Status};
+use crate::pace::{Moment, Pace, Wait};
+use crate::quorum::quorum;
+use crate::refusal::Refusal;
+
+/// The peer address of a host in the fake.
+#[must_use]
+pub fn host(name: &str) -> Host {
+    Host {
+        name: name.to_owned(),
+        peer_url: format!("https://{name}:2380"),
+    }
+}
+
+/// The cluster.
+pub struct FakeCluster {
+    state: Mutex<State>,
+}
+
+struct State {
+    members: Vec<FakeMember>,
+    /// The id of the next member.
+    next: u64,
+    leader: Option<MemberId>,
+    /// Entries that are committed.
+    index: u64,
+    /// Entries that a member which runs catches up by in one tick.
+    rate: u64,
+    /// The changes of membership that happened.
+    changes: Vec<String>,
+}
+
+struct FakeMember {
+    member: Member,
+    runs: bool,
+    applied: u64,
+}
+
+type Outcome = Result<(), Refusal>;
+
+impl State {
+    fn voters(&self) -> impl Iterator<Item = &FakeMember> {
+        self.members.iter().filter(|own| !own.member.is_learner)
+    }
+
+    fn has_quorum(&self) -> bool {
+        let running = self.voters().filter(|own| own.runs).count();
+        running >= quorum(self.voters().count())
+    }
+
+    fn elect(&mut self) {
+        let stays = |own: &&FakeMember| own.runs && Some(own.member.id) == self.leader;
+        let present = self.voters().find(stays);
+        let newest = self
+            .voters()
+            .filter(|own| own.runs)
+            .max_by_key(|own| own.applied);
+        let leader = present.or(newest).map(|own| own.member.id);
+        self.leader = leader.filter(|_| self.has_quorum());
+    }
+
+    fn find(&mut self, id: MemberId) -> Result<&mut FakeMember, Refusal> {
+        let found = self.members.iter_mut().find(|own| own.member.id == id);
+        found.ok_or(Refusal::MemberNotFound)
+    }
+
+    fn add(&mut self, peer_url: &str) -> Outcome {
+        if self.members.iter().any(|own| own.member.is_at(peer_url)) {
+            return Err(Refusal::PeerUrlExists);
+        }
+        if self.members.iter().any(|own| own.member.is_learner) {
+            return Err(Refusal::TooManyLearners);
+        }
+        if !self.voters().all(|own| own.runs) {
+            return Err(Refusal::Unhealthy);
+        }
+        let member = Member {
+            id: MemberId(self.next),
+            name: String::new(),
+            peer_urls: vec![peer_url.to_owned()],
+            client_urls: Vec::new(),
+            is_learner: true,
+        };
+        self.next += 1;
+        self.members.push(FakeMember {
+            member,
+            runs: false,
+            applied: 0,
+        });
+        self.changes.push(format!("add {peer_url}"));
+        Ok(())
+    }
+
+    fn promote(&mut self, id: MemberId) -> Outcome {
+        let (index, voters) = (self.index, self.voters().count());
+        let started = self.voters().filter(|own| own.member.has_started()).count();
+        let learner = self.find(id)?;
+        if !learner.member.is_learner {
+            return Err(Refusal::NotLearner);
+        }
+        if learner.applied * 10 < index * 9 {
+            return Err(Refusal::LearnerNotReady);
+        }
+        if started + 1 < quorum(voters + 1) {
+            return Err(Refusal::NotEnoughStarted);
+        }
+        let learner = self.find(id)?;
+        learner.member.is_learner = false;
+        let name = learner.member.title();
+        self.changes.push(format!("promote {name}"));
+        Ok(())
+    }
+
+    fn remove(&mut self, id: MemberId) -> Outcome {
+        let (name, is_learner, runs) = {
+            let own = self.find(id)?;
+            (own.member.title(), own.member.is_learner, own.runs)
+        };
+        let rest: Vec<&FakeMember> = self.voters().filter(|own| own.member.id != id).collect();
+        let started = rest.iter().filter(|own| own.member.has_started()).count();
+        let running = rest.iter().filter(|own| own.runs).count();
+        if !is_learner && started < quorum(rest.len()) {
+            return Err(Refusal::NotEnoughStarted);
+        }
+        if !is_learner && runs && running < quorum(rest.len()) {
+            return Err(Refusal::Unhealthy);
+        }
+        self.members.retain(|own| own.member.id != id);
+        self.changes.push(format!("remove {name}"));
+        self.elect();
+        Ok(())
+    }
+
+    fn move_leader(&mut self, leader: MemberId, to: MemberId) -> Outcome {
+        if self.leader != Some(leader) {
+            return Err(Refusal::NotLeader);
+        }
+        let next = self.find(to)?;
+        if next.member.is_learner || !next.runs {
+            return Err(Refusal::BadTransferee);
+        }
+        let name = next.member.title();
+        self.leader = Some(to);
+        self.changes.push(format!("lead {name}"));
+        Ok(())
+    }
+}
+
+impl FakeCluster {
+    /// A cluster of these members, all of which run. The first leads.
+    #[must_use]
+    pub fn new(names: &[&str]) -> Self {
+        let own = |(id, name): (u64, &&str)| FakeMember {
+            member: Member {
+                id: MemberId(id),
+                name: (*name).to_owned(),
+                peer_urls: vec![host(name).peer_url],
+                client_urls: vec![format!("https://{name}:2379")],
+                is_learner: false,
+            },
+            runs: true,
+            applied: 100,
+        };
+        let members: Vec<FakeMember> = (1..).zip(names).map(own).collect();
+        let mut state = State {
+            next: 1 + members.len() as u64,
+            leader: members.first().map(|own| own.member.id),
+            members,
+            index: 100,
+            rate: 1000,
+            changes: Vec::new(),
+        };
+        state.elect();
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the etcd of a host. One that is no member does not come up.
+    pub fn start(&self, host: &Host) {
+        let mut state = self.state();
+        for own in &mut state.members {
+            if own.member.is_at(&host.peer_url) {
+                own.runs = true;
+                own.member.name.clone_from(&host.name);
+                own.member.client_urls = vec![format!("https://{}:2379", host.name)];
+            }
+        }
+        state.elect();
+    }
+
+    /// Stops a member.
+    pub fn stop(&self, name: &str) {
+        let mut state = self.state();
+        for own in &mut state.members {
+            if own.member.name == name {
+                own.runs = false;
+            }
+        }
+        state.elect();
+    }
+
+    /// Writes entries; without a quorum nothing happens.
+    pub fn write(&self, entries: u64) {
+        let mut state = self.state();
+        if !state.has_quorum() {
+            return;
+        }
+        state.index += entries;
+        let index = state.index;
+        for own in &mut state.members {
+            if own.runs && !own.member.is_learner {
+                own.applied = index;
+            }
+        }
+    }
+
+    /// Sets the entries that a member catches up by in one tick.
+    pub fn set_rate(&self, rate: u64) {
+        self.state().rate = rate;
+    }
+
+    /// Lets a moment pass: members that run catch up.
+    pub fn tick(&self) {
+        let mut state = self.state();
+        let (index, rate) = (state.index, state.rate);
+        if state.has_quorum() {
+            for own in &mut state.members {
+                if own.runs {
+                    own.applied = index.min(own.applied + rate);
+                }
+            }
+        }
+        state.elect();
+    }
+
+    /// The changes that happened: `add URL`, `promote NAME`, `lead NAME`, `remove NAME`.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        self.state().changes.clone()
+    }
+
+    /// The name of the leader.
+    #[must_use]
+    pub fn leader(&self) -> Option<String> {
+        let state = self.state();
+        let leads = |own: &&FakeMember| Some(own.member.id) == state.leader;
+        state
+            .members
+            .iter()
+            .find(leads)
+            .map(|own| own.member.title())
+    }
+
+    /// The members by address, each with its name and whether it votes: what a change must end in,
+    /// however often it was stopped.
+    #[must_use]
+    pub fn summary(&self) -> Vec<(String, String, bool)> {
+        let state = self.state();
+        let row = |own: &FakeMember| {
+            let member = &own.member;
+            (
+                member.peer_urls.join(","),
+                member.name.clone(),
+                !member.is_learner,
+            )
+        };
+        let mut rows: Vec<_> = state.members.iter().map(row).collect();
+        rows.sort();
+        rows
+    }
+
+    fn no_answer<T>(&self, action: &'static str) -> Result<T, EtcdError> {
+        let state = self.state();
+        let causes = state.members.iter().map(|own| {
+            let cause = if own.runs {
+                NoAnswer::Unavailable(Refusal::Unavailable("etcdserver: no leader".into()))
+            } else {
+                NoAnswer::Stopped
+            };
+            (format!("https://{}:2379", own.member.title()), cause)
+        });
+        let source = Unanswered(causes.collect());
+        Err(EtcdError::NoAnswer { action, source })
+    }
+
+    fn decided(
+        &self,
+        action: &'static str,
+        change: impl FnOnce(&mut State) -> Outcome,
+    ) -> Result<(), EtcdError> {
+        if !self.state().has_quorum() {
+            return self.no_answer(action);
+        }
+        change(&mut self.state()).map_err(|source| EtcdError::Refused {
+            action,
+            endpoint: "https://fake:2379".to_owned(),
+            source,
+        })
+    }
+
+    fn listed(&self) -> Vec<Member> {
+        let state = self.state();
+        state.members.iter().map(|own| own.member.clone()).collect()
+    }
+}
+
+fn ready<'a, T: Send + 'a>(answer: Result<T, EtcdError>) -> Answer<'a, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl Members for FakeCluster {
+    fn list(&self) -> Answer<'_, Vec<Member>> {
+        if self.state().has_quorum() {
+            return ready(Ok(self.listed()));
+        }
+        ready(self.no_answer("list the members of etcd"))
+    }
+
+    fn known(&self) -> Answer<'_, Vec<Member>> {
+        if self.state().members.iter().any(|own| own.runs) {
+            return ready(Ok(self.listed()));
+        }
+        ready(self.no_answer("list the members of etcd"))
+    }
+
+    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+        let mut state = self.state();
+        let (leader, index) = (state.leader, state.index);
+        let status = match state.find(member.id) {
+            Ok(own) if own.runs => Status {
+                member: member.id,
+                cluster: 1,
+                leader,
+                raft_index: if own.member.is_learner {
+                    own.applied
+                } else {
+                    index
+                },
+                applied: own.applied,
+                db_size: 4096,
+                db_in_use: 4096,
+                db_quota: 2 << 30,
+                is_learner: own.member.is_learner,
+                version: "3.6.0".to_owned(),
+                errors: Vec::new(),
+            },
+            _ => {
+                let url = member.client_urls.join(",");
+                return ready(Err(EtcdError::NoAnswer {
+                    action: "read the state of a member",
+                    source: Unanswered(vec![(url, NoAnswer::Stopped)]),
+                }));
+            }
+        };
+        ready(Ok(status))
+    }
+
+    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+        ready(Ok(Vec::new()))
+    }
+
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+        ready(self.decided("add a learner", |state| state.add(peer_url)))
+    }
+
+    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+        ready(self.decided("promote a learner", |state| state.promote(id)))
+    }
+
+    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+        ready(self.decided("remove a member", |state| state.remove(id)))
+    }
+
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+        ready(self.decided("move the leader", |state| state.move_leader(leader.id, to)))
+    }
+}
+
+/// Time that passes in pauses only, each a second and a tick of the cluster.
+pub struct FakePace<'a> {
+    cluster: &'a FakeCluster,
+    state: Mutex<(Duration, Vec<String>)>,
+}
+
+impl<'a> FakePace<'a> {
+    /// Time of this cluster.
+    #[must_use]
+    pub fn new(cluster: &'a FakeCluster) -> Self {
+        let state = Mutex::default();
+        Self { cluster, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Duration, Vec<String>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The texts of the reports.
+    #[must_use]
+    pub fn reports(&self) -> Vec<String> {
+        self.state().1.clone()
+    }
+}
+
+impl Pace for FakePace<'_> {
+    fn now(&self) -> Duration {
+        self.state().0
+    }
+
+    fn pause(&self) -> Moment<'_> {
+        self.state().0 += Duration::from_secs(1);
+        self.cluster.tick();
+        Box::pin(std::future::ready(()))
+    }
+
+    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
+        self.state().1.push(wait.to_string());
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,37 @@
+//! The members of an etcd cluster: a client of etcd's gRPC API, the rule of quorum, and the changes
+//! of membership.
+//!
+//! A change ([`Changes`]) is a loop: it lists the members, does the one step that is missing, and
+//! lists them again. So it can be stopped anywhere and run again. It goes through the trait
+//! [`Members`], which the real [`Client`] and the cluster in memory ([`fake`]) have in common.
+
+mod access;
+mod change;
+mod client;
+mod connection;
+mod error;
+pub mod fake;
+mod member;
+mod pace;
+pub mod quorum;
+mod refusal;
+
+pub use access::{Access, AccessError};
+pub use change::{ChangeError, Changes, Gate, Host, Joined, Removal};
+pub use client::{Client, Snapshot};
+pub use error::{EtcdError, NoAnswer, Unanswered};
+pub use member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
+pub use pace::{Moment, Pace, RealPace, Wait};
+pub use refusal::Refusal;
+
+/// The generated messages and clients.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated code"
+)]
+mod wire {
+    tonic::include_proto!("etcdserverpb");
+}

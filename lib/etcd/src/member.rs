@@ -1,0 +1,127 @@
+//! Members and their states, and the trait that the real cluster and the fake have in common.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::EtcdError;
+
+/// An answer of the cluster, boxed: the cluster is used as `dyn Members`.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EtcdError>> + Send + 'a>>;
+
+/// The id of a member. Its text is etcd's: hexadecimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// A member, as the cluster lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its id.
+    pub id: MemberId,
+    /// Its name; empty until it has started for the first time.
+    pub name: String,
+    /// The addresses at which the other members reach it.
+    pub peer_urls: Vec<String>,
+    /// The addresses at which clients reach it; none until it has started for the first time.
+    pub client_urls: Vec<String>,
+    /// True while it has no vote.
+    pub is_learner: bool,
+}
+
+impl Member {
+    /// True when it has run: etcd lists name and client addresses only then.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// Its name; the id of one that has none yet, as kubeadm does.
+    #[must_use]
+    pub fn title(&self) -> String {
+        if self.has_started() {
+            self.name.clone()
+        } else {
+            self.id.to_string()
+        }
+    }
+
+    /// True when other members reach it at this address.
+    #[must_use]
+    pub fn is_at(&self, peer_url: &str) -> bool {
+        self.peer_urls.iter().any(|url| url == peer_url)
+    }
+}
+
+/// The state of one running member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The member.
+    pub member: MemberId,
+    /// The id of its cluster.
+    pub cluster: u64,
+    /// The leader that it follows; `None` while it knows none.
+    pub leader: Option<MemberId>,
+    /// The last entry that it knows to be committed.
+    pub raft_index: u64,
+    /// The last entry that it has applied.
+    pub applied: u64,
+    /// Bytes of its database file.
+    pub db_size: u64,
+    /// Bytes of the database that are in use; the rest is free after a defragmentation.
+    pub db_in_use: u64,
+    /// The size at which it raises the alarm for space; 0 when this version does not say.
+    pub db_quota: u64,
+    /// True while it has no vote.
+    pub is_learner: bool,
+    /// The version of the program.
+    pub version: String,
+    /// What it says is wrong with it, alarms included.
+    pub errors: Vec<String>,
+}
+
+/// The kind of an alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlarmKind {
+    /// The quota of the database is reached: the cluster takes no writes.
+    NoSpace,
+    /// The data of members differ.
+    Corrupt,
+}
+
+/// An alarm that a member has raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alarm {
+    /// The member.
+    pub member: MemberId,
+    /// The kind.
+    pub kind: AlarmKind,
+}
+
+/// The membership of a cluster. All of etcd's checks apply: it refuses what it can see to break
+/// quorum, and a second learner.
+///
+/// A change that fails without a [`crate::Refusal`] may have happened: list the members again.
+pub trait Members: Send + Sync {
+    /// The members, as a quorum of them agrees.
+    fn list(&self) -> Answer<'_, Vec<Member>>;
+    /// The members, as one of them knows them: also answered without a quorum.
+    fn known(&self) -> Answer<'_, Vec<Member>>;
+    /// The state of a member, asked of itself.
+    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status>;
+    /// The alarms of all members.
+    fn alarms(&self) -> Answer<'_, Vec<Alarm>>;
+    /// Adds a member without a vote.
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()>;
+    /// Gives a learner its vote.
+    fn promote(&self, id: MemberId) -> Answer<'_, ()>;
+    /// Removes a member.
+    fn remove(&self, id: MemberId) -> Answer<'_, ()>;
+    /// Makes another member the leader; asked of the present one.
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()>;
+}

@@ -1,0 +1,159 @@
+//! The rule of quorum, as pure functions: which members may be missing, join or leave.
+
+/// Members with a vote, and how many of them serve: they answer, follow a leader, and have what the
+/// others have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Voters {
+    /// All of them.
+    pub all: usize,
+    /// Those that serve; at most all.
+    pub serving: usize,
+}
+
+/// The number of votes that a cluster with so many voting members needs.
+#[must_use]
+pub fn quorum(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// The number of members that may fail without a loss of quorum.
+#[must_use]
+pub fn tolerance(voters: usize) -> usize {
+    voters.saturating_sub(quorum(voters))
+}
+
+/// The answer to: may one more member be missing for a while?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The rule does not apply: one or two members cannot miss one, and must be worked on all the
+    /// same.
+    TooFew,
+    /// The cluster has no quorum: it is repaired, not waited for.
+    NoQuorum,
+    /// The others are a quorum without it.
+    Allowed,
+    /// The others would not be a quorum.
+    Refused,
+}
+
+impl Voters {
+    /// True while so many serve that writes succeed.
+    #[must_use]
+    pub fn have_quorum(self) -> bool {
+        self.all > 0 && self.serving >= quorum(self.all)
+    }
+
+    /// May one more be missing, which serves at present or does not (`serves`)? A host that has no
+    /// vote is not missed: ask with `votes` false.
+    #[must_use]
+    pub fn allow_missing(self, votes: bool, serves: bool) -> Verdict {
+        if self.all < 3 {
+            return Verdict::TooFew;
+        }
+        if !self.have_quorum() {
+            return Verdict::NoQuorum;
+        }
+        let others = self.serving - usize::from(votes && serves);
+        if others >= quorum(self.all) {
+            Verdict::Allowed
+        } else {
+            Verdict::Refused
+        }
+    }
+
+    /// Would the members still be a quorum of all after one that serves got its vote?
+    #[must_use]
+    pub fn keep_quorum_with_one_more(self) -> bool {
+        self.have_quorum() && self.serving + 1 >= quorum(self.all + 1)
+    }
+
+    /// Would the members still be a quorum of all after this one left, which serves or does not?
+    /// The last one never leaves.
+    #[must_use]
+    pub fn keep_quorum_without_one(self, serves: bool) -> bool {
+        let Some(rest) = self.all.checked_sub(1).filter(|rest| *rest > 0) else {
+            return false;
+        };
+        let others = self.serving.saturating_sub(usize::from(serves));
+        // The removal itself is a write, decided by the members before it.
+        self.have_quorum() && others >= quorum(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All ways in which members serve or not: the one in question is the first.
+    fn rows() -> impl Strategy<Value = Vec<bool>> {
+        proptest::collection::vec(any::<bool>(), 1..10)
+    }
+
+    fn voters(row: &[bool]) -> Voters {
+        let serving = row.iter().filter(|serves| **serves).count();
+        Voters {
+            all: row.len(),
+            serving,
+        }
+    }
+
+    /// Raft's rule: more than half.
+    fn majority(row: &[bool]) -> bool {
+        2 * row.iter().filter(|serves| **serves).count() > row.len()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_allowed_never_takes_the_quorum_away(row in rows()) {
+            let mut without = row.clone();
+            without[0] = false;
+            let verdict = voters(&row).allow_missing(true, row[0]);
+            let expected = match (row.len() < 3, majority(&row), majority(&without)) {
+                (true, ..) => Verdict::TooFew,
+                (false, false, _) => Verdict::NoQuorum,
+                (false, true, true) => Verdict::Allowed,
+                (false, true, false) => Verdict::Refused,
+            };
+            prop_assert_eq!(verdict, expected);
+        }
+
+        #[test]
+        fn a_host_without_a_vote_is_never_missed(row in rows(), serves: bool) {
+            let verdict = voters(&row).allow_missing(false, serves);
+            prop_assert_ne!(verdict, Verdict::Refused);
+        }
+
+        #[test]
+        fn a_member_leaves_only_when_the_rest_is_a_quorum(row in rows()) {
+            let expected = row.len() > 1 && majority(&row) && majority(&row[1..]);
+            prop_assert_eq!(voters(&row).keep_quorum_without_one(row[0]), expected);
+        }
+
+        #[test]
+        fn a_vote_is_given_only_when_the_members_stay_a_quorum(row in rows()) {
+            let with = [&row[..], &[true]].concat();
+            prop_assert_eq!(voters(&row).keep_quorum_with_one_more(), majority(&row) && majority(&with));
+        }
+
+        #[test]
+        fn the_tolerance_is_the_number_that_may_fail(all in 1usize..20) {
+            let fails = |missing: usize| 2 * (all - missing) <= all;
+            prop_assert!(!fails(tolerance(all)));
+            prop_assert!(fails(tolerance(all) + 1));
+        }
+    }
+
+    #[test]
+    fn three_members_may_miss_one_and_not_two() {
+        let three = |serving| Voters { all: 3, serving };
+        assert_eq!(three(3).allow_missing(true, true), Verdict::Allowed);
+        assert_eq!(three(2).allow_missing(true, true), Verdict::Refused);
+        // The one that is missing already.
+        assert_eq!(three(2).allow_missing(true, false), Verdict::Allowed);
+        assert_eq!(three(1).allow_missing(true, true), Verdict::NoQuorum);
+        let two = Voters { all: 2, serving: 2 };
+        assert_eq!(two.allow_missing(true, true), Verdict::TooFew);
+    }
+}

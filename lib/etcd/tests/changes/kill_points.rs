@@ -1,0 +1,196 @@
+//! A change is stopped before or after each of its writes, as if its process had died, and run
+//! again by another process: it ends in the state of a change that was never stopped.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use halite_etcd::fake::{FakeCluster, FakePace, host};
+use halite_etcd::{
+    Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Status,
+};
+
+use super::support::{finish, run};
+
+/// The moment at which the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Before the write has reached the cluster.
+    Before,
+    /// After it has, without the answer.
+    After,
+}
+
+/// A cluster whose caller dies at its write of this number.
+struct Stopped<'a> {
+    cluster: &'a FakeCluster,
+    at: usize,
+    moment: Moment,
+    writes: AtomicUsize,
+}
+
+impl<'a> Stopped<'a> {
+    fn write<'s>(&'s self, write: impl FnOnce() -> Answer<'s, ()> + Send + 's) -> Answer<'s, ()> {
+        let dies = self.writes.fetch_add(1, Ordering::Relaxed) == self.at;
+        Box::pin(async move {
+            if dies && self.moment == Moment::Before {
+                return std::future::pending().await;
+            }
+            let answer = write().await;
+            if dies {
+                return std::future::pending().await;
+            }
+            answer
+        })
+    }
+}
+
+impl Members for Stopped<'_> {
+    fn list(&self) -> Answer<'_, Vec<Member>> {
+        self.cluster.list()
+    }
+    fn known(&self) -> Answer<'_, Vec<Member>> {
+        self.cluster.known()
+    }
+    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+        self.cluster.status(member)
+    }
+    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+        self.cluster.alarms()
+    }
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+        self.write(move || self.cluster.add_learner(peer_url))
+    }
+    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+        self.write(move || self.cluster.promote(id))
+    }
+    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+        self.write(move || self.cluster.remove(id))
+    }
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+        self.write(move || self.cluster.move_leader(leader, to))
+    }
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    AddLearner,
+    Promote,
+    /// The learner never syncs.
+    PromoteInVain,
+    RemoveFollower,
+    RemoveLeader,
+    RemoveDead,
+    RemoveLearner,
+}
+
+/// The changes, with the number of writes of each.
+const TABLE: [(Change, usize); 7] = [
+    (Change::AddLearner, 1),
+    (Change::Promote, 1),
+    (Change::PromoteInVain, 1),
+    (Change::RemoveFollower, 1),
+    (Change::RemoveLeader, 2),
+    (Change::RemoveDead, 1),
+    (Change::RemoveLearner, 1),
+];
+
+impl Change {
+    /// The cluster before it: `a` leads, `d` is the host in question.
+    fn cluster(self) -> FakeCluster {
+        let cluster = FakeCluster::new(&["a", "b", "c"]);
+        let learner = matches!(
+            self,
+            Self::Promote | Self::PromoteInVain | Self::RemoveLearner
+        );
+        if learner {
+            run(&cluster, async |changes| {
+                changes.add_learner(&host("d"), true).await
+            })
+            .unwrap();
+            cluster.start(&host("d"));
+        }
+        if matches!(self, Self::PromoteInVain) {
+            cluster.set_rate(0);
+        }
+        if matches!(self, Self::RemoveDead) {
+            cluster.stop("a");
+        }
+        cluster
+    }
+
+    /// The change; a learner that never synced is its end too.
+    async fn run(self, changes: &Changes<'_>) -> Result<(), ChangeError> {
+        let remove = |name: &str, dead| Removal {
+            name: name.to_owned(),
+            dead,
+        };
+        match self {
+            Self::AddLearner => changes.add_learner(&host("d"), true).await.map(drop),
+            Self::Promote => changes.promote(&host("d")).await.map(drop),
+            Self::PromoteInVain => match changes.promote(&host("d")).await {
+                Err(ChangeError::NeverSynced { .. } | ChangeError::NoMember { .. }) => Ok(()),
+                other => panic!("{other:?}"),
+            },
+            Self::RemoveFollower => changes.remove(&remove("b", false)).await,
+            Self::RemoveLeader => changes.remove(&remove("a", false)).await,
+            Self::RemoveDead => changes.remove(&remove("a", true)).await,
+            Self::RemoveLearner => changes.remove(&remove("d", false)).await,
+        }
+    }
+}
+
+/// Runs a change whose process dies at a write; `None` when it died.
+fn stopped(
+    change: Change,
+    cluster: &FakeCluster,
+    at: usize,
+    moment: Moment,
+) -> Option<Result<(), ChangeError>> {
+    let members = Stopped {
+        cluster,
+        at,
+        moment,
+        writes: AtomicUsize::new(0),
+    };
+    let pace = FakePace::new(cluster);
+    let changes = Changes {
+        members: &members,
+        pace: &pace,
+        limit: Duration::from_secs(60),
+    };
+    finish(Box::pin(async move { change.run(&changes).await }))
+}
+
+#[test]
+fn a_change_that_was_stopped_at_a_write_ends_in_the_same_state_when_it_is_run_again() {
+    for (change, writes) in TABLE {
+        let whole = change.cluster();
+        let before = whole.changes().len();
+        run(&whole, async |changes| change.run(&changes).await).unwrap();
+        assert_eq!(whole.changes().len() - before, writes, "{change:?}");
+        for at in 0..writes {
+            for moment in [Moment::Before, Moment::After] {
+                let cluster = change.cluster();
+                let died = stopped(change, &cluster, at, moment);
+                assert!(died.is_none(), "{change:?} has no write {at}");
+                run(&cluster, async |changes| change.run(&changes).await)
+                    .unwrap_or_else(|error| panic!("{change:?} {at} {moment:?}: {error}"));
+                assert_eq!(
+                    cluster.summary(),
+                    whole.summary(),
+                    "{change:?} {at} {moment:?}"
+                );
+                assert_eq!(
+                    cluster.changes(),
+                    whole.changes(),
+                    "{change:?} {at} {moment:?}"
+                );
+            }
+        }
+        // Once more, by a process that was killed after its last write and before it knew.
+        let after = whole.summary();
+        run(&whole, async |changes| change.run(&changes).await).unwrap();
+        assert_eq!(whole.summary(), after, "{change:?} repeated");
+    }
+}

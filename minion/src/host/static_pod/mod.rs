@@ -1,0 +1,186 @@
+//! A static pod: the wait until the kubelet runs the pod of the manifest that is on disk now.
+//!
+//! The kernel and the kubelet's own directories say it, without a container runtime's interface: a
+//! pod's log directory has the pod's uid in its name, and a container's processes have it in their
+//! cgroup. The kubelet computes the uid of a static pod from the decoded manifest
+//! (`pkg/kubelet/config/common.go`, `applyDefaults`), so another uid means another manifest; see
+//! decision 0025.
+
+mod machine;
+mod observe;
+
+use std::collections::BTreeMap;
+
+use halite_durable::digest::sha256;
+use serde::{Deserialize, Serialize};
+
+use self::machine::{Fault, Machine, Step};
+use super::effect::{Effect, Meta, Output, Trust};
+use super::pod::StaticPod;
+use super::{Host, HostError, HostResult};
+
+pub use self::machine::{Facts, Probe};
+pub use self::observe::{observe, record, same_manifest};
+
+/// Seconds between two observations.
+const AGAIN: f64 = 0.25;
+/// Seconds of waiting after which, and then at intervals of which, the log says so.
+const LONG: i64 = 10;
+
+/// The last manifest whose pod was ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The uid that the kubelet gave the pod.
+    pub uid: String,
+    /// The manifest's text.
+    pub manifest: String,
+    /// SHA-256 of the files that the program reads only when it starts.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// Waits until the pod of the manifest on disk is ready, and records that manifest as good.
+///
+/// # Errors
+/// The time is up, or the container ends again and again. The recorded manifest is then on disk
+/// again, if the one on disk differed from it and is to blame.
+pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
+    let mut machine = Machine::new(pod, host.now());
+    let mut said = 0;
+    // Before the program starts that is waited for, or is ended for the sake of them.
+    let files = files(host, pod).await?;
+    loop {
+        let facts = observe(host, pod).await?;
+        let waited = machine.waited(host.now());
+        match machine.step(&facts, host.now()) {
+            Step::Wait(reason) => {
+                if waited >= said + LONG {
+                    said = waited;
+                    tracing::info!(
+                        pod = pod.name,
+                        seconds = waited,
+                        limit = pod.seconds,
+                        reason,
+                        "a static pod is waited for"
+                    );
+                }
+                host.sleep(AGAIN).await;
+            }
+            Step::Ready(process) => {
+                write_record(host, pod, process.uid, files).await?;
+                return Ok(comment(format!("Static pod {} is ready", pod.name)));
+            }
+            Step::WithoutPeers(process, reason) => {
+                write_record(host, pod, process.uid, files).await?;
+                return Ok(comment(format!(
+                    "Static pod {} runs, and waits for its peers: {reason}",
+                    pod.name
+                )));
+            }
+            Step::Failed(fault) => return Err(failure(host, pod, &fault).await?),
+        }
+    }
+}
+
+/// SHA-256 of the files that the program reads only when it starts.
+///
+/// # Errors
+/// A file cannot be read.
+pub async fn files(host: &dyn Host, pod: &StaticPod) -> HostResult<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    for path in &pod.reads {
+        let content = host.read(path).await?.unwrap_or_default();
+        files.insert(path.clone(), sha256(&content));
+    }
+    Ok(files)
+}
+
+fn comment(text: String) -> Output {
+    Output {
+        stdout: text,
+        ..Output::default()
+    }
+}
+
+async fn write(host: &dyn Host, path: &str, content: Vec<u8>) -> HostResult<()> {
+    let root = Some("root".to_owned());
+    let effect = Effect::Write {
+        path: path.to_owned(),
+        content,
+        meta: Meta {
+            user: root.clone(),
+            group: root,
+            mode: Some(0o600),
+        },
+    };
+    host.perform(&effect).await.map(drop)
+}
+
+async fn write_record(
+    host: &dyn Host,
+    pod: &StaticPod,
+    uid: String,
+    files: BTreeMap<String, String>,
+) -> HostResult<()> {
+    let Some(manifest) = host.read(&pod.manifest).await? else {
+        return Err(HostError::refused(format!(
+            "{} was removed while its pod was waited for; run `ctl highstate`",
+            pod.manifest
+        )));
+    };
+    let record = Record {
+        uid,
+        manifest: String::from_utf8_lossy(&manifest).into_owned(),
+        files,
+    };
+    let text = serde_json::to_vec_pretty(&record)
+        .map_err(|e| HostError::failed(format!("cannot write {}", pod.record), e))?;
+    write(host, &pod.record, text).await
+}
+
+/// The error of a pod that does not get ready. The manifest from before is put back first.
+async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<HostError> {
+    let StaticPod { name, manifest, .. } = pod;
+    let mut text = format!("cannot bring static pod {name} up: {fault}");
+    if matches!(fault, Fault::Kubelet(_)) {
+        return Ok(HostError::refused(format!(
+            "{text}; start it (`systemctl status kubelet`, `journalctl -u kubelet`), then run `ctl highstate`"
+        )));
+    }
+    let lines = observe::log(host, pod).await?;
+    if lines.is_empty() {
+        text += "; its container has written no log";
+    } else {
+        text += &format!("; the last lines of its log:\n{lines}\n");
+    }
+    let other = record(host, pod).await?;
+    let found = host.read(manifest).await?.unwrap_or_default();
+    let changed = other.filter(|r| !same_manifest(&r.manifest, &String::from_utf8_lossy(&found)));
+    let remedy = match changed {
+        None => format!(
+            "the manifest {manifest} has not changed since its pod was ready last, or it never was; correct the cause, then \
+             run `ctl highstate`"
+        ),
+        Some(_) if !is_behind_up(host, pod).await? => format!(
+            "{} does not answer, without which no manifest of {name} could be ready, so {manifest} stays; repair that first, \
+             then run `ctl highstate`",
+            pod.behind.as_deref().unwrap_or_default()
+        ),
+        Some(good) => {
+            write(host, manifest, good.manifest.into_bytes()).await?;
+            format!(
+                "the manifest that ran before is in {manifest} again; correct what was declared (for example `extraArgs`), \
+                 then run `ctl highstate`"
+            )
+        }
+    };
+    Ok(HostError::refused(format!("{text}; {remedy}")))
+}
+
+async fn is_behind_up(host: &dyn Host, pod: &StaticPod) -> HostResult<bool> {
+    let Some(url) = &pod.behind else {
+        return Ok(true);
+    };
+    let answer = host.http_get(url, &Trust::Unverified).await?;
+    Ok(answer.is_some_and(|(status, _)| observe::is_success(status)))
+}

@@ -1,0 +1,301 @@
+//! Reads what the kubelet and the kernel know of a static pod.
+
+use super::Record;
+use super::machine::{Facts, Probe};
+use crate::host::effect::Trust;
+use crate::host::pod::{Process, StaticPod};
+use crate::host::{Host, HostResult};
+
+/// The kubelet's directory with a log directory for each pod, `NAMESPACE_NAME_UID`.
+const LOGS: &str = "/var/log/pods";
+/// The namespace of the static pods.
+const NAMESPACE: &str = "kube-system";
+/// Number of log lines in an error.
+const LINES: usize = 10;
+
+/// Observes a static pod. A probe is asked only if its container runs.
+///
+/// # Errors
+/// The host cannot be read.
+pub async fn observe(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
+    let manifest = read(host, &pod.manifest).await?;
+    let record = record(host, pod).await?;
+    let uids = uids(host, &pod.name).await?;
+    let log = newest_log(host, pod, &of_manifest(&uids, record.as_ref(), &manifest)).await?;
+    let mut facts = Facts {
+        kubelet: host.unit("kubelet.service").await?.active,
+        restarts: log.map(|log| (log.uid, log.number)),
+        ..Facts::default()
+    };
+    for (process, arguments) in processes(host, &pod.name, &uids).await? {
+        let certain = is_of_manifest(&process.uid, record.as_ref(), &manifest);
+        let ended = pod.ended.as_ref() == Some(&process);
+        // Of two that may be it, the one that certainly is.
+        let better = facts.process.is_none() || certain && !facts.certain;
+        if has_arguments(&manifest, &arguments) && !ended && better {
+            facts.another |= facts.process.is_some();
+            facts.process = Some(process);
+            facts.certain = certain;
+        } else {
+            facts.another = true;
+        }
+    }
+    if facts.process.is_some() {
+        facts.probe = probe(host, pod).await?;
+    }
+    Ok(facts)
+}
+
+/// Returns whether the pod with this uid is that of the manifest on disk: the recorded pod, or
+/// another one if the manifest is another.
+fn is_of_manifest(uid: &str, record: Option<&Record>, manifest: &str) -> bool {
+    record.is_none_or(|record| (record.uid == uid) == same_manifest(&record.manifest, manifest))
+}
+
+/// A uid and its log directory.
+type Pod = (String, String);
+
+fn of_manifest(pods: &[Pod], record: Option<&Record>, manifest: &str) -> Vec<Pod> {
+    let of_it = |pod: &&Pod| is_of_manifest(&pod.0, record, manifest);
+    pods.iter().filter(of_it).cloned().collect()
+}
+
+/// The last manifest whose pod was ready. A damaged record is none.
+///
+/// # Errors
+/// The record cannot be read.
+pub async fn record(host: &dyn Host, pod: &StaticPod) -> HostResult<Option<Record>> {
+    let text = host.read(&pod.record).await?;
+    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+}
+
+/// Returns whether two manifests are the same for the kubelet. Comments and empty lines do not
+/// count.
+#[must_use]
+pub fn same_manifest(one: &str, other: &str) -> bool {
+    fn lines(text: &str) -> impl Iterator<Item = &str> {
+        text.lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty() && !line.trim_start().starts_with('#'))
+    }
+    lines(one).eq(lines(other))
+}
+
+/// Returns whether a program's arguments are the flags in the manifest.
+fn has_arguments(manifest: &str, arguments: &[String]) -> bool {
+    let mut declared: Vec<String> = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- "))
+        .map(|item| serde_json::from_str(item).unwrap_or_else(|_| item.to_owned()))
+        .filter(|item| item.starts_with("--"))
+        .collect();
+    let mut given: Vec<String> = arguments.iter().skip(1).cloned().collect();
+    declared.sort_unstable();
+    given.sort_unstable();
+    declared == given
+}
+
+/// The uids of the static pod's log directories. That of a static pod is a hash without dashes; its
+/// name ends with the node's.
+async fn uids(host: &dyn Host, name: &str) -> HostResult<Vec<Pod>> {
+    let begin = format!("{NAMESPACE}_{name}-");
+    let names = host.list(LOGS).await?;
+    let uid = |directory: String| {
+        let (_, uid) = directory.strip_prefix(&begin)?.rsplit_once('_')?;
+        let is_hash = uid.len() == 32 && uid.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hash.then(|| (uid.to_owned(), format!("{LOGS}/{directory}")))
+    };
+    Ok(names.into_iter().filter_map(uid).collect())
+}
+
+/// The processes of the program in the pods with these uids, with their arguments.
+async fn processes(
+    host: &dyn Host,
+    name: &str,
+    uids: &[Pod],
+) -> HostResult<Vec<(Process, Vec<String>)>> {
+    let mut found = Vec::new();
+    if uids.is_empty() {
+        return Ok(found);
+    }
+    for entry in host.list("/proc").await? {
+        let Ok(pid) = entry.parse::<u32>() else {
+            continue;
+        };
+        let cgroup = of_process(host, pid, "cgroup").await;
+        let Some((uid, _)) = uids
+            .iter()
+            .find(|(uid, _)| cgroup.contains(&format!("pod{uid}")))
+        else {
+            continue;
+        };
+        let line = of_process(host, pid, "cmdline").await;
+        let arguments: Vec<String> = line
+            .trim_end_matches('\0')
+            .split('\0')
+            .map(str::to_owned)
+            .collect();
+        let program = arguments.first().and_then(|path| path.rsplit('/').next());
+        let started = started(&of_process(host, pid, "stat").await);
+        if let (Some(program), Some(started)) = (program, started)
+            && program == name
+        {
+            let uid = uid.clone();
+            found.push((Process { pid, started, uid }, arguments));
+        }
+    }
+    Ok(found)
+}
+
+/// A file of the kernel about a process; empty if the process has ended.
+async fn of_process(host: &dyn Host, pid: u32, name: &str) -> String {
+    let content = host.read(&format!("/proc/{pid}/{name}")).await;
+    let content = content.ok().flatten().unwrap_or_default();
+    String::from_utf8_lossy(&content).into_owned()
+}
+
+/// The start of a process, from `/proc/PID/stat`: field 22. The second field is a name that may
+/// contain anything.
+fn started(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Asks the probes.
+async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe> {
+    let answer = host.http_get(&pod.ready, &Trust::Unverified).await?;
+    let text = match answer {
+        Some((status, _)) if is_success(status) => return Ok(Probe::Ready),
+        Some((status, body)) => {
+            // Of the checks, those that fail; etcd and the API server begin their lines so.
+            let failed = body.lines().find(|line| line.starts_with("[-]"));
+            let line: String = failed
+                .or_else(|| body.lines().next())
+                .unwrap_or_default()
+                .chars()
+                .take(200)
+                .collect();
+            format!("{} answers {status}: {line}", pod.ready)
+        }
+        None => format!("{} does not answer", pod.ready),
+    };
+    let Some(live) = &pod.live else {
+        return Ok(Probe::Fails(text));
+    };
+    let answer = host.http_get(live, &Trust::Unverified).await?;
+    Ok(match answer {
+        Some((status, _)) if is_success(status) => Probe::Live(text),
+        _ => Probe::Fails(text),
+    })
+}
+
+/// As the kubelet's probes: `pkg/probe/http/http.go`.
+pub(super) fn is_success(status: u16) -> bool {
+    (200..400).contains(&status)
+}
+
+/// A log of a container.
+struct Log {
+    /// Its pod's uid.
+    uid: String,
+    /// Its number, which counts the restarts.
+    number: u32,
+    /// Its path.
+    path: String,
+}
+
+/// The newest log of the container in these pods.
+async fn newest_log(host: &dyn Host, pod: &StaticPod, pods: &[Pod]) -> HostResult<Option<Log>> {
+    let mut newest: Option<(String, Log)> = None;
+    for (uid, directory) in pods {
+        let directory = format!("{directory}/{}", pod.name);
+        let names = host.list(&directory).await?;
+        let number = |name: &String| name.strip_suffix(".log")?.parse::<u32>().ok();
+        let Some(number) = names.iter().filter_map(number).max() else {
+            continue;
+        };
+        let log = Log {
+            uid: uid.clone(),
+            number,
+            path: format!("{directory}/{number}.log"),
+        };
+        // Each line begins with its time. Logs are large, so they are read only to compare them.
+        let end = if pods.len() > 1 {
+            let text = read(host, &log.path).await?;
+            let last = text.lines().next_back().unwrap_or_default();
+            last.split(' ').next().unwrap_or_default().to_owned()
+        } else {
+            String::new()
+        };
+        if newest.as_ref().is_none_or(|(known, _)| *known <= end) {
+            newest = Some((end, log));
+        }
+    }
+    Ok(newest.map(|(_, log)| log))
+}
+
+async fn read(host: &dyn Host, path: &str) -> HostResult<String> {
+    let content = host.read(path).await?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&content).into_owned())
+}
+
+/// The last lines of the newest log of the manifest's pod, without times and streams.
+///
+/// # Errors
+/// The log cannot be read.
+pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> {
+    let manifest = read(host, &pod.manifest).await?;
+    let record = record(host, pod).await?;
+    let pods = of_manifest(&uids(host, &pod.name).await?, record.as_ref(), &manifest);
+    let Some(log) = newest_log(host, pod, &pods).await? else {
+        return Ok(String::new());
+    };
+    let text = read(host, &log.path).await?;
+    // The format of the CRI: time, stream, `F` or `P`, text.
+    let mut lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .take(LINES)
+        .map(|line| line.splitn(4, ' ').nth(3).unwrap_or(line))
+        .collect();
+    lines.reverse();
+    Ok(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_process_is_found_behind_its_name() {
+        let stat = "41 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 7777 20 21";
+        assert_eq!(started(stat), Some(7777));
+        assert_eq!(started("41 (etcd"), None);
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_no_difference() {
+        let manifest = "spec:\n  a: b\n";
+        assert!(same_manifest(
+            manifest,
+            "# new\nspec:\n\n  # more\n  a: b  \n"
+        ));
+        assert!(!same_manifest(manifest, "spec:\n  a: c\n"));
+        assert!(!same_manifest(manifest, "spec:\n"));
+    }
+
+    #[test]
+    fn arguments_are_those_of_the_manifest_in_any_quotes() {
+        let manifest =
+            "  - command:\n    - etcd\n    - \"--a=b\"\n    - --c=d\n    - mountPath: /x\n";
+        let given = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
+        assert!(has_arguments(manifest, &given(&["etcd", "--c=d", "--a=b"])));
+        for other in [
+            &["etcd", "--a=b"][..],
+            &["etcd", "--a=b", "--c=x"],
+            &["etcd", "--a=b", "--c=d", "--e"],
+        ] {
+            assert!(!has_arguments(manifest, &given(other)), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `static_pod.*`
+
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::args::Args;
+use super::paths::{absolute, parents};
+use super::{Failure, Plan, fail};
+use crate::host::Host;
+use crate::host::effect::{Command, Effect, Meta};
+use crate::host::pod::{Process, StaticPod};
+use crate::host::static_pod::{Facts, Probe, files, observe, record, same_manifest};
+
+/// The directory of the last good manifests. It is the host's own: a restored disk has both.
+const RECORDS: &str = "/var/lib/halite/manifests";
+/// Seconds until a wait fails: longer than the kubelet waits between two restarts of a container.
+const LIMIT: u64 = 330;
+
+/// One observation now; waiting is an effect, so that a check never waits.
+pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let (pod, facts) = observed(host, chunk).await?;
+    let name = &pod.name;
+    let process = facts.process.as_ref().filter(|_| facts.certain);
+    let known = match process {
+        Some(process) => known(host, &pod, process).await?,
+        None => Known::Not,
+    };
+    if let (Known::Outdated(file), Some(process)) = (&known, process) {
+        let found = format!("started before {file} was changed");
+        return plan(host, &pod, &found, Some(process.clone())).await;
+    }
+    let found = match (process, &facts.probe) {
+        (Some(_), Probe::Ready) if known == Known::Good => {
+            return Ok(Plan::nothing(format!("Static pod {name} is ready")));
+        }
+        (Some(_), Probe::Live(reason)) if known == Known::Good && pod.quorum => {
+            return Ok(Plan::nothing(format!(
+                "Static pod {name} runs, and waits for its peers: {reason}"
+            )));
+        }
+        (Some(_), Probe::Ready) => "ready, not recorded",
+        (Some(_), Probe::Live(reason) | Probe::Fails(reason)) => reason,
+        (None, _) if facts.process.is_some() || facts.another => {
+            "the container of another manifest"
+        }
+        (None, _) => "no container",
+    };
+    plan(host, &pod, found, None).await
+}
+
+/// Salt's `mod_watch`: the pod is waited for after every change of what it is made from, even if it
+/// was ready a moment ago.
+pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let (pod, _) = observed(host, chunk).await?;
+    plan(host, &pod, "ready before a change", None).await
+}
+
+async fn observed(host: &dyn Host, chunk: &Chunk) -> Result<(StaticPod, Facts), Failure> {
+    let pod = described(chunk)?;
+    if host.read(&pod.manifest).await?.is_none() && !host.uncertain() {
+        return fail(format!(
+            "cannot wait for static pod {}: its manifest {} does not exist; require the state that writes it",
+            pod.name, pod.manifest
+        ));
+    }
+    let facts = observe(host, &pod).await?;
+    Ok((pod, facts))
+}
+
+/// The wait that the arguments describe.
+pub(super) fn described(chunk: &Chunk) -> Result<StaticPod, Failure> {
+    let args = Args::new(chunk);
+    let manifest = absolute(&args.required("manifest")?)?;
+    let file = manifest.rsplit('/').next().unwrap_or_default();
+    let name = match args.text("pod")? {
+        Some(name) => name,
+        None => file.strip_suffix(".yaml").unwrap_or(file).to_owned(),
+    };
+    if name.is_empty() || name.contains(['/', '_']) {
+        return fail(format!("`{name}` is no name of a pod"));
+    }
+    Ok(StaticPod {
+        record: format!("{RECORDS}/{name}.json"),
+        manifest,
+        ready: args.required("ready")?,
+        live: args.text("live")?,
+        behind: args.text("behind")?,
+        quorum: args.flag("quorum", false)?,
+        reads: args.list("reads")?,
+        seconds: args.number("timeout")?.unwrap_or(LIMIT),
+        name,
+        ..StaticPod::default()
+    })
+}
+
+/// What the record says of a process of the manifest on disk.
+#[derive(Debug, PartialEq, Eq)]
+enum Known {
+    /// There is no record of this pod with this manifest, or it lacks a file.
+    Not,
+    /// The record is of this pod, and of the files as they are.
+    Good,
+    /// This file has changed since the pod was recorded.
+    Outdated(String),
+}
+
+async fn known(host: &dyn Host, pod: &StaticPod, process: &Process) -> Result<Known, Failure> {
+    let manifest = host.read(&pod.manifest).await?.unwrap_or_default();
+    let manifest = String::from_utf8_lossy(&manifest);
+    let Some(record) = record(host, pod).await? else {
+        return Ok(Known::Not);
+    };
+    let files = files(host, pod).await?;
+    let outdated = |(path, digest): &(&String, &String)| {
+        record
+            .files
+            .get(*path)
+            .is_some_and(|known| known != *digest)
+    };
+    if let Some((path, _)) = files.iter().find(outdated) {
+        return Ok(Known::Outdated(path.clone()));
+    }
+    let same = record.uid == process.uid && same_manifest(&record.manifest, &manifest);
+    Ok(if same && record.files == files {
+        Known::Good
+    } else {
+        Known::Not
+    })
+}
+
+/// The plan to wait, after the end of a process that has not read a file again.
+async fn plan(
+    host: &dyn Host,
+    pod: &StaticPod,
+    found: &str,
+    ended: Option<Process>,
+) -> Result<Plan, Failure> {
+    let name = &pod.name;
+    let mut effects = Vec::new();
+    let (new, comment) = match &ended {
+        Some(process) => {
+            // It may have ended by itself since.
+            let line = "kill -TERM \"$0\" || ! test -e \"/proc/$0\"";
+            let argv = ["/bin/sh", "-c", line, &process.pid.to_string()].map(str::to_owned);
+            effects.push(Effect::Run(Command {
+                argv: argv.to_vec(),
+                ..Command::default()
+            }));
+            ("restarted", format!("Static pod {name} would be restarted"))
+        }
+        None => ("ready", format!("Static pod {name} would be waited for")),
+    };
+    effects.extend(wait(host, pod, ended).await?);
+    Ok(Plan::change(
+        Map::from_iter([(name.clone(), json!({"old": found, "new": new}))]),
+        effects,
+        comment,
+        format!("Static pod {name} is ready"),
+    ))
+}
+
+/// The effects of a wait.
+pub(super) async fn wait(
+    host: &dyn Host,
+    pod: &StaticPod,
+    ended: Option<Process>,
+) -> Result<Vec<Effect>, Failure> {
+    let private = Meta {
+        mode: Some(0o700),
+        ..Meta::default()
+    };
+    let mut effects = parents(host, &pod.record, true, &private).await?;
+    effects.push(Effect::StaticPod(StaticPod {
+        ended,
+        ..pod.clone()
+    }));
+    Ok(effects)
+}

@@ -1,0 +1,56 @@
+//! Signatures of `static_pod.*`.
+
+use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
+
+/// The arguments that describe a wait.
+pub(super) const MANIFEST: Arg = required(
+    "manifest",
+    Kind::Text,
+    "The manifest's path in the kubelet's directory.",
+);
+pub(super) const READY: Arg = required(
+    "ready",
+    Kind::Text,
+    "URL of the readiness probe; as for the kubelet, any certificate is accepted.",
+);
+pub(super) const TIMEOUT: Arg = arg(
+    "timeout",
+    Kind::Integer,
+    "Seconds until it fails (default 330: the kubelet waits up to 300 between two restarts of a container).",
+);
+
+pub(super) const SIGNATURES: &[Signature] = &[on_minion(
+    "static_pod",
+    "running",
+    "Waits until the kubelet runs the pod of a manifest as it is on disk, and its readiness probe answers; otherwise fails with the last lines of the container's log, after it has put back the last manifest whose pod was ready. After a change that it watches it waits, too.",
+    &[
+        MANIFEST,
+        READY,
+        arg(
+            "pod",
+            Kind::Text,
+            "Name of the pod, its container and the program in it (default: the manifest's file name).",
+        ),
+        arg(
+            "live",
+            Kind::Text,
+            "URL that answers when the program runs, even if it lacks its peers.",
+        ),
+        arg(
+            "quorum",
+            Kind::Boolean,
+            "The program has peers: it need not be ready, only run for a while and answer `live` (default false).",
+        ),
+        arg(
+            "reads",
+            Kind::TextList,
+            "Files that the program reads only when it starts: it is restarted when one has changed since it was ready last.",
+        ),
+        arg(
+            "behind",
+            Kind::Text,
+            "URL without whose answer the pod cannot be ready; while it does not answer, no manifest is put back.",
+        ),
+        TIMEOUT,
+    ],
+)];

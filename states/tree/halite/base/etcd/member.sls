@@ -1,0 +1,47 @@
+{#- An etcd member, run by the kubelet as a static pod. Nothing waits here for its last restart; see
+    halite.base.etcd. -#}
+{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/base/etcd/map.jinja' import initial_cluster, metrics, record with context %}
+include:
+  - halite.base.etcd.data
+  - halite.base.pki.etcd
+
+/var/lib/etcd:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - require:
+        - etcd: etcd-data
+
+# The first member of a cluster is started once without its data. From then on the manifest says that
+# the cluster exists, so that an etcd whose data is lost does not start as a new, empty cluster,
+# whoever starts it; and the record keeps a highstate from repairing such a host
+# (halite.base.etcd.data).
+etcd-founded:
+  etcd.founded:
+    - name: {{ record }}
+    - manifest: /etc/kubernetes/manifests/etcd.yaml
+    - contents: {% filter json %}{% include 'halite/base/etcd/etcd.yaml.j2' %}{% endfilter %}
+    - data: /var/lib/etcd
+    - member: {{ node.name }}
+    - initial_cluster: {{ initial_cluster | json }}
+    - ready: {{ metrics }}/readyz
+    - live: {{ metrics }}/livez
+    - require:
+        - file: /var/lib/etcd
+        - sls: halite.base.pki.etcd
+
+# The kubelet watches this directory and restarts the pod after a change.
+/etc/kubernetes/manifests/etcd.yaml:
+  file.managed:
+    - source: salt://halite/base/etcd/etcd.yaml.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0600'
+    - force: True
+    - makedirs: True
+    - dir_mode: '0700'
+    - require:
+        - etcd: etcd-founded

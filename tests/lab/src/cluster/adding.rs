@@ -1,0 +1,155 @@
+//! Adding hosts to a cluster: each is declared, runs the command that this printed, and becomes Ready.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::Cluster;
+use crate::host::Host;
+use crate::role;
+use crate::role::Role;
+
+/// The command that adds a host; it declares it, and waits until it is Ready.
+fn node_add(host: &Host, roles: &str) -> Vec<String> {
+    [
+        "ctl",
+        "node",
+        "add",
+        &host.spec.name,
+        "--address",
+        &host.control_plane_address(),
+        "--roles",
+        roles,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// `ctl node add` that does not wait.
+fn only_declares(mut add: Vec<String>) -> Vec<String> {
+    add.extend(["--no-wait", "-o", "json"].map(str::to_owned));
+    add
+}
+
+/// Runs the line that `ctl node add` printed on the new host.
+fn enrol(host: &Host, line: &str) -> Result<()> {
+    let enrol = host.output(&["sh", "-c", line])?;
+    if !enrol.status.success() {
+        bail!(
+            "enrolling {} failed: {}{}",
+            host.spec.name,
+            String::from_utf8_lossy(&enrol.stdout),
+            String::from_utf8_lossy(&enrol.stderr)
+        );
+    }
+    Ok(())
+}
+
+impl Cluster {
+    /// The command that adds the worker; it declares it, and waits until it is Ready.
+    #[must_use]
+    pub fn add_command(&self) -> Vec<String> {
+        node_add(&self.worker, &Role::Worker.to_string())
+    }
+
+    /// The command that only declares the worker, and prints what must run on it.
+    #[must_use]
+    pub fn declare_command(&self) -> Vec<String> {
+        only_declares(self.add_command())
+    }
+
+    /// Declares the worker; returns the shell line that must run on it.
+    pub fn declare_worker(&self) -> Result<String> {
+        self.declared(&self.declare_command())
+    }
+
+    fn declared(&self, command: &[String]) -> Result<String> {
+        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
+            .context("`ctl node add -o json` did not print JSON")?;
+        Ok(answer["command"]
+            .as_str()
+            .context("`ctl node add` printed no command")?
+            .to_owned())
+    }
+
+    /// Runs the printed line on the worker.
+    pub fn enrol_worker(&self, command: &str) -> Result<()> {
+        enrol(&self.worker, command)
+    }
+
+    /// Declares the worker, runs the printed command on it, and waits until it is Ready.
+    pub fn add_worker(&self) -> Result<Duration> {
+        self.add_worker_with(&Role::Worker.to_string())
+    }
+
+    /// The same with other roles, parted by commas.
+    pub fn add_worker_with(&self, roles: &str) -> Result<Duration> {
+        self.add(&[&self.worker.spec.name], roles)
+    }
+
+    /// Adds a group of a layout, whose hosts have equal roles.
+    pub fn join(&self, group: &[&str]) -> Result<Duration> {
+        let first = group.first().context("the group has no host")?;
+        self.add(group, &role::list(&self.host(first)?.spec.roles))
+    }
+
+    /// Declares hosts with these roles, parted by commas; runs the printed command on each; and
+    /// waits until all are Ready.
+    pub fn add(&self, names: &[&str], roles: &str) -> Result<Duration> {
+        let start = Instant::now();
+        let hosts = names
+            .iter()
+            .map(|name| self.host(name))
+            .collect::<Result<Vec<_>>>()?;
+        let lines = hosts
+            .iter()
+            .map(|host| self.declared(&only_declares(node_add(host, roles))))
+            .collect::<Result<Vec<_>>>()?;
+        for (host, line) in hosts.iter().zip(&lines) {
+            enrol(host, line)?;
+        }
+        for host in hosts {
+            // Repeating the command is how one waits: it changes nothing.
+            if !self
+                .bootstrap
+                .command(&node_add(host, roles))?
+                .status()?
+                .success()
+            {
+                bail!("adding {} failed", host.spec.name);
+            }
+        }
+        Ok(start.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::cluster;
+    use super::super::{BOOTSTRAP, WORKER};
+    use super::*;
+    use crate::layout::{HA, TWO};
+
+    #[test]
+    fn the_two_hosts_are_added_as_ever() {
+        let two = cluster(&TWO);
+        assert_eq!(
+            [&two.bootstrap.spec.name, &two.worker.spec.name],
+            [BOOTSTRAP, WORKER]
+        );
+        assert_eq!(
+            two.declare_command().join(" "),
+            "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json"
+        );
+    }
+
+    #[test]
+    fn a_control_plane_is_added_with_the_roles_of_its_layout() {
+        let ha = cluster(&HA);
+        let host = ha.host("cp-2").unwrap();
+        assert_eq!(
+            node_add(host, &role::list(&host.spec.roles)).join(" "),
+            "ctl node add cp-2 --address 10.10.0.12 --roles control-plane,etcd"
+        );
+    }
+}

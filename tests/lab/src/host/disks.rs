@@ -1,0 +1,173 @@
+//! The disks of a host: an overlay of the base root, and directories that cannot lie on one.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::Host;
+use crate::command::{output, run};
+
+/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the
+/// host's overlay.
+pub(super) const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
+
+/// File that is there once the host has an identity.
+const IDENTITY: &str = "identity";
+
+/// What is written by the host: the upper layer of its overlay, and the directories beside it.
+const WRITTEN: [&str; 3] = ["upper", "work", "data"];
+
+impl Host {
+    /// The host's root as the machine sees it while it is mounted.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// Path on the machine of a file of the host, also of one outside the host's overlay.
+    #[must_use]
+    pub fn file(&self, path: &str) -> PathBuf {
+        let path = path.trim_start_matches('/');
+        let data = DATA
+            .iter()
+            .find_map(|data| Some((data, path.strip_prefix(data)?.strip_prefix('/')?)));
+        match data {
+            Some((data, rest)) => self.data(data).join(rest),
+            None => self.root().join(path),
+        }
+    }
+
+    pub(super) fn data(&self, directory: &str) -> PathBuf {
+        self.dir.join("data").join(directory.replace('/', "-"))
+    }
+
+    /// Returns true if the host has written anything since it was made or its disks were destroyed.
+    #[must_use]
+    pub fn has_disks(&self) -> bool {
+        self.dir.join("upper").exists()
+    }
+
+    /// Mounts the root, and writes what is the host's own unless it is there.
+    pub(super) fn mount(&self) -> Result<()> {
+        let root = self.root();
+        for part in ["root", "upper", "work"] {
+            fs::create_dir_all(self.dir.join(part))?;
+        }
+        if !root.join("etc").exists() {
+            let options = format!(
+                "lowerdir={},upperdir={},workdir={}",
+                self.base.display(),
+                self.dir.join("upper").display(),
+                self.dir.join("work").display()
+            );
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "overlay",
+                    "overlay",
+                    "-o",
+                    &options,
+                    &root.to_string_lossy(),
+                ],
+            )?;
+        }
+        let machine_id = root.join("etc/machine-id");
+        if fs::read_to_string(&machine_id).map_or(true, |id| id.trim().len() != 32)
+            || !self.dir.join(IDENTITY).exists()
+        {
+            let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.replace('-', "");
+            fs::write(&machine_id, id)?;
+            // The bus has its own; that of the base root is the same on all hosts.
+            let bus = root.join("var/lib/dbus/machine-id");
+            if bus.symlink_metadata().is_ok() {
+                fs::remove_file(&bus)?;
+                symlink("/etc/machine-id", &bus)?;
+            }
+            fs::write(root.join("etc/hostname"), format!("{}\n", self.spec.name))?;
+            fs::write(
+                root.join("etc/hosts"),
+                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
+            )?;
+            let resolver = format!("nameserver {}.1\n", self.control_plane_network().prefix());
+            fs::write(root.join("etc/resolv.conf"), resolver)?;
+            fs::write(self.dir.join(IDENTITY), "")?;
+        }
+        Ok(())
+    }
+
+    /// Removes all that a host without power has written, its identity included; the next boot
+    /// finds a bare host of the same name. The read-only directories are not the host's.
+    pub fn destroy_disks(&self) -> Result<()> {
+        if self.init().is_some() {
+            bail!("cannot destroy the disks of {}: it is on", self.spec.name);
+        }
+        // First: after an interruption the rest is no host that was there before.
+        if self.dir.join(IDENTITY).exists() {
+            fs::remove_file(self.dir.join(IDENTITY))?;
+        }
+        let root = self.root();
+        if root.join("etc").exists() {
+            output("umount", &["-R", &root.to_string_lossy()])?;
+        }
+        if root.join("etc").exists() {
+            bail!("{} is still mounted", root.display());
+        }
+        for part in WRITTEN {
+            let part = self.dir.join(part);
+            if part.exists() {
+                // A test that failed may have left immutable files.
+                output("chattr", &["-R", "-f", "-i", &part.to_string_lossy()])?;
+                fs::remove_dir_all(&part)
+                    .with_context(|| format!("cannot remove {}", part.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the host and removes everything of it.
+    pub fn destroy(&self) -> Result<()> {
+        self.power_cut()?;
+        self.destroy_disks()?;
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir)
+                .with_context(|| format!("cannot remove {}", self.dir.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::host::Spec;
+
+    #[test]
+    fn files_are_found_where_they_lie() {
+        let spec = Spec {
+            name: "one".to_owned(),
+            number: 11,
+            second_network: false,
+            read_only: Vec::new(),
+            inotify: 0,
+            roles: Vec::new(),
+        };
+        let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
+        assert_eq!(
+            host.file("/etc/hosts"),
+            Path::new("/labs/a/hosts/one/root/etc/hosts")
+        );
+        assert_eq!(
+            host.file("var/lib/kubelet/pki/x"),
+            Path::new("/labs/a/hosts/one/data/var-lib-kubelet/pki/x")
+        );
+        assert_eq!(
+            host.file("var/lib/kubelet-other"),
+            Path::new("/labs/a/hosts/one/root/var/lib/kubelet-other")
+        );
+    }
+}
