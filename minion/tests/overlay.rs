@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use halite_minion::host::effect::{
-    CertificateRequest, Command, Effect, FirewallChange, FirewallSettings, Meta, PackageOptions,
-    UnitAction,
+    CertificateRequest, Command, Effect, FirewallChange, FirewallSettings, IpsetSettings, Meta,
+    PackageOptions, UnitAction,
 };
 use halite_minion::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use halite_minion::host::{FileKind, Host};
@@ -76,6 +76,11 @@ fn effect() -> impl Strategy<Value = Effect> {
         ports: vec!["1/tcp".into()],
         ..FirewallSettings::default()
     };
+    let set = || IpsetSettings {
+        kind: "hash:ip".into(),
+        entries: vec!["10.0.0.1".into()],
+        ..IpsetSettings::default()
+    };
     let text = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
     let useradd = Command {
         argv: text(&["useradd", "-r", "-u", "300", "web"]),
@@ -104,7 +109,9 @@ fn effect() -> impl Strategy<Value = Effect> {
         1 => Just(Effect::Run(useradd)),
         1 => Just(Effect::Run(usermod)),
         2 => zone.clone().prop_map(move |name| Effect::Firewall(FirewallChange::Zone { name, settings: settings() })),
-        1 => zone.prop_map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })),
+        1 => zone.clone().prop_map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })),
+        2 => zone.clone().prop_map(move |name| Effect::Firewall(FirewallChange::Ipsets { sets: [(name, set())].into() })),
+        1 => zone.prop_map(|name| Effect::Firewall(FirewallChange::RemoveIpset { name })),
     ]
 }
 
@@ -124,6 +131,7 @@ async fn answers(host: &dyn Host) -> Vec<String> {
     }
     for zone in ["halite-a", "halite-b"] {
         all.push(format!("{zone} {:?}", host.firewall_zone(zone).await));
+        all.push(format!("{zone} {:?}", host.firewall_ipset(zone).await));
     }
     all.push(format!("{:?}", host.firewall_names().await));
     all.push(format!("{:?}", host.packages().await));

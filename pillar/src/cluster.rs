@@ -380,6 +380,21 @@ pub struct Firewall {
     pub sources: Sources,
     /// Networks in which NodePorts answer.
     pub node_ports: NodePorts,
+    /// The connections that pods may open to hosts of the cluster.
+    pub pods_to_hosts: PodsToHosts,
+}
+
+/// The connections that pods may open to hosts of the cluster. A host cannot tell a pod of another
+/// host from that host itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(schema_with = "field_schemas::pods_to_hosts")]
+pub enum PodsToHosts {
+    /// Only to the API, to DNS servers, to NodePorts, and to ports that an addon in use needs.
+    #[default]
+    Deny,
+    /// To all ports that the hosts open to each other.
+    Allow,
 }
 
 /// Networks that may reach the ports that are not only for the cluster's own hosts.
@@ -390,6 +405,9 @@ pub struct Sources {
     /// control-plane networks.
     #[schemars(schema_with = "field_schemas::optional_cidrs")]
     pub management: Option<Vec<Ipv4Net>>,
+    /// The networks of load balancers in front of the Kubernetes API: they reach it. Default: none.
+    #[schemars(schema_with = "field_schemas::optional_cidrs")]
+    pub load_balancers: Option<Vec<Ipv4Net>>,
 }
 
 /// Networks in which NodePorts answer.

@@ -147,6 +147,10 @@ pub(crate) fn plugin(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["flannel", "none"]})
 }
 
+pub(crate) fn pods_to_hosts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["deny", "allow"]})
+}
+
 pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
 }

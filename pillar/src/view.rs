@@ -194,7 +194,9 @@ pub fn view(
         "firewall": {
             "sources": {
                 "management": firewall.sources.management.as_ref().unwrap_or(&networks.control_plane.cidrs),
+                "loadBalancers": firewall.sources.load_balancers.as_deref().unwrap_or_default(),
             },
+            "podsToHosts": firewall.pods_to_hosts,
             "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
         },
         "secrets": own_secrets(&allowed),

@@ -174,6 +174,8 @@ fn the_view_has_the_agreed_shape() {
             "/halite/firewall/sources/management",
             json!(["10.0.0.0/24", "10.1.0.0/24"]),
         ),
+        ("/halite/firewall/sources/loadBalancers", json!([])),
+        ("/halite/firewall/podsToHosts", json!("deny")),
         ("/halite/firewall/nodePorts/cidrs", json!(["10.2.0.0/24"])),
         ("/halite/nodes/worker-1/roles", json!(["worker"])),
         ("/halite/secrets", json!({})),

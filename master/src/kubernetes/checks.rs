@@ -309,6 +309,7 @@ impl KubernetesModules {
             labels: map("labels"),
             annotations: map("annotations"),
             taints: chunk.args.get("taints").and_then(Value::as_array).cloned(),
+            record: text(chunk, "record"),
         };
         let reference = node::reference(&wanted.name);
         let live = match self.prediction(&reference) {

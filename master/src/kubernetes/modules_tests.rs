@@ -186,6 +186,25 @@ async fn node_labels_and_taints() {
         json!({"theirs": "1", "ours": "true"})
     );
 
+    // A label that leaves the document leaves the node; those of others stay, also one that was there
+    // before and is only recorded by its own state.
+    let recorded = |labels: Value| {
+        chunk(
+            "node",
+            json!({"object": "n1", "record": "halite/labels", "labels": labels}),
+        )
+    };
+    apply_and_check_again(&cluster, &recorded(json!({"a": "1", "b/c": "2"}))).await;
+    apply_and_check_again(&cluster, &recorded(json!({"a": "1"}))).await;
+    let metadata = || api.object("Node", "n1").unwrap()["metadata"].clone();
+    assert_eq!(
+        metadata()["labels"],
+        json!({"theirs": "1", "ours": "true", "a": "1"})
+    );
+    assert_eq!(metadata()["annotations"], json!({"halite/labels": "a"}));
+    apply_and_check_again(&cluster, &recorded(json!({}))).await;
+    assert_eq!(metadata()["labels"], json!({"theirs": "1", "ours": "true"}));
+
     for (name, waited) in [("declared-only", false), ("n2", true)] {
         let absent = cluster
             .check(&chunk(

@@ -18,6 +18,9 @@ pub struct Wanted {
     /// The taints `{key, value, effect}`, all of them but for those that Kubernetes' controllers
     /// set and lift; `None` leaves taints alone.
     pub taints: Option<Vec<Value>>,
+    /// The annotation in which the keys of these labels are recorded, so that a label that is no
+    /// longer wanted is known as the state's own and is removed.
+    pub record: Option<String>,
 }
 
 /// Taints with these prefixes are set and lifted by Kubernetes' controllers.
@@ -28,6 +31,7 @@ impl Wanted {
     #[must_use]
     pub fn laid_over(&self, live: &Value) -> Value {
         let mut node = live.clone();
+        self.forget_labels(&mut node);
         for (field, wanted) in [("labels", &self.labels), ("annotations", &self.annotations)] {
             if wanted.is_empty() {
                 continue;
@@ -74,6 +78,32 @@ impl Wanted {
             }
         }
         node
+    }
+}
+
+impl Wanted {
+    /// Removes the labels that the state set before and no longer wants, and records those that it
+    /// sets now.
+    fn forget_labels(&self, node: &mut Value) {
+        let Some(record) = &self.record else { return };
+        let recorded: Vec<String> = node
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(record)?.as_str())
+            .map(|keys| keys.split(',').map(str::to_owned).collect())
+            .unwrap_or_default();
+        if let Some(labels) = object_at(node, "metadata", "labels") {
+            labels.retain(|key, _| !recorded.contains(key) || self.labels.contains_key(key));
+        }
+        let set = self.labels.iter().filter(|(_, value)| !value.is_null());
+        let mut keys: Vec<&str> = set.map(|(key, _)| key.as_str()).collect();
+        keys.sort_unstable();
+        if let Some(annotations) = object_at(node, "metadata", "annotations") {
+            if keys.is_empty() {
+                annotations.remove(record);
+            } else {
+                annotations.insert(record.clone(), Value::from(keys.join(",")));
+            }
+        }
     }
 }
 

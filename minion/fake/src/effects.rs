@@ -281,6 +281,26 @@ impl FakeState {
             FirewallChange::Policy { name, settings } => (&mut self.policies, name, Some(settings)),
             FirewallChange::RemoveZone { name } => (&mut self.zones, name, None),
             FirewallChange::RemovePolicy { name } => (&mut self.policies, name, None),
+            FirewallChange::Ipsets { sets } => {
+                self.disk.tick()?;
+                for (name, settings) in sets {
+                    self.ipsets.entry(name.clone()).or_default().permanent = Some(settings.clone());
+                }
+                self.disk.tick()?;
+                for (name, settings) in sets {
+                    self.ipsets.entry(name.clone()).or_default().runtime = Some(settings.clone());
+                }
+                return Ok(());
+            }
+            FirewallChange::RemoveIpset { name } => {
+                self.disk.tick()?;
+                if let Some(view) = self.ipsets.get_mut(name) {
+                    view.permanent = None;
+                }
+                self.disk.tick()?;
+                self.ipsets.remove(name);
+                return Ok(());
+            }
         };
         // The permanent configuration is written first; a host cut off between the two comes up
         // with it.

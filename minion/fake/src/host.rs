@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use halite_minion::host::accounts::Accounts;
 use halite_minion::host::effect::{Command, Effect, Output, Trust};
 use halite_minion::host::{
-    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, MountPoint,
-    PackageManager, Stat, UnitState, User, static_pod,
+    FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, IpsetView,
+    MountPoint, PackageManager, Stat, UnitState, User, static_pod,
 };
 
 use crate::ca::FakeCas;
@@ -61,6 +61,7 @@ pub struct FakeState {
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, FirewallView>,
     pub policies: BTreeMap<String, FirewallView>,
+    pub ipsets: BTreeMap<String, IpsetView>,
     pub images: BTreeSet<String>,
     /// Images that can be pulled.
     pub registry: BTreeSet<String>,
@@ -136,6 +137,7 @@ impl Default for FakeState {
             swaps: Vec::new(),
             zones: BTreeMap::new(),
             policies: BTreeMap::new(),
+            ipsets: BTreeMap::new(),
             images: BTreeSet::new(),
             registry: BTreeSet::new(),
             http: BTreeMap::new(),
@@ -255,6 +257,10 @@ impl FakeState {
         for view in self.zones.values_mut().chain(self.policies.values_mut()) {
             view.runtime.clone_from(&view.permanent);
         }
+        for view in self.ipsets.values_mut() {
+            view.runtime.clone_from(&view.permanent);
+        }
+        self.ipsets.retain(|_, v| v.permanent.is_some());
         let gone = |view: &FirewallView| view.permanent.is_some();
         self.zones.retain(|_, v| gone(v));
         self.policies.retain(|_, v| gone(v));
@@ -415,11 +421,16 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.policies.get(name).cloned().unwrap_or_default()))
     }
 
+    fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>> {
+        self.ask(|s| Ok(s.ipsets.get(name).cloned().unwrap_or_default()))
+    }
+
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
         self.ask(|s| {
             Ok(FirewallNames {
                 zones: s.zones.keys().cloned().collect(),
                 policies: s.policies.keys().cloned().collect(),
+                ipsets: s.ipsets.keys().cloned().collect(),
             })
         })
     }

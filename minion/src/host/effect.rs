@@ -253,6 +253,12 @@ pub enum FirewallChange {
         /// Required settings.
         settings: FirewallSettings,
     },
+    /// Make or replace sets of addresses, in both configurations. All at once: firewalld learns of
+    /// new sets only when it reloads.
+    Ipsets {
+        /// Required sets by name; ours begin with `halite-`.
+        sets: BTreeMap<String, IpsetSettings>,
+    },
     /// Remove a zone that we own.
     RemoveZone {
         /// Name.
@@ -263,6 +269,24 @@ pub enum FirewallChange {
         /// Name.
         name: String,
     },
+    /// Remove a set of addresses that we own.
+    RemoveIpset {
+        /// Name.
+        name: String,
+    },
+}
+
+/// A set of addresses in firewalld (`firewalld.ipset(5)`); entries are compared as a set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IpsetSettings {
+    /// firewalld's name of the type, for example `hash:ip`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// firewalld's options, for example `timeout`.
+    pub options: BTreeMap<String, String>,
+    /// Addresses.
+    pub entries: Vec<String>,
 }
 
 /// Settings of a zone or policy; lists are compared as sets. Absent lists are empty.

@@ -24,7 +24,7 @@ mod stop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::effect::{Command, Effect, FirewallSettings, Output, Trust};
+use self::effect::{Command, Effect, FirewallSettings, IpsetSettings, Output, Trust};
 
 pub use self::error::{HostError, HostResult};
 pub use self::stop::Stop;
@@ -115,6 +115,15 @@ pub struct FirewallView {
     pub runtime: Option<FirewallSettings>,
 }
 
+/// Firewalld's permanent and runtime view of one set of addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IpsetView {
+    /// In the permanent configuration; `None` when absent.
+    pub permanent: Option<IpsetSettings>,
+    /// In the running firewall; `None` when absent.
+    pub runtime: Option<IpsetSettings>,
+}
+
 /// The host's package manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "self-explaining")]
@@ -158,7 +167,9 @@ pub trait Host: Send + Sync {
     fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
     /// A firewalld policy.
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
-    /// Names of all zones and policies, permanent and runtime together.
+    /// A set of addresses of firewalld.
+    fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>>;
+    /// Names of all zones, policies and sets of addresses, permanent and runtime together.
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
     /// Returns whether containerd's `k8s.io` namespace holds an image, by reference.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
@@ -197,4 +208,5 @@ pub trait Host: Send + Sync {
 pub struct FirewallNames {
     pub zones: Vec<String>,
     pub policies: Vec<String>,
+    pub ipsets: Vec<String>,
 }

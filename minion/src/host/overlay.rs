@@ -13,8 +13,8 @@ use super::accounts::Accounts;
 use super::effect::{Command, Effect, Output, Trust};
 use super::overlay_files::{Entry, Files, Known};
 use super::{
-    FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint,
-    PackageManager, Stat, UnitState, User,
+    FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView,
+    MountPoint, PackageManager, Stat, UnitState, User,
 };
 
 /// Stands for content and versions that only apply can tell.
@@ -45,6 +45,7 @@ pub(super) struct Predicted {
     pub swaps_off: BTreeSet<String>,
     pub zones: BTreeMap<String, FirewallView>,
     pub policies: BTreeMap<String, FirewallView>,
+    pub ipsets: BTreeMap<String, IpsetView>,
     pub images: BTreeSet<String>,
 }
 
@@ -302,13 +303,26 @@ impl Host for Overlay<'_> {
         })
     }
 
+    fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>> {
+        Box::pin(async move {
+            let predicted = self.predicted().ipsets.get(name).cloned();
+            match predicted {
+                Some(view) => Ok(view),
+                None => self.allow_missing(self.below.firewall_ipset(name).await),
+            }
+        })
+    }
+
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {
         Box::pin(async move {
             let names = self.allow_missing(self.below.firewall_names().await)?;
             let predicted = self.predicted();
             Ok(FirewallNames {
-                zones: merged(names.zones, &predicted.zones),
-                policies: merged(names.policies, &predicted.policies),
+                zones: merged(names.zones, &predicted.zones, |v| v.permanent.is_some()),
+                policies: merged(names.policies, &predicted.policies, |v| {
+                    v.permanent.is_some()
+                }),
+                ipsets: merged(names.ipsets, &predicted.ipsets, |v| v.permanent.is_some()),
             })
         })
     }
@@ -372,10 +386,14 @@ impl Host for Overlay<'_> {
     }
 }
 
-fn merged(below: Vec<String>, predicted: &BTreeMap<String, FirewallView>) -> Vec<String> {
+fn merged<V>(
+    below: Vec<String>,
+    predicted: &BTreeMap<String, V>,
+    exists: impl Fn(&V) -> bool,
+) -> Vec<String> {
     let mut names: BTreeSet<String> = below.into_iter().collect();
     for (name, view) in predicted {
-        if view.permanent.is_some() {
+        if exists(view) {
             names.insert(name.clone());
         } else {
             names.remove(name);

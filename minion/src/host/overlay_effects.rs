@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 use super::accounts::is_account_command;
-use super::effect::{CertificateRequest, Command, Effect, FirewallChange, Meta, UnitAction};
+use super::effect::{
+    CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, UnitAction,
+};
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use super::overlay_files::{Entry, Known, stat_after};
-use super::{FileKind, FirewallView, Host, MountPoint};
+use super::{FileKind, FirewallView, Host, IpsetView, MountPoint};
 
 /// A path through more links than this is a loop.
 const MAX_LINKS: u32 = 40;
@@ -328,6 +330,10 @@ impl Overlay<'_> {
     fn change_firewall(&self, change: &FirewallChange) {
         let mut predicted = self.predicted();
         let predicted = &mut *predicted;
+        let set = |settings: Option<&IpsetSettings>| IpsetView {
+            permanent: settings.cloned(),
+            runtime: settings.cloned(),
+        };
         let (map, name, settings) = match change {
             FirewallChange::Zone { name, settings } => (&mut predicted.zones, name, Some(settings)),
             FirewallChange::Policy { name, settings } => {
@@ -335,6 +341,17 @@ impl Overlay<'_> {
             }
             FirewallChange::RemoveZone { name } => (&mut predicted.zones, name, None),
             FirewallChange::RemovePolicy { name } => (&mut predicted.policies, name, None),
+            FirewallChange::Ipsets { sets } => {
+                let all = sets
+                    .iter()
+                    .map(|(name, new)| (name.clone(), set(Some(new))));
+                predicted.ipsets.extend(all);
+                return;
+            }
+            FirewallChange::RemoveIpset { name } => {
+                predicted.ipsets.insert(name.clone(), set(None));
+                return;
+            }
         };
         map.insert(
             name.clone(),

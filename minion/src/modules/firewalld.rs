@@ -150,43 +150,49 @@ fn normal(item: &str) -> String {
 
 pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
-    let (zones, policies) = (args.list("zones")?, args.list("policies")?);
     let found = host.firewall_names().await?;
-    let surplus = |found: Vec<String>, keep: &[String]| -> Vec<String> {
-        found
+    let surplus = |found: Vec<String>, kept: &str| -> Result<Vec<String>, Failure> {
+        let kept = args.list(kept)?;
+        let ours = found
             .into_iter()
-            .filter(|name| name.starts_with(OWN) && !keep.contains(name))
-            .collect()
+            .filter(|name| name.starts_with(OWN) && !kept.contains(name));
+        Ok(ours.collect())
     };
-    let (zones, policies) = (
-        surplus(found.zones, &zones),
-        surplus(found.policies, &policies),
+    let (zones, policies, ipsets) = (
+        surplus(found.zones, "zones")?,
+        surplus(found.policies, "policies")?,
+        surplus(found.ipsets, "ipsets")?,
     );
-    if zones.is_empty() && policies.is_empty() {
-        return Ok(Plan::nothing(
-            "There are no other zones and policies of ours",
-        ));
-    }
     let mut removed = Map::new();
-    for (key, names) in [("zones", &zones), ("policies", &policies)] {
+    for (key, names) in [
+        ("zones", &zones),
+        ("policies", &policies),
+        ("ipsets", &ipsets),
+    ] {
         if !names.is_empty() {
             removed.insert(key.into(), json!(names));
         }
     }
-    // Policies first: they refer to zones.
-    let mut effects: Vec<Effect> = policies
+    if removed.is_empty() {
+        return Ok(Plan::nothing(
+            "There are no other zones, policies and sets of ours",
+        ));
+    }
+    // Policies first: they refer to zones, and both to sets.
+    let policies = policies
         .into_iter()
-        .map(|name| Effect::Firewall(FirewallChange::RemovePolicy { name }))
-        .collect();
-    effects.extend(
-        zones
-            .into_iter()
-            .map(|name| Effect::Firewall(FirewallChange::RemoveZone { name })),
-    );
+        .map(|name| FirewallChange::RemovePolicy { name });
+    let zones = zones
+        .into_iter()
+        .map(|name| FirewallChange::RemoveZone { name });
+    let ipsets = ipsets
+        .into_iter()
+        .map(|name| FirewallChange::RemoveIpset { name });
+    let effects = policies.chain(zones).chain(ipsets);
     Ok(Plan::change(
         Map::from_iter([("removed".to_owned(), Value::Object(removed))]),
-        effects,
-        "Zones and policies that are no longer wanted would be removed",
-        "Zones and policies that were no longer wanted were removed",
+        effects.map(Effect::Firewall).collect(),
+        "Zones, policies and sets that are no longer wanted would be removed",
+        "Zones, policies and sets that were no longer wanted were removed",
     ))
 }

@@ -11,6 +11,7 @@ mod diff;
 mod etcd;
 mod file;
 mod firewalld;
+mod firewalld_sets;
 mod founded;
 mod fstab;
 mod group;
@@ -179,6 +180,9 @@ const FUNCTIONS: &[Function] = &[
     function("file", "managed", |h, c| Box::pin(file::managed(h, c))),
     function("file", "recurse", |h, c| Box::pin(file::recurse(h, c))),
     function("file", "symlink", |h, c| Box::pin(file::symlink(h, c))),
+    function("firewalld", "ipsets", |h, c| {
+        Box::pin(firewalld_sets::ipsets(h, c))
+    }),
     function("firewalld", "owned", |h, c| {
         Box::pin(firewalld::owned(h, c))
     }),

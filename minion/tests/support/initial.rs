@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use halite_durable::digest::sha256;
-use halite_minion::host::effect::{Command, FirewallSettings, Output};
+use halite_minion::host::effect::{Command, FirewallSettings, IpsetSettings, Output};
 use halite_minion::host::{
-    FileKind, FirewallView, Group, MountPoint, PackageManager, UnitState, User,
+    FileKind, FirewallView, Group, IpsetView, MountPoint, PackageManager, UnitState, User,
 };
 use halite_minion_fake::disk::Node;
 use halite_minion_fake::{FakeHost, FakeState, Offer};
@@ -37,6 +37,7 @@ pub struct Initial {
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, View>,
     pub policies: BTreeMap<String, View>,
+    pub ipsets: BTreeMap<String, SetView>,
     pub images: Vec<String>,
     pub registry: Vec<String>,
     pub http: BTreeMap<String, Vec<Option<(u16, String)>>>,
@@ -77,6 +78,13 @@ pub struct Owned {
 pub struct View {
     pub permanent: Option<FirewallSettings>,
     pub runtime: Option<FirewallSettings>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetView {
+    pub permanent: Option<IpsetSettings>,
+    pub runtime: Option<IpsetSettings>,
 }
 
 fn node(node: Node, owned: &Owned) -> Node {
@@ -259,6 +267,13 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
             .iter()
             .map(|(name, v)| (name.clone(), view(v))),
     );
+    state.ipsets.extend(initial.ipsets.iter().map(|(name, v)| {
+        let view = IpsetView {
+            permanent: v.permanent.clone(),
+            runtime: v.runtime.clone(),
+        };
+        (name.clone(), view)
+    }));
     state.images.extend(initial.images.iter().cloned());
     state.registry.extend(initial.registry.iter().cloned());
     state.untrusted.extend(initial.untrusted.iter().cloned());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_minion::host::accounts::Accounts;
-use halite_minion::host::{FileKind, FirewallView, MountPoint, UnitState};
+use halite_minion::host::{FileKind, FirewallView, IpsetView, MountPoint, UnitState};
 use halite_minion_fake::{FakeHost, FakeState};
 
 /// Everything that lasts on a host.
@@ -20,6 +20,7 @@ pub struct Snapshot {
     swaps: Vec<String>,
     zones: BTreeMap<String, FirewallView>,
     policies: BTreeMap<String, FirewallView>,
+    ipsets: BTreeMap<String, IpsetView>,
     images: BTreeSet<String>,
 }
 
@@ -39,6 +40,7 @@ impl Snapshot {
             swaps: state.swaps.clone(),
             zones: state.zones.clone(),
             policies: state.policies.clone(),
+            ipsets: state.ipsets.clone(),
             images: state.images.clone(),
         }
     }

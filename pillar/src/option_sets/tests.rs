@@ -43,6 +43,7 @@ const FREE: &[&str] = &[
     "proxy.noProxy",
     "time.servers",
     "firewall.sources.management",
+    "firewall.sources.loadBalancers",
     "firewall.nodePorts.cidrs",
     "master.jobs.keepDays",
     "master.jobs.keepLast",
@@ -80,6 +81,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("addons.metricsServer", "/addons/metricsServer", 2),
         ("addons.localPath", "/addons/localPath", 2),
         ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
+        ("firewall.podsToHosts", "/firewall/podsToHosts", 2),
     ] {
         assert!(
             CHOICES.0.iter().any(|choice| choice.path == path),
@@ -93,7 +95,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 10, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 11, "a choice that this test does not know");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::Check;
 use crate::network;
+use crate::role::Role;
 
 pub(super) fn check(check: &mut Check<'_>) {
     vip(check);
@@ -16,6 +17,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         &cluster.api_server.extra_args,
         API_SERVER,
     );
+    anonymous(check);
     flags(
         check,
         "controllerManager",
@@ -71,6 +73,7 @@ fn vip(check: &mut Check<'_>) {
         }
         _ => {}
     }
+    shared(check, vip);
     for node in declaration.nodes.values() {
         let taken = |address: Option<Ipv4Addr>| address == Some(vip);
         if taken(node.address)
@@ -91,6 +94,67 @@ fn vip(check: &mut Check<'_>) {
         }
     }
 }
+
+/// Keepalived puts the VIP on an interface of whichever control-plane host has it, so its network must
+/// be one that all of them are in.
+fn shared(check: &mut Check<'_>, vip: Ipv4Addr) {
+    let declaration = check.declaration;
+    let networks = &declaration.cluster.networks.control_plane.cidrs;
+    let own = networks.iter().find(|cidr| cidr.contains(&vip));
+    let Some(network) = own.filter(|_| declaration.cluster.api_server.keeps_vip()) else {
+        return;
+    };
+    for node in declaration.nodes.values() {
+        let path = if node.resolved.is_some() {
+            "resolved.controlPlane"
+        } else {
+            "address"
+        };
+        let outside = node
+            .control_plane()
+            .filter(|address| node.has(Role::ControlPlane) && !network.contains(address));
+        if let Some(address) = outside.filter(|_| node.source.is_sound(path)) {
+            check.node(
+                node,
+                path,
+                format!("{address} is not in {network}, the network of the VIP {vip}, so keepalived could not put it here"),
+                "take a VIP in a network that all control-plane hosts share, or give the host an address in this one",
+            );
+        }
+    }
+}
+
+/// Kubelet, keepalived and load balancers ask the API server for its health without a certificate.
+fn anonymous(check: &mut Check<'_>) {
+    const FLAG: &str = "anonymous-auth";
+    let given = check.declaration.cluster.api_server.extra_args.get(FLAG);
+    // As Go's strconv.ParseBool.
+    let off = |value: &String| {
+        matches!(
+            value.as_str(),
+            "0" | "f" | "F" | "false" | "FALSE" | "False"
+        )
+    };
+    if given.is_some_and(off) {
+        check.cluster(
+            &format!("apiServer.extraArgs.{FLAG}"),
+            "without anonymous requests no probe reaches the API server: the kubelet would restart it for ever, and no host would hold the VIP",
+            format!(
+                "allow anonymous requests for health only: write by a state of your own, on the control-plane hosts,\n\
+                 /etc/kubernetes/pki/authentication.yaml:\n{HEALTH_ONLY}and instead of `{FLAG}`\n\
+                 \x20 authentication-config: /etc/kubernetes/pki/authentication.yaml"
+            ),
+        );
+    }
+}
+
+/// The configuration with which only health is told to a client without a name.
+const HEALTH_ONLY: &str = "  apiVersion: apiserver.config.k8s.io/v1
+  kind: AuthenticationConfiguration
+  anonymous:
+    enabled: true
+    conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
+";
 
 fn endpoint(check: &mut Check<'_>) {
     const PATH: &str = "apiServer.endpoint";

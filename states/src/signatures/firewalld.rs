@@ -98,11 +98,23 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     on_minion(
         "firewalld",
+        "ipsets",
+        "Sets of IPv4 addresses with exactly these entries, in the permanent and the running configuration. Rules name them \
+         as `source ipset=` and `destination ipset=`.",
+        &[required(
+            "sets",
+            Kind::Mapping,
+            "Lists of addresses by name of the set.",
+        )],
+    ),
+    on_minion(
+        "firewalld",
         "owned",
-        "No zones and policies named `halite-…` except the listed ones.",
+        "No zones, policies and sets of addresses named `halite-…` except the listed ones.",
         &[
             arg("zones", Kind::TextList, "Zones to keep."),
             arg("policies", Kind::TextList, "Policies to keep."),
+            arg("ipsets", Kind::TextList, "Sets of addresses to keep."),
         ],
     ),
 ];

@@ -116,6 +116,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Any,
                 "The taints, a list of `{key, value, effect}`; Kubernetes' own taints are kept.",
             ),
+            arg(
+                "record",
+                Kind::Text,
+                "Annotation in which the keys of `labels` are recorded: a recorded label that is no longer listed is removed.",
+            ),
         ],
     ),
 ];

@@ -145,15 +145,12 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
 /// certificate that metrics-server can verify; both only with the addon.
 #[test]
 fn metrics_server_reaches_every_kubelet() {
-    let rule = |text: &str| {
-        format!(
-            "rule family=\"ipv4\" source address=\"{text}\" port port=\"10250\" protocol=\"tcp\" accept"
-        )
-    };
-    for (name, other, own) in [
-        ("bootstrap", "10.10.1.12", "10.10.0.11"),
-        ("worker", "10.10.0.11", "10.10.1.12"),
-    ] {
+    for (name, own) in [("bootstrap", "10.10.0.11"), ("worker", "10.10.1.12")] {
+        let rule = |source: &str| {
+            format!(
+                "rule family=\"ipv4\" source {source} destination address=\"{own}\" port port=\"10250\" protocol=\"tcp\" accept"
+            )
+        };
         let (mut pillar, grains) = fixture(name);
         let is_open = |compiled: &Compiled, source: &str| {
             let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
@@ -161,11 +158,13 @@ fn metrics_server_reaches_every_kubelet() {
         };
         let crt = "/var/lib/kubelet/pki/kubelet.crt";
         let off = highstate(&pillar, &grains);
-        assert!(!is_open(&off, "10.233.0.0/16"));
+        let (pods, nodes) = ("address=\"10.233.0.0/16\"", "ipset=\"halite-nodes\"");
+        assert!(!is_open(&off, pods) && !is_open(&off, nodes));
+        assert!(is_open(&off, "ipset=\"halite-control-plane\""));
         assert!(!off.low.chunks.iter().any(|chunk| chunk.name == crt));
         pillar["halite"]["addons"]["metricsServer"] = json!(true);
         let on = highstate(&pillar, &grains);
-        for source in ["10.233.0.0/16", other] {
+        for source in [pods, nodes] {
             assert!(is_open(&on, source), "{name}: {source}");
         }
         let certificate = &chunk(&on, "x509.certificate", crt).args;

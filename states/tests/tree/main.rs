@@ -6,6 +6,7 @@
 mod addons;
 mod enrol;
 mod etcd;
+mod firewall;
 mod hosts;
 mod layers;
 mod network;

@@ -1,6 +1,7 @@
 //! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
 
 mod demo;
+mod write_loop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -82,6 +83,10 @@ enum Verb {
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
     },
+    /// Cut the link between two hosts.
+    LinkOff(Link),
+    /// End the cut of the link between two hosts.
+    LinkOn(Link),
     /// Run a command in a host.
     Sh {
         /// Which lab.
@@ -117,6 +122,10 @@ enum Verb {
         /// File in which to record the names that were asked for.
         log: PathBuf,
     },
+    /// Write to an API every 50 ms from the namespace that this is run in, until standard input
+    /// ends; prints JSON.
+    #[command(hide = true)]
+    WriteLoop(write_loop::Arguments),
     /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
     #[command(hide = true)]
     Scan {
@@ -129,6 +138,37 @@ enum Verb {
         #[arg(long)]
         again: Vec<u16>,
     },
+}
+
+/// The link between two hosts.
+#[derive(clap::Args)]
+struct Link {
+    /// Which lab.
+    #[arg(long, default_value = demo::DEMO)]
+    lab: String,
+    /// One host.
+    from: String,
+    /// The other.
+    to: String,
+    /// Only what the first sends to the other.
+    #[arg(long)]
+    one_way: bool,
+}
+
+impl Link {
+    /// Does the work for each direction: sender, receiver.
+    fn each(&self, work: fn(&Lab, &Host, &Host) -> Result<()>) -> Result<()> {
+        let lab = open(&self.lab)?;
+        let (from, to) = (lab.host(&self.from)?, lab.host(&self.to)?);
+        for host in [&from, &to] {
+            host.is_on()?;
+        }
+        work(&lab, &from, &to)?;
+        if !self.one_way {
+            work(&lab, &to, &from)?;
+        }
+        Ok(())
+    }
 }
 
 fn main() -> ExitCode {
@@ -246,6 +286,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
                 println!("{host}: {}", power(&lab.host(&host)?));
             }
         }
+        Verb::LinkOff(link) => link.each(Lab::cut_link)?,
+        Verb::LinkOn(link) => link.each(Lab::restore_link)?,
         Verb::Status { lab } => status(&open(&lab)?)?,
         Verb::Bundle { kubernetes } => {
             println!(
@@ -262,6 +304,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             );
         }
         Verb::Resolver { log } => resolver::serve(&log)?,
+        Verb::WriteLoop(arguments) => arguments.serve()?,
         Verb::Scan {
             address,
             udp,

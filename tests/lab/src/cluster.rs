@@ -97,6 +97,7 @@ kubeProxy:
       min: 0
 host:
   kernelModules: []
+  sysctls: {fs.inotify.max_user_instances: null, fs.inotify.max_user_watches: null}
 "#;
 
 /// Boots the bare hosts of a layout. Each with a control plane has the directories that the operator

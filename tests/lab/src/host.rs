@@ -75,20 +75,21 @@ impl Host {
         }
     }
 
+    /// Its networks, in the order of its interfaces.
+    pub(crate) fn networks(&self) -> [Network; 2] {
+        [self.control_plane_network(), Network::Workload]
+    }
+
     /// Its address in the control plane.
     #[must_use]
     pub fn control_plane_address(&self) -> String {
-        format!(
-            "{}.{}",
-            self.control_plane_network().prefix(),
-            self.spec.number
-        )
+        self.control_plane_network().address(self.spec.number)
     }
 
     /// Its address in the workload plane.
     #[must_use]
     pub fn workload_address(&self) -> String {
-        format!("{}.{}", Network::Workload.prefix(), self.spec.number)
+        Network::Workload.address(self.spec.number)
     }
 
     /// Its name among all labs' hosts; its control groups have it too.
@@ -220,15 +221,19 @@ impl Host {
         children.split_whitespace().next()?.parse().ok()
     }
 
+    /// The pid of its init; refuses a host that is off, with the command that boots it.
+    pub fn is_on(&self) -> Result<u32> {
+        self.init().with_context(|| {
+            format!(
+                "{0} is off; cargo lab power-on {0} --lab {1} boots it",
+                self.spec.name, self.lab
+            )
+        })
+    }
+
     /// A command that will run inside the host as root, as if logged in.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command> {
-        let Some(init) = self.init() else {
-            bail!(
-                "{0} is off; cargo lab power-on {0} --lab {1} boots it",
-                self.spec.name,
-                self.lab
-            )
-        };
+        let init = self.is_on()?;
         let mut command = Command::new("nsenter");
         command
             .args([

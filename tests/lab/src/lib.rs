@@ -1,9 +1,9 @@
-//! The lab: real hosts on one machine, their network, detectors for packets and questions that would
-//! leave it, and builds of Halite's own programs.
+//! The lab: real hosts on one machine, their network, detectors for packets and questions that
+//! would leave it, and builds of Halite's own programs.
 //!
 //! Inputs: the source tree, and the machine's package sources. Outputs: hosts below
-//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes' own
-//! programs. It never changes the machine's network, limits or control groups outside its own.
+//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes'
+//! own programs. It never changes the machine's network, limits or control groups outside its own.
 
 pub mod base;
 pub mod build;
@@ -16,6 +16,7 @@ mod dirs;
 mod groups;
 pub mod host;
 pub mod layout;
+pub mod link;
 pub mod net;
 pub mod power;
 pub mod prerequisites;

@@ -37,7 +37,7 @@ impl Network {
 
     /// The hardware address of host `number`: the same after each boot, as that of a real network
     /// card. Locally administered, then the IPv4 address.
-    fn mac(self, number: u8) -> String {
+    pub(crate) fn mac(self, number: u8) -> String {
         let network = self
             .prefix()
             .split('.')
@@ -49,6 +49,12 @@ impl Network {
         format!("02:00:{}", bytes.join(":"))
     }
 
+    /// The address of host `number`.
+    #[must_use]
+    pub fn address(self, number: u8) -> String {
+        format!("{}.{number}", self.prefix())
+    }
+
     fn bridge(self) -> &'static str {
         match self {
             Self::ControlPlane0 => "cp0",
@@ -58,10 +64,10 @@ impl Network {
     }
 }
 
-/// Rules that reject and count, as `egress`, packets for an address outside the lab; bridged traffic
-/// passes here too, so what stays on its link by definition is let through. Cluster addresses that
-/// reach the router (a Service asked before kube-proxy knows it) are rejected too, but are no
-/// attempt to leave.
+/// Rules that reject and count, as `egress`, packets for an address outside the lab; bridged
+/// traffic passes here too, so what stays on its link by definition is let through. Cluster
+/// addresses that reach the router (a Service asked before kube-proxy knows it) are rejected too,
+/// but are no attempt to leave.
 const RULES: &str = "
 table inet lab {
   counter egress { }

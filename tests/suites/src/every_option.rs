@@ -105,7 +105,7 @@ siteRegistry:
   pullAs: ci
   backup: {directory: /srv/registry-backups, at: "03:15", keep: 2, verify: Sat}
 host:
-  sysctls: {net.ipv4.tcp_keepalive_time: "1234"}
+  sysctls: {net.ipv4.tcp_keepalive_time: "1234", fs.inotify.max_user_instances: null, fs.inotify.max_user_watches: null}
   kernelModules: []
   manageSwap: true
   manageFirewall: true
@@ -114,8 +114,10 @@ host:
 firewall:
   sources:
     management: [10.10.0.0/24, 10.10.1.0/24]
+    loadBalancers: [10.10.1.0/24]
   nodePorts:
     cidrs: [10.20.0.0/24]
+  podsToHosts: deny
 master:
   jobs: {keepDays: 7, keepLast: 50}
 trust:

@@ -2,6 +2,7 @@
 //! would make every other test worthless.
 
 mod bare_root;
+mod link;
 mod power;
 mod root;
 
@@ -26,6 +27,10 @@ pub(super) const TESTS: &[Test<()>] = &[
     Test {
         name: "lab: a host that was powered off is as before, and bare without its disks",
         run: power::switched,
+    },
+    Test {
+        name: "lab: a link is cut in one direction or in both",
+        run: link::cut,
     },
     Test {
         name: "lab: the shipped programs work in a root without any library",

@@ -1,6 +1,7 @@
 //! All checks that a change must pass before it is merged, as named tests in a fixed order.
 
 mod addons;
+pub mod availability;
 mod bundle;
 mod bundles;
 mod checks;

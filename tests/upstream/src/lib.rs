@@ -84,6 +84,11 @@ pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::HELM, progress)
 }
 
+/// etcd, for the tests of what changes its members.
+pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::ETCD, progress)
+}
+
 fn tool(
     cache: &Path,
     module: &programs::Module,

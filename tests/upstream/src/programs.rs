@@ -60,6 +60,15 @@ pub const HELM: Module = Module {
     programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
 };
 
+/// etcd, also for the unit tests.
+pub const ETCD: Module = Module {
+    path: "go.etcd.io/etcd/server/v3",
+    version: versions::ETCD,
+    source: Source::Required,
+    stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
+    programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+};
+
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its
 /// default versions, and a kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[
@@ -117,13 +126,7 @@ pub const MODULES: &[Module] = &[
             ("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         ],
     },
-    Module {
-        path: "go.etcd.io/etcd/server/v3",
-        version: versions::ETCD,
-        source: Source::Required,
-        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
-        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
-    },
+    ETCD,
     Module {
         path: "go.etcd.io/etcd/etcdctl/v3",
         version: versions::ETCD,

@@ -1,6 +1,6 @@
 //! A host becomes a learner.
 
-use super::{ChangeError, Changes, Host, Round, Waited, again};
+use super::{ChangeError, Changes, Host, Round, again};
 use crate::member::{Member, MemberId};
 
 /// A host that is a member now.
@@ -25,13 +25,14 @@ impl Changes<'_> {
     /// took no learner within the limit (it takes one at a time, and only while all voting members
     /// are connected).
     pub async fn add_learner(&self, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
-        let until = format!("etcd takes {} as a learner", host.name);
-        match self
-            .rounds(&until, async || self.add_round(host, bare).await)
-            .await?
-        {
-            Waited::Done(joined) => Ok(joined),
-            Waited::Over(because) => Err(self.too_long(&until, because)),
+        let patience = self.patience(format!("etcd takes {} as a learner", host.name));
+        loop {
+            let because = match self.add_round(host, bare).await? {
+                Round::Done(joined) => return Ok(joined),
+                Round::Again(because) => because,
+            };
+            let waited = patience.wait(because).await;
+            waited.map_err(|because| patience.over(because))?;
         }
     }
 

@@ -49,46 +49,47 @@ enum Round<T> {
     Again(String),
 }
 
-/// The outcome of a change that waited.
-enum Waited<T> {
-    Done(T),
-    /// The limit has passed; the last reason.
-    Over(String),
+/// The patience of one change.
+struct Patience<'a> {
+    changes: &'a Changes<'a>,
+    until: String,
+    start: Duration,
+}
+
+impl Patience<'_> {
+    /// Reports the reason and pauses; gives the reason back when the limit has passed.
+    async fn wait(&self, because: String) -> Result<(), String> {
+        let Changes { pace, limit, .. } = *self.changes;
+        let since = pace.now().saturating_sub(self.start);
+        if since >= limit {
+            return Err(because);
+        }
+        let wait = Wait {
+            until: self.until.clone(),
+            because,
+            since,
+            limit,
+        };
+        pace.report(&wait).await;
+        pace.pause().await;
+        Ok(())
+    }
+
+    fn over(&self, because: String) -> ChangeError {
+        ChangeError::TooLong {
+            until: self.until.clone(),
+            limit: self.changes.limit.as_secs(),
+            because,
+        }
+    }
 }
 
 impl Changes<'_> {
-    /// Repeats rounds until one is the last, or the limit has passed.
-    async fn rounds<T>(
-        &self,
-        until: &str,
-        round: impl AsyncFn() -> Result<Round<T>, ChangeError>,
-    ) -> Result<Waited<T>, ChangeError> {
-        let start = self.pace.now();
-        loop {
-            let because = match round().await? {
-                Round::Done(done) => return Ok(Waited::Done(done)),
-                Round::Again(because) => because,
-            };
-            let since = self.pace.now().saturating_sub(start);
-            if since >= self.limit {
-                return Ok(Waited::Over(because));
-            }
-            let wait = Wait {
-                until: until.to_owned(),
-                because,
-                since,
-                limit: self.limit,
-            };
-            self.pace.report(&wait).await;
-            self.pace.pause().await;
-        }
-    }
-
-    fn too_long(&self, until: &str, because: String) -> ChangeError {
-        ChangeError::TooLong {
-            until: until.to_owned(),
-            limit: self.limit.as_secs(),
-            because,
+    fn patience(&self, until: String) -> Patience<'_> {
+        Patience {
+            changes: self,
+            until,
+            start: self.pace.now(),
         }
     }
 

@@ -1,10 +1,8 @@
 //! A learner gets its vote, or is removed.
 
-use halite_errors::chain;
-
 use super::error::LearnerEnd;
 use super::view::{LAG, View};
-use super::{ChangeError, Changes, Host, Round, Waited, again};
+use super::{ChangeError, Changes, Host, Round, again};
 use crate::member::MemberId;
 
 impl Changes<'_> {
@@ -14,11 +12,15 @@ impl Changes<'_> {
     /// # Errors
     /// The host is no member, its address is another's, or it did not get its vote in time.
     pub async fn promote(&self, host: &Host) -> Result<MemberId, ChangeError> {
-        let until = format!("{} is in sync and has its vote", host.name);
-        let round = async || self.promote_round(host).await;
-        match self.rounds(&until, round).await? {
-            Waited::Done(id) => Ok(id),
-            Waited::Over(because) => self.never_synced(host, because).await,
+        let patience = self.patience(format!("{} is in sync and has its vote", host.name));
+        loop {
+            let because = match self.promote_round(host).await? {
+                Round::Done(id) => return Ok(id),
+                Round::Again(because) => because,
+            };
+            if let Err(because) = patience.wait(because).await {
+                return self.never_synced(host, because).await;
+            }
         }
     }
 
@@ -71,27 +73,17 @@ impl Changes<'_> {
 
     /// Removes a learner whose time is over. One that has got its vote after all stays.
     async fn never_synced(&self, host: &Host, because: String) -> Result<MemberId, ChangeError> {
-        let removal = async || {
-            let members = match self.members.list().await {
-                Ok(members) => members,
-                Err(error) => return Ok(again(&error)),
-            };
-            match Self::find(&members, host) {
+        let patience = self.patience(format!("the learner {} is removed", host.name));
+        let end = loop {
+            let why = match self.give_up_round(host).await {
                 // The last attempt succeeded, and its answer was lost.
-                Some(member) if !member.is_learner => Ok(Round::Done(Some(member.id))),
-                Some(member) => match self.members.remove(member.id).await {
-                    Ok(()) => Ok(Round::Again("the removal is confirmed".to_owned())),
-                    Err(error) => Ok(again(&error)),
-                },
-                None => Ok(Round::Done(None)),
+                Round::Done(Some(id)) => return Ok(id),
+                Round::Done(None) => break LearnerEnd::Removed,
+                Round::Again(why) => why,
+            };
+            if let Err(why) = patience.wait(why).await {
+                break LearnerEnd::Stays(why);
             }
-        };
-        let until = format!("the learner {} is removed", host.name);
-        let end = match self.rounds(&until, removal).await {
-            Ok(Waited::Done(Some(id))) => return Ok(id),
-            Ok(Waited::Done(None)) => LearnerEnd::Removed,
-            Ok(Waited::Over(why)) => LearnerEnd::Stays(why),
-            Err(error) => LearnerEnd::Stays(chain(&error)),
         };
         Err(ChangeError::NeverSynced {
             name: host.name.clone(),
@@ -99,5 +91,20 @@ impl Changes<'_> {
             because,
             end,
         })
+    }
+
+    async fn give_up_round(&self, host: &Host) -> Round<Option<MemberId>> {
+        let members = match self.members.list().await {
+            Ok(members) => members,
+            Err(error) => return again(&error),
+        };
+        match Self::find(&members, host) {
+            Some(member) if !member.is_learner => Round::Done(Some(member.id)),
+            Some(member) => match self.members.remove(member.id).await {
+                Ok(()) => Round::Again("the removal is confirmed".to_owned()),
+                Err(error) => again(&error),
+            },
+            None => Round::Done(None),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A member leaves.
 
 use super::view::{Seen, View};
-use super::{ChangeError, Changes, Round, Waited, again};
+use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
 
 /// The removal of a member.
@@ -27,11 +27,14 @@ impl Changes<'_> {
     /// It is the only voting member, the rest would not be a quorum, or it does not answer and is
     /// not said to be dead.
     pub async fn remove(&self, removal: &Removal) -> Result<(), ChangeError> {
-        let until = format!("etcd is without {}", removal.name);
-        let round = async || self.remove_round(removal).await;
-        match self.rounds(&until, round).await? {
-            Waited::Done(()) => Ok(()),
-            Waited::Over(because) => Err(self.too_long(&until, because)),
+        let patience = self.patience(format!("etcd is without {}", removal.name));
+        loop {
+            let because = match self.remove_round(removal).await? {
+                Round::Done(()) => return Ok(()),
+                Round::Again(because) => because,
+            };
+            let waited = patience.wait(because).await;
+            waited.map_err(|because| patience.over(because))?;
         }
     }
 

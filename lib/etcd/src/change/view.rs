@@ -23,18 +23,23 @@ pub(super) struct View {
     pub(super) index: u64,
 }
 
+async fn ask(cluster: &dyn Members, member: Member) -> Seen {
+    let status = if member.has_started() {
+        cluster.status(&member).await.map_err(|error| chain(&error))
+    } else {
+        Err("it has not started".to_owned())
+    };
+    Seen { member, status }
+}
+
 impl View {
     /// Asks all at once.
     pub(super) async fn take(cluster: &dyn Members, members: Vec<Member>) -> Self {
-        let ask = |member: Member| async move {
-            let status = if member.has_started() {
-                cluster.status(&member).await.map_err(|error| chain(&error))
-            } else {
-                Err("it has not started".to_owned())
-            };
-            Seen { member, status }
-        };
-        let seen = join_all(members.into_iter().map(ask)).await;
+        let mut asked = Vec::new();
+        for member in members {
+            asked.push(ask(cluster, member));
+        }
+        let seen = join_all(asked).await;
         let known = seen.iter().filter_map(|seen| seen.status.as_ref().ok());
         let index = known.map(|status| status.raft_index).max().unwrap_or(0);
         Self { seen, index }

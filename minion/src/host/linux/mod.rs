@@ -24,8 +24,8 @@ use std::time::Duration;
 use super::certificate::Signer;
 use super::effect::{Command, Effect, Meta, Output, Trust};
 use super::{
-    FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, MountPoint, PackageManager,
-    Stat, Stop, UnitState, User,
+    FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView, MountPoint,
+    PackageManager, Stat, Stop, UnitState, User,
 };
 use crate::clock;
 
@@ -174,6 +174,10 @@ impl Host for LinuxHost {
 
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
         Box::pin(firewalld::view(&self.bus, firewalld::Kind::Policy, name))
+    }
+
+    fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>> {
+        Box::pin(firewalld::ipset_view(&self.bus, name))
     }
 
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>> {

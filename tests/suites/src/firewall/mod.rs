@@ -187,6 +187,7 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
         from: ask.source.seen_as(ask.host, ask.to, found.from)?,
         to: ask.to,
         from_pod: ask.source.lives_on(ask.host),
+        from_pod_of_another: ask.source.pod && !ask.source.lives_on(ask.host),
     };
     // A rejected packet is never entered in the connection table, whether or not a program listens
     // on the port.

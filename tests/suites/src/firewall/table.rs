@@ -19,39 +19,61 @@ const DHCP_V6_CLIENT: u16 = 546;
 /// The pods' network, which is the source of their zone.
 const PODS: &str = "10.233.0.0/16";
 
-/// A row of the table: protocol, ports, sources.
-type Row = (&'static str, RangeInclusive<u16>, &'static [&'static str]);
+/// A row of the table: protocol, ports, sources, and the addresses of the host at which the ports
+/// answer (none: at all).
+type Row = (
+    &'static str,
+    RangeInclusive<u16>,
+    &'static [&'static str],
+    &'static [&'static str],
+);
 
 /// Both networks of the control plane.
 const CONTROL_PLANE: &[&str] = &["10.10.0.0/24", "10.10.1.0/24"];
+
+/// The control-plane address of each host.
+const BOOTSTRAP_ADDRESS: &[&str] = &["10.10.0.11"];
+const WORKER_ADDRESS: &[&str] = &["10.10.1.12"];
+
+/// The addresses of the API: that of its host, and the VIP.
+const API: &[&str] = &["10.10.0.11", "10.10.0.100"];
 
 /// The openings of the first host, whose roles are `bootstrap`, `registry`, `etcd` and
 /// `control-plane`. As the only member of etcd it opens nothing for that role, and as the only host
 /// of the control plane no port of its kubelet.
 const ON_BOOTSTRAP: &[Row] = &[
-    // bootstrap: the master
-    ("tcp", 4550..=4550, CONTROL_PLANE),
+    // bootstrap: the master, also for operators, whose networks are those of the control plane
+    ("tcp", 4550..=4550, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
     // registry: the bundle server
-    ("tcp", 4551..=4551, CONTROL_PLANE),
-    // control-plane: the API server, also for workloads and pods
-    ("tcp", 6443..=6443, CONTROL_PLANE),
-    ("tcp", 6443..=6443, &["10.20.0.0/24", PODS]),
+    ("tcp", 4551..=4551, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
+    // control-plane: the API server, also for pods, and of the workload plane for nodes
+    ("tcp", 6443..=6443, CONTROL_PLANE, API),
+    ("tcp", 6443..=6443, &["10.20.0.12", PODS], API),
     // every node: flannel's VXLAN, from both addresses of the worker
-    ("udp", 8472..=8472, &["10.10.1.12", "10.20.0.12"]),
+    ("udp", 8472..=8472, &["10.10.1.12", "10.20.0.12"], &[]),
 ];
+
+/// The ports at which a pod reaches other hosts, in addition to NodePorts: the API, and DNS.
+const FOR_PODS_OF_OTHERS: [u16; 2] = [6443, 53];
 
 /// The openings of the second host, whose role is `worker`.
 const ON_WORKER: &[Row] = &[
     // every node: the kubelet, from both addresses of the control plane's host
-    ("tcp", 10250..=10250, &["10.10.0.11", "10.20.0.11"]),
+    (
+        "tcp",
+        10250..=10250,
+        &["10.10.0.11", "10.20.0.11"],
+        WORKER_ADDRESS,
+    ),
     // every node: flannel's VXLAN, from both addresses of the first host
-    ("udp", 8472..=8472, &["10.10.0.11", "10.20.0.11"]),
+    ("udp", 8472..=8472, &["10.10.0.11", "10.20.0.11"], &[]),
 ];
 
-/// One opening: ports of a protocol for a network.
+/// One opening: ports of a protocol for a network, at some addresses of the host or at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Opening {
     source: Cidr,
+    at: Vec<IpAddr>,
     ports: RangeInclusive<u16>,
     protocol: &'static str,
 }
@@ -100,6 +122,9 @@ pub struct Arrival {
     pub to: IpAddr,
     /// Set if it arrives on an interface of the pods' zone.
     pub from_pod: bool,
+    /// Set if a pod of another host sent it: that host masquerades it, and refuses what pods may not
+    /// reach.
+    pub from_pod_of_another: bool,
 }
 
 impl Table {
@@ -111,10 +136,13 @@ impl Table {
             other => bail!("the table has no host {other}"),
         };
         let mut openings = Vec::new();
-        for (protocol, ports, sources) in rows {
+        for (protocol, ports, sources, at) in rows {
+            let at: Result<Vec<IpAddr>, _> = at.iter().map(|address| address.parse()).collect();
+            let at = at?;
             for source in *sources {
                 openings.push(Opening {
                     source: Cidr::parse(source)?,
+                    at: at.clone(),
                     ports: ports.clone(),
                     protocol,
                 });
@@ -133,6 +161,7 @@ impl Table {
             .openings
             .iter()
             .filter(|o| o.protocol == protocol && o.source.contains(arrival.from))
+            .filter(|o| o.at.is_empty() || o.at.contains(&arrival.to))
             .flat_map(|o| o.ports.clone())
             .collect();
         if self.node_ports.contains(arrival.to) {
@@ -161,6 +190,14 @@ impl Table {
         if !self.in_pods_zone(arrival) {
             ports.insert(SSH);
         }
+        self.left_for_pods(ports, arrival)
+    }
+
+    /// The ports that the sender's own host does not refuse.
+    fn left_for_pods(&self, mut ports: BTreeSet<u16>, arrival: Arrival) -> BTreeSet<u16> {
+        if arrival.from_pod_of_another {
+            ports.retain(|port| FOR_PODS_OF_OTHERS.contains(port) || *port == self.node_port);
+        }
         ports
     }
 
@@ -170,7 +207,7 @@ impl Table {
         if arrival.to.is_ipv6() && !self.in_pods_zone(arrival) {
             ports.insert(DHCP_V6_CLIENT);
         }
-        ports
+        self.left_for_pods(ports, arrival)
     }
 }
 
@@ -185,6 +222,7 @@ mod tests {
             from: from.parse().unwrap(),
             to: to.parse().unwrap(),
             from_pod: false,
+            from_pod_of_another: false,
         }
     }
 
@@ -207,7 +245,13 @@ mod tests {
         );
         assert_eq!(
             tcp(BOOTSTRAP, "10.20.0.200", "10.20.0.11"),
-            [SSH, 6443, NODE_PORT]
+            [SSH, NODE_PORT]
+        );
+        assert_eq!(tcp(BOOTSTRAP, "10.20.0.200", plane), [SSH]);
+        assert_eq!(tcp(BOOTSTRAP, "10.10.0.200", "10.10.0.100"), [SSH, 6443]);
+        assert_eq!(
+            tcp(BOOTSTRAP, "10.10.0.200", "10.20.0.11"),
+            [SSH, NODE_PORT]
         );
         assert_eq!(tcp(BOOTSTRAP, "192.0.2.1", plane), [SSH]);
         assert_eq!(tcp(WORKER, "10.10.0.200", "10.10.1.12"), [SSH]);
@@ -221,6 +265,8 @@ mod tests {
         assert_eq!(udp(BOOTSTRAP, "10.10.1.12", "10.10.0.11"), [8472]);
         assert_eq!(udp(WORKER, "10.20.0.11", "10.20.0.12"), [8472, NODE_PORT]);
         assert_eq!(tcp(WORKER, "10.10.0.11", "10.10.1.12"), [SSH, 10250]);
+        assert_eq!(tcp(WORKER, "10.20.0.11", "10.20.0.12"), [SSH, NODE_PORT]);
+        assert_eq!(tcp(BOOTSTRAP, "10.20.0.12", "10.10.0.11"), [SSH, 6443]);
     }
 
     #[test]
@@ -228,6 +274,31 @@ mod tests {
         assert_eq!(tcp(BOOTSTRAP, "10.233.4.5", "10.10.0.11"), [6443]);
         assert!(tcp(WORKER, "10.233.4.5", "10.10.1.12").is_empty());
         assert_eq!(udp(WORKER, "fe80::1", "fe80::2"), [DHCP_V6_CLIENT]);
+    }
+
+    #[test]
+    fn pods_of_another_host_do_not_count_as_that_host() {
+        let from = |host: &str, from: &str, to: &str| {
+            let arrival = Arrival {
+                from_pod_of_another: true,
+                ..arrival(from, to)
+            };
+            let table = Table::of(host, NODE_PORT).unwrap();
+            (table.tcp(arrival), table.udp(arrival))
+        };
+        let nothing = BTreeSet::new();
+        assert_eq!(
+            from(BOOTSTRAP, "10.10.1.12", "10.10.0.11"),
+            ([6443].into(), nothing.clone())
+        );
+        assert_eq!(
+            from(WORKER, "10.10.0.11", "10.10.1.12"),
+            (nothing.clone(), nothing)
+        );
+        assert_eq!(
+            from(WORKER, "10.20.0.11", "10.20.0.12"),
+            ([NODE_PORT].into(), [NODE_PORT].into())
+        );
     }
 
     #[test]

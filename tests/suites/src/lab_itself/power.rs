@@ -1,12 +1,15 @@
 //! The power switches of the lab: off and on again with the disks, and without them.
 
 use std::fs;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
-use halite_lab::{Lab, command};
+use halite_lab::{Lab, wait};
 
 use super::{bare, bare_host};
+use crate::availability::holders::Sampler;
 use crate::test::Counts;
 
 /// Directories of the marker: on the host's overlay, and on a disk beside it.
@@ -14,6 +17,12 @@ const MARKER: [&str; 2] = ["/root/marker", "/var/lib/etcd/marker"];
 
 /// Where the host sees the directory that the operator carried.
 const CARRIED: &str = "/media/halite";
+
+/// Limit for the sampler to see a change.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// An address that is moved between the hosts, as the VIP.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 
 /// What remains when the disks are destroyed.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,10 +34,9 @@ struct Remains {
 
 impl Remains {
     fn of(host: &Host) -> Result<Self> {
-        let inside = ["netns", "exec", &host.namespace(), "ip", "-o", "addr"];
         Ok(Self {
             name: host.run(&["hostname"])?,
-            network: command::run("ip", &inside)?,
+            network: host.sh("cat /sys/class/net/eth?/address; ip -4 -o addr; ip route")?,
             carried: host.sh(&format!(
                 "cat {CARRIED}/file; ! touch {CARRIED}/file 2>/dev/null"
             ))?,
@@ -57,6 +65,7 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     };
     let (both, one) = (names(&["bootstrap-1", "cp-1"]), names(&["cp-1"]));
     refused(&lab, &both)?;
+    sampled(&host, &other)?;
 
     lab.power_off(&both, false)?;
     ensure!(
@@ -104,6 +113,36 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     lab.nothing_tried_to_leave()?;
     lab.down()?;
     Ok(Counts::ONE)
+}
+
+/// An address goes from a host to both and to the other; the sampler sees each step, and at the end
+/// that a host without its address holds nothing.
+fn sampled(host: &Host, other: &Host) -> Result<()> {
+    let sampler = Sampler::start(&[host, other], ADDRESS);
+    wait::until("the first sample", LIMIT, || {
+        ensure!(!sampler.samples().changes().is_empty(), "there is none");
+        Ok(())
+    })?;
+    let address = format!("{ADDRESS}/32");
+    for (change, at, holders) in [
+        ("add", host, &["cp-1"][..]),
+        ("add", other, &["bootstrap-1", "cp-1"]),
+        ("del", host, &["bootstrap-1"]),
+        ("del", other, &[]),
+    ] {
+        at.run(&["ip", "addr", change, &address, "dev", "eth0"])?;
+        wait::until("the sampler to see it", LIMIT, || {
+            let now = sampler.samples().now();
+            ensure!(now.iter().eq(holders), "it sees {now:?}");
+            Ok(())
+        })?;
+    }
+    let samples = sampler.end()?;
+    ensure!(
+        samples.changes().len() == 5 && !samples.longest_shared().is_zero(),
+        "other changes than were made: {samples:?}"
+    );
+    Ok(())
 }
 
 fn refused(lab: &Lab, on: &[String]) -> Result<()> {

@@ -2,7 +2,7 @@
 //! other.
 
 use halite_lab::cluster::{BOOTSTRAP, WORKER};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::damage::{Damage, Foreign, quote};
 use super::low::{Low, State};
@@ -48,6 +48,13 @@ fn damage(state: &State) -> Option<Damage> {
             "gone at boot",
             format!("firewall-cmd -q --permanent --delete-zone={name}"),
         ),
+        ("firewalld.ipsets", ..) => {
+            let (set, entry) = first_entry(state)?;
+            let edit = format!(
+                "firewall-cmd -q {permanent}--ipset={set} --remove-entry={entry} && firewall-cmd -q {permanent}--ipset={set} --add-entry=192.0.2.9"
+            );
+            ("one address less, one more", edit)
+        }
         ("firewalld.owned", _, true) => (
             "a zone of an earlier version",
             "firewall-cmd -q --permanent --new-zone=halite-earlier".to_owned(),
@@ -61,6 +68,11 @@ fn damage(state: &State) -> Option<Damage> {
     let probe = match state.function.as_str() {
         "firewalld.policy" => probe("policy", "getPolicySettings", "policies", &state.name),
         "firewalld.zone" => probe("zone", "getZoneSettings2", "zones", &state.name),
+        "firewalld.ipsets" => sets(state)?
+            .keys()
+            .map(|name| probe("ipset", "getIPSetSettings", "ipsets", name))
+            .collect::<Vec<_>>()
+            .join("\n"),
         _ => "ls /etc/firewalld/zones /etc/firewalld/policies | grep 'halite-.*[.]xml$'".to_owned(),
     };
     Some(Damage::new(state, what, line, probe))
@@ -73,6 +85,16 @@ fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
         .and_then(Value::as_array)
         .and_then(|list| list.first())
         .and_then(Value::as_str)
+}
+
+fn sets(state: &State) -> Option<&Map<String, Value>> {
+    state.args.get("sets").and_then(Value::as_object)
+}
+
+/// The first set of the state, with its first address.
+fn first_entry(state: &State) -> Option<(&str, &str)> {
+    let (name, entries) = sets(state)?.iter().next()?;
+    Some((name, entries.as_array()?.first()?.as_str()?))
 }
 
 /// Prints both configurations, with lists sorted: the order of rules has no meaning.

@@ -4,16 +4,22 @@
 //! firewalld 1.3 can change lists and switches of a known zone or policy at run time, but makes new
 //! ones, removes them, and takes a new target or priority only by a reload, which forgets the
 //! run-time settings of all zones and policies. So the minion reloads only when one of those is
-//! due, and then restores the run-time settings of the other zones and policies.
+//! due, and then restores the run-time settings of the other zones and policies, and the entries of
+//! sets of addresses.
 
+mod ipset;
 mod settings;
+
+use std::collections::BTreeMap;
 
 use zbus::OwnedObjectPath;
 
 use self::settings::{Settings, changeable, normal_target, read, write};
 use super::bus::{Bus, Object, unreadable};
-use crate::host::effect::{FirewallChange, FirewallSettings};
+use crate::host::effect::{FirewallChange, FirewallSettings, IpsetSettings};
 use crate::host::{FirewallNames, FirewallView, HostError, HostResult};
+
+pub use self::ipset::view as ipset_view;
 
 const SERVICE: &str = "org.fedoraproject.FirewallD1";
 const PATH: &str = "/org/fedoraproject/FirewallD1";
@@ -106,7 +112,7 @@ pub async fn view(bus: &Bus, kind: Kind, name: &str) -> HostResult<FirewallView>
     Ok(FirewallView { permanent, runtime })
 }
 
-/// Names of all zones and policies.
+/// Names of all zones, policies and sets of addresses.
 ///
 /// # Errors
 /// firewalld is not running, or refuses.
@@ -132,7 +138,15 @@ pub async fn names(bus: &Bus) -> HostResult<FirewallNames> {
         list(CONFIG, "getPolicyNames").await?,
         list(Kind::Policy.runtime(), "getPolicies").await?,
     );
-    Ok(FirewallNames { zones, policies })
+    let ipsets = merged(
+        list(CONFIG, "getIPSetNames").await?,
+        list(ipset::RUNTIME, "getIPSets").await?,
+    );
+    Ok(FirewallNames {
+        zones,
+        policies,
+        ipsets,
+    })
 }
 
 /// Carries out one change in both configurations.
@@ -145,6 +159,8 @@ pub async fn change(bus: &Bus, change: &FirewallChange) -> HostResult<()> {
         FirewallChange::Policy { name, settings } => set(bus, Kind::Policy, name, settings).await,
         FirewallChange::RemoveZone { name } => remove(bus, Kind::Zone, name).await,
         FirewallChange::RemovePolicy { name } => remove(bus, Kind::Policy, name).await,
+        FirewallChange::Ipsets { sets } => ipset::set(bus, sets).await,
+        FirewallChange::RemoveIpset { name } => ipset::remove(bus, name).await,
     }
 }
 
@@ -182,7 +198,7 @@ async fn set(bus: &Bus, kind: Kind, name: &str, settings: &FirewallSettings) -> 
             let changeable = write(kind, name, settings, false);
             set_runtime(bus, kind, name, &changeable).await
         }
-        _ => reload(bus, Some((kind, name))).await,
+        _ => reload(bus, Ours::One(kind, name)).await,
     }
 }
 
@@ -201,14 +217,32 @@ async fn remove(bus: &Bus, kind: Kind, name: &str) -> HostResult<()> {
         .await?;
     }
     if runtime(bus, kind, name).await?.is_some() {
-        reload(bus, Some((kind, name))).await
+        reload(bus, Ours::One(kind, name)).await
     } else {
         Ok(())
     }
 }
 
-/// Reloads, and restores the run-time settings of all zones and policies but `ours`.
-async fn reload(bus: &Bus, ours: Option<(Kind, &str)>) -> HostResult<()> {
+/// The settings that a reload is to take from the permanent configuration.
+#[derive(Clone, Copy)]
+pub(super) enum Ours<'a> {
+    /// A zone or a policy.
+    One(Kind, &'a str),
+    /// Sets of addresses.
+    Ipsets(&'a BTreeMap<String, IpsetSettings>),
+    /// A set of addresses that is removed.
+    Gone,
+}
+
+impl Ours<'_> {
+    fn is(self, kind: Kind, name: &str) -> bool {
+        matches!(self, Self::One(own, known) if (own, known) == (kind, name))
+    }
+}
+
+/// Reloads, and restores the run-time settings of everything but `ours`.
+async fn reload(bus: &Bus, ours: Ours<'_>) -> HostResult<()> {
+    let sets = ipset::entries(bus, ours).await?;
     let mut before = Vec::new();
     for (kind, list) in [(Kind::Zone, "getZones"), (Kind::Policy, "getPolicies")] {
         let names: Vec<String> = bus
@@ -217,10 +251,7 @@ async fn reload(bus: &Bus, ours: Option<(Kind, &str)>) -> HostResult<()> {
             .body()
             .deserialize()
             .map_err(unreadable(list))?;
-        for name in names
-            .into_iter()
-            .filter(|n| ours != Some((kind, n.as_str())))
-        {
+        for name in names.into_iter().filter(|n| !ours.is(kind, n)) {
             if let Some(settings) = runtime(bus, kind, &name).await? {
                 before.push((kind, name, changeable(kind, settings)));
             }
@@ -236,6 +267,9 @@ async fn reload(bus: &Bus, ours: Option<(Kind, &str)>) -> HostResult<()> {
         &(),
     )
     .await?;
+    for (name, entries) in sets {
+        ipset::set_entries(bus, &name, &entries).await?;
+    }
     for (kind, name, settings) in before {
         let Some(now) = runtime(bus, kind, &name).await? else {
             continue;

@@ -22,6 +22,12 @@ node-{{ name }}:
     - object: {{ name }}
     - labels: {{ labels.all | json }}
     - taints: {{ node.taints | json }}
+    - record: halite/labels
+{%- if pillar.halite.cni.plugin == 'flannel' and node.workloadPlane %}
+    # flannel takes the first address of its network that an interface has, which may be the VIP.
+    - annotations:
+        flannel.alpha.coreos.com/public-ip-overwrite: {{ node.workloadPlane }}
+{%- endif %}
     - require:
         - kubernetes: api-ready
 {%- endfor %}

@@ -1,8 +1,8 @@
 {#- The firewall opens only the ports of the host's roles. A policy before all zones opens each port
     to its sources, and leaves all other traffic to the operator's zones, SSH included. Pods are in
     their own zone, which is never trusted. -#}
-{%- from 'halite/host/firewall/map.jinja' import openings with context %}
-{%- from 'halite/map.jinja' import node, is_kubernetes_node, runs_keepalived, control_plane_addresses with context %}
+{%- from 'halite/host/firewall/map.jinja' import host_rules, pod_rules, node_sets with context %}
+{%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 include:
   - halite.host.packages
 {%- if pillar.halite.host.manageFirewall %}
@@ -13,6 +13,15 @@ firewalld:
     - unmask: True
     - require:
         - pkg: host-packages
+{%- if node_sets %}
+
+# Addresses of the cluster's hosts. A rule may name a set only when the set exists.
+halite-sets:
+  firewalld.ipsets:
+    - sets: {{ node_sets | json }}
+    - require:
+        - service: firewalld
+{%- endif %}
 {%- if is_kubernetes_node %}
 
 # The zone comes first: firewalld accepts no change while a policy names a zone that does not exist.
@@ -41,37 +50,46 @@ halite-host:
     - target: CONTINUE
     - priority: -100
     - rich_rules:
-{%- for opening in openings %}
-{%-   for source in opening.from | unique %}
-        - rule family="ipv4" source address="{{ source }}" port port="{{ opening.port }}" protocol="{{ opening.protocol }}" accept
-{%-   endfor %}
+{%- for rule in host_rules %}
+        - {{ rule }}
 {%- endfor %}
-{%- if runs_keepalived %}
-{%-   for source in control_plane_addresses if source != node.controlPlane %}
-        - rule family="ipv4" source address="{{ source }}" protocol value="vrrp" accept
-{%-   endfor %}
-{%- endif %}
     - require:
         - service: firewalld
+{%- if node_sets %}
+        - firewalld: halite-sets
+{%- endif %}
 {%- if is_kubernetes_node %}
 
 halite-pods-out:
   firewalld.policy:
-    - description: Pods may open connections to anywhere but the host
+    - description: Pods may open connections to anywhere but hosts of the cluster
     - ingress_zones: [halite-pods]
     - egress_zones: [ANY]
     - target: ACCEPT
     - priority: -50
+{%- if pod_rules %}
+    - rich_rules:
+{%-   for rule in pod_rules %}
+        - {{ rule }}
+{%-   endfor %}
+{%- endif %}
     - require:
         - firewalld: halite-pods
+{%- if node_sets %}
+        - firewalld: halite-sets
+{%- endif %}
 {%- endif %}
 
-# Removes the zones and policies of an earlier version or role. Those without the prefix `halite-`
+# Removes the zones, policies and sets of an earlier version or role. Those without the prefix `halite-`
 # stay.
 halite-firewall-owned:
   firewalld.owned:
     - zones: {{ (['halite-pods'] if is_kubernetes_node else []) | json }}
     - policies: {{ (['halite-host'] + (['halite-pods-out'] if is_kubernetes_node else [])) | json }}
+    - ipsets: {{ node_sets | list | json }}
     - require:
         - firewalld: halite-host
+{%- if is_kubernetes_node %}
+        - firewalld: halite-pods-out
+{%- endif %}
 {%- endif %}

@@ -66,6 +66,8 @@ keepalived:
     - enable: True
     - unmask: True
     - only_drop_ins: [halite.conf]
+    # A restart would drop the address; keepalived reads its configuration and keeps it.
+    - reload: True
     - watch:
         - file: /etc/keepalived/keepalived.conf
         - file: /etc/systemd/system/keepalived.service.d/halite.conf

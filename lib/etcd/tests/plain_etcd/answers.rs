@@ -1,0 +1,82 @@
+//! The client: what it reads, and one report with the cause of each address that does not answer.
+
+use halite_errors::chain;
+use halite_etcd::{Client, Members as _};
+
+use super::site::{Site, address};
+
+#[tokio::test]
+async fn state_alarms_hash_and_snapshot_are_read() {
+    let mut site = Site::new(&["cp-1"]);
+    let client = site.client();
+    site.found("cp-1", &client).await;
+    let members = client.list().await.unwrap();
+    assert_eq!(client.known().await.unwrap(), members);
+    assert_eq!(members[0].name, "cp-1");
+    let status = client.status(&members[0]).await.unwrap();
+    assert_eq!(status.leader, Some(members[0].id));
+    assert_eq!(status.member, members[0].id);
+    assert!(
+        status.db_size >= status.db_in_use && status.db_quota > 0,
+        "{status:?}"
+    );
+    assert!(status.version.starts_with("3."), "{status:?}");
+    assert_eq!(client.alarms().await.unwrap(), []);
+
+    client.put(b"a", b"1").await.unwrap();
+    assert_eq!(client.get(b"a").await.unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(client.get(b"b").await.unwrap(), None);
+    let (hash, revision) = client.hash_kv(&members[0], 0).await.unwrap();
+    client.put(b"a", b"2").await.unwrap();
+    assert_eq!(client.hash_kv(&members[0], revision).await.unwrap().0, hash);
+    assert_ne!(client.hash_kv(&members[0], 0).await.unwrap().0, hash);
+    client.defragment(&members[0]).await.unwrap();
+
+    let mut snapshot = client.snapshot(&members[0]).await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(part) = snapshot.next().await.unwrap() {
+        bytes.extend(part);
+    }
+    // The database is whole pages; the hash follows.
+    assert_eq!(bytes.len() % 512, 32);
+    // bbolt's magic number, in its first page.
+    assert_eq!(bytes[16..20], 0xed0c_daed_u32.to_le_bytes());
+}
+
+#[tokio::test]
+async fn each_address_that_does_not_answer_is_in_the_report_with_its_cause() {
+    let mut site = Site::new(&["cp-1"]);
+    let client = site.client();
+    site.found("cp-1", &client).await;
+    let silent = format!("https://{}:2379", address());
+    let running = site.node("cp-1").client_url.clone();
+    // It reaches the member after an address where nothing listens.
+    let both = Client::new(vec![silent.clone(), running.clone()], &site.access()).unwrap();
+    assert_eq!(both.list().await.unwrap().len(), 1);
+
+    let other = Site::new(&[]);
+    let urls = vec![silent.clone(), running.clone(), "http://etcd".to_owned()];
+    let stranger = Client::new(urls, &other.access()).unwrap();
+    let text = chain(&stranger.list().await.unwrap_err());
+    let begin =
+        format!("cannot list the members of etcd: {silent}: cannot connect: Connection refused");
+    assert!(text.starts_with(&begin), "{text}");
+    let middle = format!("; {running}: cannot make a trusted connection: ");
+    assert!(
+        text.contains(&middle) && text.contains("invalid peer certificate"),
+        "{text}"
+    );
+    let end = "; http://etcd: not an address of the form https://HOST:PORT";
+    assert!(text.ends_with(end), "{text}");
+
+    // Its CA trusts the member, and the member does not trust its certificate.
+    let (mut access, foreign) = (site.access(), other.access());
+    (access.certificate, access.key) = (foreign.certificate, foreign.key);
+    let stranger = Client::new(vec![running.clone()], &access).unwrap();
+    let text = chain(&stranger.list().await.unwrap_err());
+    assert!(
+        text.starts_with(&format!("cannot list the members of etcd: {running}: ")),
+        "{text}"
+    );
+    assert_eq!(text.matches(&running).count(), 1, "{text}");
+}

@@ -1,0 +1,112 @@
+//! Hosts that come with the data of another cluster, or at the address of a member that has gone.
+
+use std::time::Duration;
+
+use halite_etcd::{ChangeError, Client, Host, Joined, Removal};
+
+use super::site::{PATIENCE, Site, changes, copy, pace, voters};
+
+/// Time after which a learner that cannot sync is removed.
+const SHORT: Duration = Duration::from_secs(5);
+
+async fn add(client: &Client, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
+    let pace = pace();
+    changes(client, &pace, PATIENCE)
+        .add_learner(host, bare)
+        .await
+}
+
+async fn promote(client: &Client, host: &Host, limit: Duration) -> Result<(), ChangeError> {
+    let pace = pace();
+    let changes = changes(client, &pace, limit);
+    changes.promote(host).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_with_the_data_of_another_cluster_never_gets_its_vote() {
+    let mut site = Site::new(&["cp-1", "cp-2"]);
+    let client = site.client();
+    // The second host was a cluster of its own.
+    let own = Client::new(vec![site.node("cp-2").client_url.clone()], &site.access()).unwrap();
+    site.found("cp-2", &own).await;
+    site.node_mut("cp-2").kill();
+    let first = Client::new(vec![site.node("cp-1").client_url.clone()], &site.access()).unwrap();
+    site.found("cp-1", &first).await;
+
+    let host = site.node("cp-2").host.clone();
+    let joined = add(&first, &host, false).await.unwrap();
+    site.node_mut("cp-2")
+        .start("existing", &joined.initial_cluster);
+    let error = promote(&first, &host, SHORT).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("it was removed, the members are as they were"),
+        "{error}"
+    );
+    assert_eq!(voters(&first).await, ["cp-1"]);
+
+    // Without that data it joins.
+    site.node_mut("cp-2").kill();
+    site.node("cp-2").wipe();
+    let joined = add(&client, &host, true).await.unwrap();
+    site.node_mut("cp-2")
+        .start("existing", &joined.initial_cluster);
+    promote(&client, &host, PATIENCE).await.unwrap();
+    assert_eq!(voters(&client).await, ["cp-1", "cp-2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
+    let mut site = Site::new(&["cp-1", "cp-2"]);
+    let client = site.client();
+    site.found("cp-1", &client).await;
+    let old = site.node("cp-2").host.clone();
+    let joined = add(&client, &old, true).await.unwrap();
+    site.node_mut("cp-2")
+        .start("existing", &joined.initial_cluster);
+    promote(&client, &old, PATIENCE).await.unwrap();
+
+    // A host that was installed again has no data of the member that it was.
+    let lost = add(&client, &old, true).await;
+    assert_eq!(
+        lost,
+        Err(ChangeError::DataLost {
+            name: "cp-2".into()
+        })
+    );
+    // Another host at its address.
+    let address = site.node("cp-2").address();
+    site.declare("cp-3", address);
+    let new = site.node("cp-3").host.clone();
+    let taken = add(&client, &new, true).await.unwrap_err();
+    assert!(matches!(taken, ChangeError::AddressTaken { .. }), "{taken}");
+
+    // With two members the leader may be the one that goes.
+    let pace = pace();
+    let removal = Removal {
+        name: "cp-2".to_owned(),
+        dead: false,
+    };
+    changes(&client, &pace, PATIENCE)
+        .remove(&removal)
+        .await
+        .unwrap();
+    assert_eq!(voters(&client).await, ["cp-1"]);
+    site.node_mut("cp-2").kill();
+
+    // The new host with the data of the old one: etcd knows that this member was removed.
+    copy(&site.node("cp-2").data(), &site.node("cp-3").data());
+    let joined = add(&client, &new, false).await.unwrap();
+    site.node_mut("cp-3")
+        .start("existing", &joined.initial_cluster);
+    let error = promote(&client, &new, SHORT).await.unwrap_err();
+    assert!(matches!(error, ChangeError::NeverSynced { .. }), "{error}");
+    site.node_mut("cp-3").kill();
+    site.node("cp-3").wipe();
+    let joined = add(&client, &new, true).await.unwrap();
+    site.node_mut("cp-3")
+        .start("existing", &joined.initial_cluster);
+    promote(&client, &new, PATIENCE).await.unwrap();
+    assert_eq!(voters(&client).await, ["cp-1", "cp-3"]);
+}

@@ -1,0 +1,125 @@
+//! 1→3→5→3→1 members under a loop of writes, with kills.
+
+use std::sync::Arc;
+
+use halite_etcd::{ChangeError, Client, Members as _, Removal};
+
+use super::chaos::{Chance, Change, kills, with_kills};
+use super::site::{PATIENCE, Site, changes, eventually, pace, voters};
+use super::writer::{Writer, assert_equal_hashes};
+
+const NAMES: [&str; 5] = ["cp-1", "cp-2", "cp-3", "cp-4", "cp-5"];
+
+struct Run {
+    site: Site,
+    client: Arc<Client>,
+    chance: Chance,
+    cut: usize,
+}
+
+impl Run {
+    async fn add(&mut self, name: &str) {
+        let host = self.site.node(name).host.clone();
+        let change = Change::Add(host.clone());
+        let (joined, cut) = with_kills(&self.client, &change, &mut self.chance).await;
+        self.cut += cut;
+        let joined = joined.unwrap();
+        self.site
+            .node_mut(name)
+            .start("existing", &joined.initial_cluster);
+        let change = Change::Promote(host);
+        self.cut += with_kills(&self.client, &change, &mut self.chance).await.1;
+        assert!(voters(&self.client).await.iter().any(|voter| voter == name));
+    }
+
+    async fn remove(&mut self, name: &str) {
+        let change = Change::Remove(Removal {
+            name: name.to_owned(),
+            dead: false,
+        });
+        self.cut += with_kills(&self.client, &change, &mut self.chance).await.1;
+        assert!(!voters(&self.client).await.iter().any(|voter| voter == name));
+        self.site.node_mut(name).kill();
+        self.site.node(name).wipe();
+    }
+
+    /// Kills the process of a random member and starts it again: the next change meets a cluster
+    /// that is not whole.
+    async fn kill_a_member(&mut self) {
+        let all = voters(&self.client).await;
+        let name = self.chance.pick(&all).clone();
+        let node = self.site.node_mut(&name);
+        node.kill();
+        node.start_again();
+    }
+
+    async fn leader(&self) -> String {
+        for member in self.client.list().await.unwrap() {
+            if let Ok(status) = self.client.status(&member).await
+                && status.leader == Some(member.id)
+            {
+                return member.name;
+            }
+        }
+        panic!("no member leads");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_to_five_and_back_loses_no_acknowledged_write() {
+    let site = Site::new(&NAMES);
+    let client = Arc::new(site.client());
+    let writer_client = site.client();
+    let mut run = Run {
+        site,
+        client: Arc::clone(&client),
+        chance: Chance::new(),
+        cut: 0,
+    };
+    run.site.found(NAMES[0], &client).await;
+    let writer = Writer::start(writer_client);
+    for (number, name) in NAMES.iter().enumerate().skip(1) {
+        // With two members none may be missing.
+        if number >= 3 {
+            run.kill_a_member().await;
+        }
+        run.add(name).await;
+    }
+    assert_eq!(voters(&client).await, NAMES);
+    assert_equal_hashes(&client).await;
+    while voters(&client).await.len() > 1 {
+        let all = voters(&client).await;
+        if all.len() > 3 {
+            run.kill_a_member().await;
+        }
+        eventually("a member leads", async || client.list().await.is_ok()).await;
+        // The leader in turn with any: one moves it, one does not.
+        let name = if all.len() % 2 == 1 {
+            run.leader().await
+        } else {
+            run.chance.pick(&all).clone()
+        };
+        run.remove(&name).await;
+    }
+    assert_equal_hashes(&client).await;
+    let written = writer.finish(&client).await;
+    println!(
+        "{} writes acknowledged, {} unknown, {} changes killed",
+        written.acknowledged.len(),
+        written.unknown,
+        run.cut
+    );
+    assert!(written.acknowledged.len() > 100);
+    assert!(run.cut >= kills(), "too few kills met a change");
+    let last = voters(&client).await.remove(0);
+    let pace = pace();
+    let removal = Removal {
+        name: last.clone(),
+        dead: true,
+    };
+    let refused = changes(client.as_ref(), &pace, PATIENCE)
+        .remove(&removal)
+        .await;
+    assert_eq!(refused, Err(ChangeError::LastVoter { name: last.clone() }));
+    assert_eq!(voters(&client).await, [last]);
+}

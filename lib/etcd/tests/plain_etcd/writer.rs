@@ -1,0 +1,87 @@
+//! A loop of writes beside the changes, and the proof that no acknowledged one is missing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use halite_etcd::{Client, Members as _};
+use tokio::task::JoinHandle;
+
+use super::site::eventually;
+
+/// A loop of writes, each with a key of its own.
+pub struct Writer {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Written>,
+}
+
+/// The numbers of the writes.
+pub struct Written {
+    /// Those that the cluster acknowledged.
+    pub acknowledged: Vec<u64>,
+    /// Those of which nothing is known.
+    pub unknown: usize,
+}
+
+impl Writer {
+    /// Starts it. The client is its own.
+    pub fn start(client: Client) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut written = Written {
+                acknowledged: Vec::new(),
+                unknown: 0,
+            };
+            for number in 0u64.. {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                let key = format!("write/{number}");
+                match client.put(key.as_bytes(), key.as_bytes()).await {
+                    Ok(()) => written.acknowledged.push(number),
+                    Err(_) => written.unknown += 1,
+                }
+                // Room for the members on a machine of two cores.
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            written
+        });
+        Self { stop, task }
+    }
+
+    /// Ends it and reads every acknowledged write.
+    pub async fn finish(self, client: &Client) -> Written {
+        self.stop.store(true, Ordering::Relaxed);
+        let written = self.task.await.unwrap();
+        for number in &written.acknowledged {
+            let key = format!("write/{number}");
+            let value = client.get(key.as_bytes()).await.unwrap();
+            assert_eq!(
+                value.as_deref(),
+                Some(key.as_bytes()),
+                "acknowledged, and lost"
+            );
+        }
+        written
+    }
+}
+
+/// Waits until all members have the same hash at one revision, while writes go on.
+pub async fn assert_equal_hashes(client: &Client) {
+    let members = client.list().await.unwrap();
+    let (hash, revision) = client.hash_kv(&members[0], 0).await.unwrap();
+    for member in &members {
+        // A member that lags does not have the revision yet.
+        eventually(
+            &format!("{} has revision {revision}", member.title()),
+            async || match client.hash_kv(member, revision).await {
+                Ok((own, _)) => {
+                    assert_eq!(own, hash, "{} has other data at {revision}", member.title());
+                    true
+                }
+                Err(_) => false,
+            },
+        )
+        .await;
+    }
+}

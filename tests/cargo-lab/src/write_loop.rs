@@ -1,0 +1,52 @@
+//! The hidden command that is a loop of writes.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use halite_suites::availability::target::{Identity, Kind, Target};
+use halite_suites::availability::writes;
+
+/// The target of the loop.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// `https://10.10.0.100:6443`
+    url: String,
+    /// Beginning of the names of what is written.
+    prefix: String,
+    /// Write ConfigMaps to this namespace; without it, keys to etcd.
+    #[arg(long)]
+    namespace: Option<String>,
+    /// File with the authority of the server.
+    #[arg(long, requires_all = ["certificate", "key"])]
+    authority: Option<PathBuf>,
+    /// File with the client's certificate.
+    #[arg(long, requires = "authority")]
+    certificate: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long, requires = "authority")]
+    key: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Writes until standard input ends.
+    pub(crate) fn serve(self) -> Result<()> {
+        let identity = match (self.authority, self.certificate, self.key) {
+            (Some(authority), Some(certificate), Some(key)) => Some(Identity {
+                authority,
+                certificate,
+                key,
+            }),
+            _ => None,
+        };
+        let kind = self
+            .namespace
+            .map_or(Kind::Etcd, |namespace| Kind::Kubernetes { namespace });
+        writes::serve(Target {
+            kind,
+            url: self.url,
+            prefix: self.prefix,
+            identity,
+        })
+    }
+}

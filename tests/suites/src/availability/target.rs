@@ -1,0 +1,176 @@
+//! What a loop writes to: ConfigMaps of the Kubernetes API, or keys of etcd, over HTTPS with a
+//! client certificate.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use ureq::Agent;
+use ureq::tls::{
+    Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem,
+};
+
+/// Limit of one request, from the connection to the end of the answer.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// ConfigMaps in that namespace, one for each write.
+    Kubernetes {
+        /// The namespace, which must exist.
+        namespace: String,
+    },
+    /// Keys, one for each write.
+    Etcd,
+}
+
+/// Files with a client's identity, in PEM, as the machine sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The authority that signed the server's certificate.
+    pub authority: PathBuf,
+    /// The client's certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Where a loop writes, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// What is written.
+    pub kind: Kind,
+    /// `https://10.10.0.100:6443`; an address, because nothing resolves names.
+    pub url: String,
+    /// Beginning of the names, unique to the loop: `PREFIX-0`, `PREFIX-1`, …
+    pub prefix: String,
+    /// The client; none for a plain etcd.
+    pub identity: Option<Identity>,
+}
+
+/// A connection to a target. It is kept from write to write until it is dropped.
+#[derive(Debug)]
+pub struct Connection {
+    target: Target,
+    tls: Option<TlsConfig>,
+    agent: Agent,
+}
+
+impl Connection {
+    /// Reads the identity: its files may be gone while the loop runs. Connects with the first
+    /// write.
+    pub fn new(target: Target) -> Result<Self> {
+        let tls = target.identity.as_ref().map(tls).transpose()?;
+        Ok(Self {
+            agent: agent(tls.as_ref()),
+            target,
+            tls,
+        })
+    }
+
+    /// Drops the connection; the next write makes another.
+    pub fn reconnect(&mut self) {
+        self.agent = agent(self.tls.as_ref());
+    }
+
+    /// Makes one write; succeeds when it was acknowledged.
+    pub fn write(&self, number: u64) -> Result<()> {
+        let (path, body) = request(&self.target.kind, &self.target.prefix, number);
+        let url = format!("{}{path}", self.target.url);
+        let mut response = self
+            .agent
+            .post(&url)
+            .header("content-type", "application/json")
+            .send(body.to_string())?;
+        // Read to its end, so that the connection can be used again.
+        let text = response.body_mut().read_to_string()?;
+        if !response.status().is_success() {
+            let message = serde_json::from_str::<Value>(&text).ok();
+            let message = message.and_then(|answer| Some(answer["message"].as_str()?.to_owned()));
+            bail!("{}: {}", response.status(), message.unwrap_or(text));
+        }
+        Ok(())
+    }
+}
+
+/// Path and body of one write.
+fn request(kind: &Kind, prefix: &str, number: u64) -> (String, Value) {
+    let name = format!("{prefix}-{number}");
+    match kind {
+        Kind::Kubernetes { namespace } => (
+            format!("/api/v1/namespaces/{namespace}/configmaps"),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+        ),
+        // The gateway that etcd has for clients without gRPC.
+        Kind::Etcd => (
+            "/v3/kv/put".to_owned(),
+            json!({"key": STANDARD.encode(&name), "value": STANDARD.encode(number.to_string())}),
+        ),
+    }
+}
+
+fn agent(tls: Option<&TlsConfig>) -> Agent {
+    let mut config = Agent::config_builder()
+        .timeout_global(Some(TIMEOUT))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None);
+    if let Some(tls) = tls {
+        config = config.tls_config(tls.clone());
+    }
+    config.build().into()
+}
+
+fn tls(identity: &Identity) -> Result<TlsConfig> {
+    let key = read(&identity.key)?;
+    let key = PrivateKey::from_pem(&key)
+        .with_context(|| format!("{} is no key in PEM", identity.key.display()))?;
+    let client = ClientCert::new_with_certs(&certificates(&identity.certificate)?, key);
+    Ok(TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(RootCerts::from(certificates(&identity.authority)?))
+        .client_cert(Some(client))
+        .build())
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>> {
+    let pem = read(file)?;
+    let mut found = Vec::new();
+    for item in parse_pem(&pem) {
+        if let PemItem::Certificate(certificate) =
+            item.with_context(|| format!("{} is not PEM", file.display()))?
+        {
+            found.push(certificate);
+        }
+    }
+    Ok(found)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_write_has_a_name_of_its_own() {
+        let kind = Kind::Kubernetes {
+            namespace: "halite-test".to_owned(),
+        };
+        let (path, body) = request(&kind, "vip", 7);
+        assert_eq!(path, "/api/v1/namespaces/halite-test/configmaps");
+        assert_eq!(body["metadata"]["name"], "vip-7");
+        let (path, body) = request(&Kind::Etcd, "vip", 7);
+        assert_eq!(path, "/v3/kv/put");
+        // base64 of "vip-7" and of "7".
+        assert_eq!(body, json!({"key": "dmlwLTc=", "value": "Nw=="}));
+    }
+}
