@@ -52,10 +52,14 @@ pub fn other_minion(board: &Board) -> Result<PathBuf> {
     let target = source_root().join("target/x86_64-unknown-linux-gnu");
     let place = target.join("shipped/other");
     fs::create_dir_all(&place)?;
-    let program = "halite-minion";
-    let features = ["--features", "other-version"];
-    build("small", &[program], &features, &place, board)?;
-    Ok(place.join(program))
+    // With the same packages as before, so that Cargo compiles all that they share no other way.
+    let shipped = PROFILES
+        .iter()
+        .find(|(_, programs)| programs.contains(&"halite-minion"));
+    let (profile, programs) = shipped.context("the minion is not shipped")?;
+    let features = ["--features", "halite-minion/other-version"];
+    build(profile, programs, &features, &place, board)?;
+    Ok(place.join("halite-minion"))
 }
 
 /// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
