@@ -5,6 +5,7 @@ pub mod audit;
 mod backups;
 mod etcd;
 pub mod history;
+mod reports;
 pub mod run;
 pub mod show;
 pub mod status;
