@@ -314,6 +314,25 @@ fn acyclic() -> impl Strategy<Value = String> {
     })
 }
 
+#[test]
+fn a_source_that_is_too_large_for_a_template_is_not_called_missing() {
+    let state = "/a:\n  file.managed:\n    - source: salt://large\n    - template: jinja\n";
+    let tree = MemoryTree::new()
+        .with("a.sls", state)
+        .with("large", vec![b'x'; 1024 * 1024 + 1]);
+    let (pillar, grains) = (json!({}), json!({}));
+    let input = Input {
+        tree: &tree,
+        minion: "m",
+        pillar: &pillar,
+        grains: &grains,
+        bundle: &|_| None,
+    };
+    let problems = sls(&input, &["a".to_owned()]).map(drop).unwrap_err();
+    let wanted = "cannot read `large`: it has 1048577 bytes, and a template may have 1048576";
+    assert!(problems[0].message.contains(wanted), "{problems:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -13,14 +13,14 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file on this machine could not be read or written.
-    #[error("cannot {action} {}: {cause}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     File {
         /// `read`, `write` …
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The error of the system call.
-        cause: io::Error,
+        source: io::Error,
     },
     /// A setting is not valid; the error and the remedy.
     #[error("{0}")]
@@ -114,10 +114,10 @@ impl Error {
     /// Makes the error of a system call, for `map_err`, from the action and the file's path.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |cause| Self::File {
+        move |source| Self::File {
             action,
             path,
-            cause,
+            source,
         }
     }
 
@@ -219,6 +219,13 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cause_of_a_failed_call_is_printed_once() {
+        let error = Error::file("read", "/a/b")(io::Error::other("the disk is gone"));
+        assert_eq!(error.to_string(), "cannot read /a/b");
+        assert_eq!(chain(&error), "cannot read /a/b: the disk is gone");
+    }
 
     #[test]
     fn many_become_one_report() {

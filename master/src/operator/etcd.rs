@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 
 use halite_host_reports::etcd::{DATA, GRAIN, LOG, Member};
 use halite_proto::ids::MinionId;
-use serde_json::Value;
 
+use super::reports;
 use crate::store::Facts;
 
 /// The problems of hosts whose member ran and has no log any more.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
-    let lost = facts.iter().filter_map(|(host, facts)| {
-        let grains: Value = serde_json::from_str(&facts.grains_json).ok()?;
-        let member: Member = serde_json::from_value(grains[GRAIN].clone()).ok()?;
-        member.is_lost().then(|| problem(host))
-    });
-    lost.collect()
+    reports::of_kind(facts, GRAIN)
+        .filter(|(_, member): &(_, Member)| member.is_lost())
+        .map(|(host, _)| problem(host))
+        .collect()
 }
 
 fn problem(host: &MinionId) -> String {
@@ -29,18 +27,8 @@ fn problem(host: &MinionId) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::super::reports::facts;
     use super::*;
-    use crate::names::minion;
-
-    fn facts(host: &str, grains: &Value) -> (MinionId, Facts) {
-        let facts = Facts {
-            minion: minion(host),
-            grains_json: grains.to_string(),
-            version: String::new(),
-            last_seen: 0,
-        };
-        (minion(host), facts)
-    }
 
     #[test]
     fn a_member_without_its_log_is_a_problem() {

@@ -6,6 +6,7 @@ mod backups;
 mod etcd;
 mod etcd_members;
 pub mod history;
+mod reports;
 pub mod run;
 pub mod show;
 pub mod status;

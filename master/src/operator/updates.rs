@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use halite_host_reports::update::{GRAIN, Reverted};
 use halite_proto::ids::MinionId;
-use serde_json::Value;
 
+use super::reports;
 use crate::store::Facts;
 
 /// The problems of hosts that run the minion of before.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
-    let reverted = facts.iter().filter_map(|(host, facts)| {
-        let grains: Value = serde_json::from_str(&facts.grains_json).ok()?;
-        let reverted: Reverted = serde_json::from_value(grains[GRAIN].clone()).ok()?;
-        Some(problem(host, &reverted))
-    });
-    reverted.collect()
+    reports::of_kind(facts, GRAIN)
+        .map(|(host, reverted): (_, Reverted)| problem(host, &reverted))
+        .collect()
 }
 
 fn problem(host: &MinionId, reverted: &Reverted) -> String {
@@ -33,20 +30,11 @@ fn problem(host: &MinionId, reverted: &Reverted) -> String {
 mod tests {
     use serde_json::json;
 
+    use super::super::reports::facts;
     use super::*;
-    use crate::names::minion;
 
     #[test]
     fn an_update_that_was_taken_back_is_a_problem() {
-        let facts = |host: &str, grains: &Value| {
-            let facts = Facts {
-                minion: minion(host),
-                grains_json: grains.to_string(),
-                version: String::new(),
-                last_seen: 0,
-            };
-            (minion(host), facts)
-        };
         let update = json!({"minion_update": {"time": 1, "program": "0123456789abcdef", "seconds": 60, "unit": "activating"}});
         let known = BTreeMap::from([facts("a", &json!({})), facts("b", &update)]);
         let problems = problems(&known);

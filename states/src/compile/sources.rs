@@ -179,7 +179,7 @@ impl Resolver<'_> {
             self.render(call, &path, Purpose::Sls)?.documents()?
         } else {
             let Some(documents) = self.renderer.documents(&path) else {
-                return Err(missing(self.input, call, &path));
+                return Err(self.no_text(call, &path));
             };
             note_file(call, &path);
             documents?
@@ -272,6 +272,14 @@ impl Resolver<'_> {
         }
     }
 
+    /// The problem of a file that has no text: it is not there, or cannot be a template.
+    fn no_text(&self, call: &Call, path: &str) -> Box<Problem> {
+        match self.renderer.unusable(path) {
+            Some(why) => fail(call, format!("cannot read `{path}`: {why}")),
+            None => missing(self.input, call, path),
+        }
+    }
+
     fn render(&mut self, call: &mut Call, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
         if let Some(other) = text(&call.chunk.args, "template").filter(|name| name != "jinja") {
             return Err(fail(
@@ -280,7 +288,7 @@ impl Resolver<'_> {
             ));
         }
         if self.renderer.source(path).is_none() {
-            return Err(missing(self.input, call, path));
+            return Err(self.no_text(call, path));
         }
         let mut all = variables(
             &call.chunk.sls,

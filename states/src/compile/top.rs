@@ -28,7 +28,7 @@ pub(super) fn assigned(
     renderer: &Renderer,
     problems: &mut Vec<Problem>,
 ) -> Vec<Assignment> {
-    if renderer.source(TOP).is_none() {
+    if renderer.source(TOP).is_none() && renderer.unusable(TOP).is_none() {
         problems.push(
             Problem::in_file(TOP, "the state tree has no top.sls")
                 .hint("top.sls assigns SLS files to minions; apply single ones with `ctl apply`"),

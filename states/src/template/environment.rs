@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 
-use super::error::invalid;
+use super::error::{caused, invalid};
 use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
@@ -63,7 +63,10 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
     let loaded = files.clone();
     env.set_loader(move |path| {
         let (Some(source), Some(number)) = (loaded.text(path), loaded.number(path)) else {
-            return Ok(None);
+            return match loaded.unusable(path) {
+                Some(why) => Err(caused(format!("cannot load `{path}`"), why)),
+                None => Ok(None),
+            };
         };
         let Prepared { text, .. } = prepare(path, source).map_err(|error| {
             Error::new(ErrorKind::SyntaxError, format!("cannot load `{path}`")).with_source(error)

@@ -9,10 +9,23 @@ use crate::tree::Tree;
 /// Largest file that templates may import, in bytes.
 const MAX_TEMPLATE: usize = 1024 * 1024;
 
+/// Why a file of the tree cannot be a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It is too large.
+    #[error("it has {0} bytes, and a template may have {MAX_TEMPLATE}")]
+    TooLarge(usize),
+    /// It is not UTF-8.
+    #[error("it is no text: byte {0} is not UTF-8")]
+    NoText(usize),
+}
+
 /// The text files of a state tree, with a record of those that were read.
 #[derive(Debug)]
 pub(super) struct Files {
     sources: Arc<[Source]>,
+    /// The other files.
+    unusable: HashMap<String, Unusable>,
     /// Positions in `sources` by path; line marks contain them.
     numbers: HashMap<String, usize>,
     read: Mutex<Vec<usize>>,
@@ -20,11 +33,22 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(tree: &dyn Tree) -> Self {
+        let mut unusable = HashMap::new();
         let text = |path: String| {
-            let content = tree
-                .read(&path)
-                .filter(|content| content.len() <= MAX_TEMPLATE)?;
-            Some(Source::new(path, String::from_utf8(content).ok()?))
+            let content = tree.read(&path)?;
+            let text = if content.len() > MAX_TEMPLATE {
+                Err(Unusable::TooLarge(content.len()))
+            } else {
+                String::from_utf8(content)
+                    .map_err(|error| Unusable::NoText(error.utf8_error().valid_up_to()))
+            };
+            match text {
+                Ok(text) => Some(Source::new(path, text)),
+                Err(why) => {
+                    unusable.insert(path, why);
+                    None
+                }
+            }
         };
         let sources: Arc<[Source]> = tree.list().into_iter().filter_map(text).collect();
         let numbers = sources
@@ -34,6 +58,7 @@ impl Files {
             .collect();
         Self {
             sources,
+            unusable,
             numbers,
             read: Mutex::default(),
         }
@@ -41,6 +66,11 @@ impl Files {
 
     pub(super) fn text(&self, path: &str) -> Option<&Arc<str>> {
         Some(&self.sources.get(self.number(path)?)?.text)
+    }
+
+    /// Why a file that is there has no text; none for one that is not there.
+    pub(super) fn unusable(&self, path: &str) -> Option<Unusable> {
+        self.unusable.get(path).copied()
     }
 
     pub(super) fn number(&self, path: &str) -> Option<usize> {

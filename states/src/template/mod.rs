@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use environment::Environments;
-use files::Files;
+use files::{Files, Unusable};
 use halite_document::yaml::Node;
 use halite_document::{Position, Problem};
 use halite_secrets::yaml;
@@ -175,6 +175,11 @@ impl Renderer {
         self.files.text(path).cloned()
     }
 
+    /// Why a file of the tree has no text; none if there is no such file.
+    pub(crate) fn unusable(&self, path: &str) -> Option<Unusable> {
+        self.files.unusable(path)
+    }
+
     /// The documents of a file of the tree that is not a template; `None` if there is no such text
     /// file.
     pub(crate) fn documents(&self, path: &str) -> Option<Result<Rc<Vec<Json>>, Problem>> {
@@ -246,10 +251,10 @@ impl Renderer {
         variables: &BTreeMap<String, Json>,
     ) -> Result<(Rendered, Trace), Problem> {
         let (Some(source), Some(number)) = (self.source(path), self.files.number(path)) else {
-            return Err(Problem::in_file(
-                path,
-                "there is no such text file in the state tree",
-            ));
+            return Err(match self.files.unusable(path) {
+                Some(why) => Problem::in_file(path, format!("cannot render this file: {why}")),
+                None => Problem::in_file(path, "the state tree has no such file"),
+            });
         };
         let prepared = prepare::prepare(path, &source).map_err(|error| {
             let options = matches!(error, HeaderError::Options) && source.starts_with("#!");

@@ -439,3 +439,33 @@ fn a_template_is_rendered_again_only_for_a_minion_whose_data_differ() {
     .map(versions);
     assert_eq!(counted, [6, 3, 4, 4, 2, 2]);
 }
+
+#[test]
+fn a_file_that_cannot_be_a_template_is_not_called_missing() {
+    let large = "x".repeat(1024 * 1024 + 1);
+    let tree = || {
+        MemoryTree::new()
+            .with("large.sls", large.as_str())
+            .with("binary.sls", b"a: \xff".to_vec())
+            .with("a.sls", "{% import 'large.sls' as large %}")
+    };
+    let problem = |path: &str| {
+        let rendered = renderer(tree()).render(Purpose::Sls, path, &BTreeMap::new());
+        rendered
+            .map(|rendered| rendered.text.clone())
+            .unwrap_err()
+            .to_string()
+    };
+    for (path, why) in [
+        (
+            "large.sls",
+            "it has 1048577 bytes, and a template may have 1048576",
+        ),
+        ("binary.sls", "it is no text: byte 3 is not UTF-8"),
+        ("a.sls", "cannot load `large.sls`: it has 1048577 bytes"),
+        ("none.sls", "the state tree has no such file"),
+    ] {
+        let problem = problem(path);
+        assert!(problem.contains(why), "{path}: {problem}");
+    }
+}

@@ -15,14 +15,14 @@ pub use crate::dirs::source_root;
 
 /// Cargo's profiles and the programs (packages of the same name) that are built with each.
 const PROFILES: &[(&str, &[&str])] = &[
-    ("release", &["ctl", "halite-builder", "halite-master"]),
-    ("small", &["halite-minion"]),
+    ("release", &["ctl", "halite-builder"]),
+    ("small", &["halite-master", "halite-minion"]),
 ];
 
 /// What the version of [`other_minion`] has at its end.
 pub const OTHER: &str = "+other";
 
-/// Builds the programs as they are shipped (the minion small, see the profiles in `Cargo.toml`) and
+/// Builds the programs as they are shipped (the daemons small, see the profiles in `Cargo.toml`) and
 /// returns the directory that has all of them. Messages begin with the profile's name.
 pub fn release(board: &Board) -> Result<PathBuf> {
     if let Err(error) = dependencies::restore() {

@@ -76,6 +76,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     ),
 ];
 
+/// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has
+/// the same pages, and a job of a thousand states would fill any cache for as long as the master
+/// runs.
+const CACHE: &str = "-256";
+
 /// The store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
@@ -245,7 +250,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(10))
-        .pragma("cache_size", "-1024")
+        .pragma("cache_size", CACHE)
 }
 
 async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
