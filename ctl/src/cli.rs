@@ -1,6 +1,7 @@
 //! The command line, as definitions for clap. The help texts are also the manual pages.
 
 mod bundle;
+mod etcd;
 mod operators;
 mod registry;
 
@@ -15,6 +16,7 @@ use halite_proto::ids::{JobId, MinionId};
 use crate::output::Format;
 
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
+pub use self::etcd::Etcd;
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use halite_cli::builder::Signing;
@@ -66,6 +68,9 @@ pub enum Command {
     Node(Node),
     /// Show the state of the cluster and its nodes.
     Status,
+    /// Inspect the members of etcd, which stores the objects of Kubernetes.
+    #[command(subcommand)]
+    Etcd(Etcd),
     /// Apply the highstate: everything that is declared.
     Highstate(Highstate),
     /// Apply SLS files on minions.

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod config;
+mod etcd;
 mod inspect;
 mod keys;
 mod local;
@@ -11,7 +12,7 @@ mod registry;
 mod targets;
 
 use crate::bootstrap;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Etcd};
 use crate::output::Screen;
 
 /// Runs a command and returns its exit code.
@@ -30,6 +31,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Grains(args) => targets::grains(&global, args, screen).await,
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
         Command::Status => inspect::status(&global, screen).await,
+        Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
         Command::Job(command) => inspect::job(&global, command, screen).await,

@@ -12,15 +12,18 @@ mod connection;
 mod error;
 pub mod fake;
 mod member;
+mod overview;
 mod pace;
 pub mod quorum;
 mod refusal;
+mod view;
 
 pub use access::{Access, AccessError};
 pub use change::{ChangeError, Changes, Gate, Host, Joined, Removal};
 pub use client::{Client, Snapshot};
 pub use error::{EtcdError, NoAnswer, Unanswered};
 pub use member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
+pub use overview::{MemberOverview, Overview};
 pub use pace::{Moment, Pace, RealPace, Wait};
 pub use refusal::Refusal;
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halite_etcd::Members;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
@@ -24,6 +25,7 @@ use crate::ca::Cas;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, KeptJobs};
 use crate::declared::{Declarations, Look, look};
+use crate::etcd::Etcd;
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
@@ -33,6 +35,9 @@ use crate::store::{Facts, Key, KeyState, SqliteStore};
 pub(crate) struct Site {
     pub directory: TempDir,
     pub api: Arc<FakeApi>,
+    /// The members of etcd, and the time that an ordered job waits for them; without them the
+    /// master asks those that are declared.
+    pub etcd: Option<(Arc<dyn Members>, Duration)>,
 }
 
 /// One life of a master.
@@ -92,6 +97,7 @@ impl Site {
         let site = Self {
             directory,
             api: Arc::default(),
+            etcd: None,
         };
         site.bundle("bundle", "0.1.0", tree);
         site
@@ -188,7 +194,10 @@ impl Site {
                     .unwrap(),
             );
             let app = App::open(config, clock, store.clone()).await.unwrap();
-            let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
+            let mut clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
+            if let Some((members, limit)) = self.etcd.clone() {
+                clusters = clusters.with_etcd(Etcd::of_members(Arc::clone(&app), members, limit));
+            }
             let declarations = Declarations::with_look(&app, look);
             let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await

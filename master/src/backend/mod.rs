@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
+mod etcd_tests;
+#[cfg(test)]
 pub(crate) mod fixture;
 mod live;
 #[cfg(test)]

@@ -129,9 +129,10 @@ impl Jobs {
         }
         self.app.metrics.jobs.inc();
         tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
+        let gates = self.gates(&job).await;
         let ready = {
             let parts: Vec<Part> = rows.iter().map(Part::from).collect();
-            let open = OpenJob::new(function, &job, &parts, self.app.clock.as_ref());
+            let open = OpenJob::new(function, &job, &parts, gates, self.app.clock.as_ref());
             let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
             self.open_jobs().insert(jid.clone(), open);
             ready
@@ -152,6 +153,7 @@ impl Jobs {
             .collect()
             .await;
         sent.into_iter().collect::<Result<(), Refusal>>()?;
+        self.guard(&jid);
         Ok(jid)
     }
 

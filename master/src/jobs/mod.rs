@@ -11,6 +11,7 @@ mod create;
 mod dispatch;
 mod expiry;
 pub mod function;
+mod gate;
 pub mod jid;
 mod job_watch;
 mod local;
@@ -87,7 +88,8 @@ impl Jobs {
             match Function::find(&job.function) {
                 Ok(function) => {
                     let job = Arc::new(job);
-                    let open = OpenJob::new(function, &job, &parts, jobs.app.clock.as_ref());
+                    let gates = jobs.gates(&job).await;
+                    let open = OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
                     jobs.open_jobs().insert(job.jid.clone(), open);
                 }
                 // A newer master has made this job; this one cannot finish it.
@@ -119,6 +121,7 @@ impl Jobs {
         for jid in jids {
             self.end_not_started(&jid).await?;
             self.finish_if_done(&jid).await?;
+            self.guard(&jid);
         }
         self.watch_expiry();
         self.dispatch(&MASTER).await

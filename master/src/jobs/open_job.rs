@@ -22,6 +22,11 @@ pub(super) struct OpenJob {
     pub(super) pending: BTreeSet<MinionId>,
     /// The first minion whose part failed.
     failed: Option<MinionId>,
+    /// Hosts of which etcd is asked before their part is sent.
+    gates: BTreeSet<MinionId>,
+    /// The host about which a task has to ask now, and those about which one asks.
+    at_gate: Option<MinionId>,
+    asking: BTreeSet<MinionId>,
     /// The time from which a minion's part may be sent.
     pub(super) ready_since: BTreeMap<MinionId, Steady>,
     /// Ends the work of the part of the target `master`, once it has started.
@@ -33,8 +38,20 @@ impl OpenJob {
         function: &'static Function,
         job: &Arc<Job>,
         parts: &[Part],
+        gates: BTreeSet<MinionId>,
         clock: &dyn Clock,
     ) -> Self {
+        // Where work has begun, it goes on: a restarted master finds such parts.
+        let begun = |part: &&Part| part.state != RowState::Queued;
+        let begun: BTreeSet<&MinionId> = parts
+            .iter()
+            .filter(begun)
+            .map(|part| &part.minion)
+            .collect();
+        let gates = gates
+            .into_iter()
+            .filter(|host| !begun.contains(host))
+            .collect();
         let pending: BTreeSet<MinionId> = parts
             .iter()
             .filter(|part| !ended(part.state))
@@ -50,6 +67,9 @@ impl OpenJob {
                 .iter()
                 .find(|part| failed(part))
                 .map(|part| part.minion.clone()),
+            gates,
+            at_gate: None,
+            asking: BTreeSet::new(),
             ready_since: BTreeMap::new(),
             stop_here: None,
         };
@@ -89,6 +109,20 @@ impl OpenJob {
             .collect()
     }
 
+    /// The host about which the caller has to ask etcd now, once.
+    pub(super) fn begin_gate(&mut self) -> Option<MinionId> {
+        let host = self.at_gate.take()?;
+        self.asking.insert(host.clone());
+        Some(host)
+    }
+
+    /// Notes that etcd can miss a host; answers as [`OpenJob::make_ready`].
+    pub(super) fn pass_gate(&mut self, host: &MinionId, now: Steady) -> Vec<MinionId> {
+        self.gates.remove(host);
+        self.asking.remove(host);
+        self.make_ready(now)
+    }
+
     /// Releases the first group that has not ended; answers with the minions whose part may be sent
     /// now for the first time.
     pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
@@ -105,7 +139,14 @@ impl OpenJob {
                 .filter(|minion| self.pending.contains(*minion))
                 .collect();
             if !waiting.is_empty() {
-                ready.extend(waiting.into_iter().cloned());
+                let (gated, free): (Vec<&MinionId>, Vec<&MinionId>) = waiting
+                    .into_iter()
+                    .partition(|minion| self.gates.contains(*minion));
+                ready.extend(free.into_iter().cloned());
+                self.at_gate = gated
+                    .into_iter()
+                    .find(|host| !self.asking.contains(*host))
+                    .cloned();
                 break;
             }
         }

@@ -283,6 +283,7 @@ impl Jobs {
                 session.running.remove(jid);
             }
             finished?;
+            self.guard(jid);
             for other in next {
                 self.dispatch(&other).await?;
             }

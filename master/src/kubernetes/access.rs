@@ -16,6 +16,7 @@ use super::{Api, ApiError};
 use crate::app::App;
 use crate::ca::{Cas, Profile};
 use crate::declared::{Snapshot, in_background};
+use crate::etcd::Etcd;
 use crate::refusal::Refusal;
 use crate::store::Millis;
 
@@ -25,6 +26,7 @@ const RENEW_AFTER: Millis = 12 * 60 * 60 * 1000;
 /// Makes and keeps the client.
 pub struct Clusters {
     app: Arc<App>,
+    etcd: Etcd,
     current: Mutex<Option<Current>>,
 }
 
@@ -40,6 +42,7 @@ impl Clusters {
     #[must_use]
     pub fn new(app: Arc<App>) -> Self {
         Self {
+            etcd: Etcd::new(Arc::clone(&app)),
             app,
             current: Mutex::default(),
         }
@@ -54,9 +57,23 @@ impl Clusters {
             api,
         };
         Self {
+            etcd: Etcd::new(Arc::clone(&app)),
             app,
             current: Mutex::new(Some(current)),
         }
+    }
+
+    /// The same with these members of etcd: for tests.
+    #[cfg(test)]
+    pub(crate) fn with_etcd(mut self, etcd: Etcd) -> Self {
+        self.etcd = etcd;
+        self
+    }
+
+    /// The members of etcd, which stores the cluster's objects.
+    #[must_use]
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
     }
 
     /// The API of the declared cluster, whatever bundle is there.

@@ -4,6 +4,7 @@
 pub mod audit;
 mod backups;
 mod etcd;
+mod etcd_members;
 pub mod history;
 mod reports;
 pub mod run;

@@ -12,6 +12,7 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use super::etcd_members;
 use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
@@ -39,6 +40,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             let top = move || compile::top(&snapshot, &minion, &grains);
             Ok(json!(in_background(top).await?))
         }
+        "etcd" => etcd_members::document(jobs, &snapshot).await,
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;
             serde_json::to_value(&compiled.low).map_err(|error| Refusal::internal(chain(&error)))
@@ -48,7 +50,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains and top"
+            "cannot show {other:?}; there are low, files, pillar, grains, top and etcd"
         ))),
     }
 }

@@ -7,6 +7,7 @@
 //! instead of starting another one. After a run has ended, with success or not, the next request
 //! starts a new run.
 
+mod etcd_steps;
 mod record;
 mod state_step;
 mod step_runner;

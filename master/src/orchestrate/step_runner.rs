@@ -48,6 +48,8 @@ impl<'a> StepRunner<'a> {
             ("halite", "function") => self.function(chunk, index).await,
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
+            ("halite", "lock") => self.lock(chunk, index).await,
+            ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,
             ("test", fun) => test_state(chunk, fun),
             _ => Err(Failure::new(format!(
                 "{} cannot be a step of an orchestration",
@@ -152,6 +154,15 @@ pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
 pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
     text(chunk, key)
         .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
+}
+
+/// A truth value; false when it is not given.
+pub(super) fn flag(chunk: &Chunk, key: &str) -> bool {
+    chunk
+        .args
+        .get(key)
+        .and_then(Value::as_bool)
+        .unwrap_or(false)
 }
 
 /// A list of texts; one text is a list of one.

@@ -278,6 +278,15 @@ pub trait Store: Send + Sync {
     /// A run's steps, in order.
     fn steps<'a>(&'a self, run: &'a JobId) -> StoreFuture<'a, Vec<Step>>;
 
+    /// Takes a lock for a run, unless another run holds it that has not ended; answers with that one.
+    /// A run that has it already keeps it. A lock whose run has ended is taken over.
+    fn take_lock<'a>(
+        &'a self,
+        name: &'a str,
+        run: &'a JobId,
+        now: Millis,
+    ) -> StoreFuture<'a, Option<Run>>;
+
     // Events, audit, facts, blobs
 
     /// Appends an event; its `seq` is ignored, the new one is returned. Sequence numbers only grow.

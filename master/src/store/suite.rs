@@ -2,6 +2,7 @@
 
 mod access;
 mod jobs;
+mod locks;
 mod parts;
 mod unused;
 
@@ -18,6 +19,7 @@ pub(super) use self::jobs::{
     old_jobs_go_and_what_is_open_stays, open_jobs_and_rows_are_found_after_a_restart,
     the_last_return_finishes_its_job,
 };
+pub(super) use self::locks::a_lock_is_held_until_its_run_has_ended;
 pub(super) use self::parts::parts_and_returns_are_those_of_the_job;
 pub(super) use self::unused::what_no_record_needs_goes;
 
@@ -378,6 +380,7 @@ macro_rules! suite {
             open_jobs_and_rows_are_found_after_a_restart,
             the_last_return_finishes_its_job,
             runs_and_steps_are_kept,
+            a_lock_is_held_until_its_run_has_ended,
             old_jobs_go_and_what_is_open_stays,
             of_which_bundles_a_minion_has_something_outlives_its_jobs,
             events_have_growing_numbers_and_are_found_by_prefix,

@@ -27,6 +27,7 @@ const TIMEOUT: Arg = arg(
     Kind::Integer,
     "Seconds until the step fails (default 900).",
 );
+const MEMBER: Arg = required("node", Kind::Text, "The host's name.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
     step(
@@ -74,5 +75,49 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "wait_for_node",
         "Waits until a Kubernetes node is Ready.",
         &[required("node", Kind::Text, "The node's name."), TIMEOUT],
+    ),
+    step(
+        "lock",
+        "Takes a lock for this run, which holds it until it has ended. Waits while another run holds it.",
+        &[
+            required("lock", Kind::Text, "The lock, for example `etcd-members`."),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "etcd_add_learner",
+        "Makes a host a member of etcd without a vote, and records it in the node document.",
+        &[
+            MEMBER,
+            arg(
+                "bare",
+                Kind::Boolean,
+                "The host has no data of a member; one that has run is then refused (default false).",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "etcd_promote",
+        "Waits until a learner is in sync and gives it its vote; one that is not in time is removed.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_remove",
+        "Removes a member of etcd; another one becomes the leader first.",
+        &[
+            MEMBER,
+            arg(
+                "dead",
+                Kind::Boolean,
+                "The host is gone for good and need not answer (default false).",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "etcd_quorum_allows",
+        "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
+        &[MEMBER, TIMEOUT],
     ),
 ];

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::view::View;
 use super::{ChangeError, Changes};
 use crate::pace::Wait;
 use crate::quorum::Verdict;
+use crate::view::View;
 
 /// Time for which a cluster has had no quorum before it counts as one that is to be repaired: an
 /// election or a restart is over by then.

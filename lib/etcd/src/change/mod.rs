@@ -9,7 +9,6 @@ mod error;
 mod gate;
 mod promote;
 mod remove;
-mod view;
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A learner gets its vote, or is removed.
 
 use super::error::LearnerEnd;
-use super::view::{LAG, View};
 use super::{ChangeError, Changes, Host, Round, again};
 use crate::member::MemberId;
+use crate::view::{LAG, View};
 
 impl Changes<'_> {
     /// Waits until a learner has what the others have, and gives it its vote. One that has not got

@@ -1,8 +1,8 @@
 //! A member leaves.
 
-use super::view::{Seen, View};
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
+use crate::view::{Seen, View};
 
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -241,6 +241,15 @@ impl Store for SqliteStore {
         Box::pin(self.get_steps(run))
     }
 
+    fn take_lock<'a>(
+        &'a self,
+        name: &'a str,
+        run: &'a JobId,
+        now: Millis,
+    ) -> StoreFuture<'a, Option<Run>> {
+        Box::pin(self.set_lock(name, run, now))
+    }
+
     fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64> {
         Box::pin(self.add_event(event))
     }

@@ -69,6 +69,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../../migrations/0006_lineage.sql"),
     ),
     (7, "used", include_str!("../../../migrations/0007_used.sql")),
+    (
+        8,
+        "locks",
+        include_str!("../../../migrations/0008_locks.sql"),
+    ),
 ];
 
 /// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has

@@ -115,4 +115,35 @@ impl SqliteStore {
                 .await?,
         )
     }
+
+    pub(super) async fn set_lock(
+        &self,
+        name: &str,
+        run: &JobId,
+        now: Millis,
+    ) -> Outcome<Option<Run>> {
+        let mut transaction = self.writer.begin().await?;
+        let holder = sqlx::query_as(
+            "SELECT runs.* FROM locks JOIN runs ON runs.id = locks.run \
+             WHERE locks.name = ? AND locks.run <> ? AND runs.status = 'running'",
+        )
+        .bind(name)
+        .bind(run.as_str())
+        .fetch_optional(&mut *transaction)
+        .await?;
+        if holder.is_some() {
+            return Ok(holder);
+        }
+        sqlx::query(
+            "INSERT INTO locks (name, run, since) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE \
+             SET run = excluded.run, since = excluded.since WHERE run <> excluded.run",
+        )
+        .bind(name)
+        .bind(run.as_str())
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(None)
+    }
 }

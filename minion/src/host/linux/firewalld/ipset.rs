@@ -196,4 +196,25 @@ mod tests {
         };
         assert_eq!(read(write("s", &set)), set);
     }
+
+    /// firewalld's signature is `(ssssa{ss}as)`, one structure, in both directions.
+    #[test]
+    fn settings_are_one_argument() {
+        let settings = write(
+            "s",
+            &IpsetSettings {
+                kind: "hash:ip".into(),
+                options: BTreeMap::new(),
+                entries: vec!["10.0.0.1".into()],
+            },
+        );
+        let signature = |message: &zbus::Message| message.body().signature().to_string();
+        let call = || zbus::Message::method_call("/", "update");
+        let update = call().build(&(settings.clone(),)).unwrap();
+        assert_eq!(signature(&update), "(ssssa{ss}as)");
+        let sent: Settings = update.body().deserialize().unwrap();
+        assert_eq!(sent, settings);
+        let add = call().build(&("s", settings)).unwrap();
+        assert_eq!(signature(&add), "(s(ssssa{ss}as))");
+    }
 }

@@ -8,19 +8,19 @@ use crate::quorum::Voters;
 
 /// Entries that a member may lack and still counts as having what the others have: a learner with
 /// fewer gets its vote, a voting member with more does not count as serving yet.
-pub(super) const LAG: u64 = 1000;
+pub(crate) const LAG: u64 = 1000;
 
 /// A member and its state, or why it has none.
-pub(super) struct Seen {
-    pub(super) member: Member,
-    pub(super) status: Result<Status, String>,
+pub(crate) struct Seen {
+    pub(crate) member: Member,
+    pub(crate) status: Result<Status, String>,
 }
 
 /// The members, each asked for its state.
-pub(super) struct View {
-    pub(super) seen: Vec<Seen>,
+pub(crate) struct View {
+    pub(crate) seen: Vec<Seen>,
     /// The newest entry that any of them knows to be committed.
-    pub(super) index: u64,
+    pub(crate) index: u64,
 }
 
 async fn ask(cluster: &dyn Members, member: Member) -> Seen {
@@ -34,7 +34,7 @@ async fn ask(cluster: &dyn Members, member: Member) -> Seen {
 
 impl View {
     /// Asks all at once.
-    pub(super) async fn take(cluster: &dyn Members, members: Vec<Member>) -> Self {
+    pub(crate) async fn take(cluster: &dyn Members, members: Vec<Member>) -> Self {
         let mut asked = Vec::new();
         for member in members {
             asked.push(ask(cluster, member));
@@ -46,7 +46,7 @@ impl View {
     }
 
     /// The reason why a member does not serve, if it does not.
-    pub(super) fn fault(&self, seen: &Seen) -> Option<String> {
+    pub(crate) fn fault(&self, seen: &Seen) -> Option<String> {
         let name = seen.member.title();
         match &seen.status {
             Err(why) => Some(format!("{name}: {why}")),
@@ -60,16 +60,16 @@ impl View {
     }
 
     /// The entries that a member lacks.
-    pub(super) fn lag(&self, status: &Status) -> u64 {
+    pub(crate) fn lag(&self, status: &Status) -> u64 {
         self.index.saturating_sub(status.applied)
     }
 
-    pub(super) fn voters(&self) -> impl Iterator<Item = &Seen> {
+    pub(crate) fn voters(&self) -> impl Iterator<Item = &Seen> {
         self.seen.iter().filter(|seen| !seen.member.is_learner)
     }
 
     /// The number of voting members, and of those that serve.
-    pub(super) fn count(&self) -> Voters {
+    pub(crate) fn count(&self) -> Voters {
         let serving = self.voters().filter(|seen| self.fault(seen).is_none());
         Voters {
             all: self.voters().count(),
@@ -78,7 +78,7 @@ impl View {
     }
 
     /// The reasons why voting members do not serve.
-    pub(super) fn faults(&self) -> String {
+    pub(crate) fn faults(&self) -> String {
         let faults: Vec<String> = self.voters().filter_map(|seen| self.fault(seen)).collect();
         if faults.is_empty() {
             return "all voting members serve".to_owned();

@@ -1,0 +1,231 @@
+//! Ordered jobs and steps of orchestrations that ask the members of etcd.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use halite_etcd::fake::{FakeCluster, host};
+use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Status};
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::Backend as _;
+use super::fixture::{Journal, Life, ScriptedMinion, Site};
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  'bootstrap-1':\n    - one\n"),
+    (
+        "one.sls",
+        "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+    ),
+    (
+        "orchestrate/gate.sls",
+        "only:\n  halite.lock:\n    - lock: etcd-members\n\
+         gate:\n  halite.etcd_quorum_allows:\n    - node: bootstrap-1\n    - timeout: 0\n    - require: [{halite: only}]\n",
+    ),
+    (
+        "orchestrate/leave.sls",
+        "leave:\n  halite.etcd_remove:\n    - node: {{ pillar.node }}\n    - dead: {{ pillar.dead }}\n    - timeout: 20\n",
+    ),
+    (
+        "orchestrate/join.sls",
+        "join:\n  halite.etcd_add_learner:\n    - node: {{ pillar.node }}\n    - timeout: 20\n\
+         vote:\n  halite.etcd_promote:\n    - node: {{ pillar.node }}\n    - timeout: 20\n    - require: [{halite: join}]\n",
+    ),
+];
+
+/// Members one of which comes back when it has been asked about three times.
+struct Recovering {
+    cluster: FakeCluster,
+    asked: AtomicUsize,
+    /// What the host had applied at each question.
+    journal: Arc<Mutex<Journal>>,
+    applied: Mutex<Vec<usize>>,
+}
+
+impl Members for Recovering {
+    fn list(&self) -> Answer<'_, Vec<Member>> {
+        let applied = self.journal.lock().unwrap().applied.len();
+        self.applied.lock().unwrap().push(applied);
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 2 {
+            self.cluster.start(&host("cp-2"));
+        }
+        self.cluster.list()
+    }
+    fn known(&self) -> Answer<'_, Vec<Member>> {
+        self.cluster.known()
+    }
+    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+        self.cluster.status(member)
+    }
+    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+        self.cluster.alarms()
+    }
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+        self.cluster.add_learner(peer_url)
+    }
+    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+        self.cluster.promote(id)
+    }
+    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+        self.cluster.remove(id)
+    }
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+        self.cluster.move_leader(leader, to)
+    }
+}
+
+/// Three members, `bootstrap-1` first; the second does not run.
+fn degraded() -> FakeCluster {
+    let cluster = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
+    cluster.stop("cp-2");
+    cluster
+}
+
+fn last(events: &[v1::Event]) -> (i32, String) {
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+fn orchestrate(life: &Life, sls: &str, pillar: &Value) -> (i32, String) {
+    let request = v1::OrchestrateRequest {
+        sls: sls.into(),
+        pillar_json: pillar.to_string(),
+        ..Default::default()
+    };
+    let stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request));
+    last(&life.collect(stream.unwrap()))
+}
+
+#[test]
+fn an_ordered_job_waits_until_etcd_can_miss_its_host() {
+    let mut site = Site::new(TREE);
+    let first = ScriptedMinion::new("bootstrap-1");
+    let members = Arc::new(Recovering {
+        cluster: degraded(),
+        asked: AtomicUsize::new(0),
+        journal: Arc::clone(&first.journal),
+        applied: Mutex::default(),
+    });
+    site.etcd = Some((members.clone(), Duration::from_secs(60)));
+    let life = site.live();
+    life.connect(&first);
+    let (retcode, data) = last(&life.run("state.highstate", "", json!({}), false));
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(first.journal.lock().unwrap().applied, ["one"]);
+    // Nothing was sent before the third answer.
+    assert_eq!(*members.applied.lock().unwrap(), [0, 0, 0]);
+}
+
+#[test]
+fn a_host_that_etcd_cannot_miss_stops_an_ordered_job() {
+    let mut site = Site::new(TREE);
+    site.etcd = Some((Arc::new(degraded()), Duration::ZERO));
+    let life = site.live();
+    let first = ScriptedMinion::new("bootstrap-1");
+    life.connect(&first);
+    let events = life.run("state.highstate", "", json!({}), false);
+    let (retcode, data) = last(&events);
+    assert_eq!(retcode, 1, "{data}");
+    let text = "cannot go on with bootstrap-1: 2 of 3 voting members of etcd serve";
+    assert!(
+        events.iter().any(|event| event.data_json.contains(text)),
+        "{data}"
+    );
+    assert!(first.journal.lock().unwrap().applied.is_empty());
+    // A prediction changes nothing, so that nothing is asked.
+    let (retcode, data) = last(&life.run("state.highstate", "", json!({}), true));
+    assert_eq!(retcode, 0, "{data}");
+}
+
+#[test]
+fn steps_ask_and_change_the_members_and_only_one_run_holds_the_lock() {
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(degraded());
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let life = site.live();
+    let (retcode, data) = orchestrate(&life, "orchestrate.gate", &json!({}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("cannot go on with bootstrap-1: 2 of 3"),
+        "{data}"
+    );
+
+    let remove = |dead: bool| {
+        let pillar = json!({"node": "cp-2", "dead": dead});
+        orchestrate(&life, "orchestrate.leave", &pillar)
+    };
+    let (retcode, data) = remove(false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("if its host is gone for good, remove it as dead"),
+        "{data}"
+    );
+    let (retcode, data) = remove(true);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(cluster.changes(), ["remove cp-2"]);
+
+    let overview = |life: &Life| {
+        let request = v1::ShowRequest {
+            what: "etcd".into(),
+            ..v1::ShowRequest::default()
+        };
+        life.runtime.block_on(life.backend.show(request)).unwrap()
+    };
+    let shown = overview(&life);
+    assert_eq!(shown["quorum"], "2 members, none may fail");
+    assert_eq!(shown["members"][0]["role"], "leader");
+    assert_eq!(shown["problems"], json!([]));
+
+    // The lock of the run that failed is free; two members need no gate.
+    let (retcode, data) = orchestrate(&life, "orchestrate.gate", &json!({}));
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("fewer than three members"), "{data}");
+
+    // Only a host with the role becomes a member.
+    let (retcode, data) = orchestrate(&life, "orchestrate.join", &json!({"node": "worker-1"}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("worker-1 has not the role etcd"), "{data}");
+}
+
+#[test]
+fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote() {
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(FakeCluster::new(&["cp-9"]));
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let life = site.live();
+    // Its addresses are recorded when it connects.
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    let host = Host {
+        name: "bootstrap-1".to_owned(),
+        peer_url: "https://10.10.0.11:2380".to_owned(),
+    };
+    let run = std::thread::scope(|scope| {
+        // The host: it starts its etcd when the document says how.
+        let document = site.path().join("etc/nodes/bootstrap-1.yaml");
+        let cluster = &cluster;
+        scope.spawn(move || {
+            while !std::fs::read_to_string(&document)
+                .unwrap()
+                .contains("initialCluster")
+            {
+                std::thread::yield_now();
+            }
+            cluster.start(&host);
+            cluster.tick();
+        });
+        orchestrate(&life, "orchestrate.join", &json!({"node": "bootstrap-1"}))
+    });
+    assert_eq!(run.0, 0, "{}", run.1);
+    assert_eq!(
+        cluster.changes(),
+        ["add https://10.10.0.11:2380", "promote bootstrap-1"]
+    );
+    let text = std::fs::read_to_string(site.path().join("etc/nodes/bootstrap-1.yaml")).unwrap();
+    assert!(
+        text.contains("cp-9=https://cp-9:2380,bootstrap-1=https://10.10.0.11:2380"),
+        "{text}"
+    );
+}

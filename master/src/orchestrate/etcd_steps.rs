@@ -1,0 +1,187 @@
+//! `halite.etcd_*` and `halite.lock`: changes of etcd's members, one run at a time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_etcd::{ChangeError, Changes, Host, Moment, Pace, Removal, Wait};
+use halite_pillar::node::ResolvedMember;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+use tokio::time::Instant;
+
+use super::record::Recorder;
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
+use crate::etcd::member_host;
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Time after which a step says what it waits for, and then again.
+const SAY: Duration = Duration::from_secs(10);
+
+impl StepRunner<'_> {
+    /// Waits until this run holds the lock.
+    pub(super) async fn lock(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let name = required(chunk, "lock")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run takes the lock {name}")));
+        }
+        let (pace, limit) = (StepPace::new(self.recorder, index), timeout(chunk));
+        loop {
+            let app = self.jobs.app();
+            let holder = app
+                .store
+                .take_lock(&name, &self.run.id, app.clock.now())
+                .await;
+            let Some(holder) = holder.map_err(|error| Failure::new(chain(&error)))? else {
+                return Ok((Map::new(), format!("this run holds the lock {name}")));
+            };
+            let because = format!("the run {} ({}) holds it", holder.id, holder.sls);
+            let since = pace.now();
+            if since >= limit {
+                return Err(Failure::new(format!(
+                    "cannot take the lock {name}: {because} (waited {} s); wait until it has ended",
+                    limit.as_secs()
+                )));
+            }
+            let until = format!("the lock {name} is free");
+            let wait = Wait {
+                until,
+                because,
+                since,
+                limit,
+            };
+            pace.report(&wait).await;
+            pace.pause().await;
+        }
+    }
+
+    /// Runs one of the `halite.etcd_*`.
+    pub(super) async fn etcd(
+        &self,
+        chunk: &Chunk,
+        fun: &str,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
+        let name = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
+        }
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let members = self.jobs.clusters().etcd().members(&snapshot).await;
+        let members = members.map_err(failed)?;
+        let pace = StepPace::new(self.recorder, index);
+        let changes = Changes {
+            members: members.as_ref(),
+            pace: &pace,
+            limit: timeout(chunk),
+        };
+        let host = || member_host(snapshot.declaration(), &name).map_err(failed);
+        let comment = match fun {
+            "etcd_add_learner" => {
+                let comment = self.add(&changes, &host()?, flag(chunk, "bare")).await?;
+                return Ok((
+                    Map::from_iter([("member".to_owned(), json!(name))]),
+                    comment,
+                ));
+            }
+            "etcd_promote" => {
+                let id = changes.promote(&host()?).await.map_err(refused)?;
+                format!("{name} has its vote in etcd (member {id})")
+            }
+            "etcd_remove" => {
+                let dead = flag(chunk, "dead");
+                let removal = Removal {
+                    name: name.clone(),
+                    dead,
+                };
+                changes.remove(&removal).await.map_err(refused)?;
+                format!("etcd is without {name}")
+            }
+            "etcd_quorum_allows" => {
+                let gate = changes.allow_missing(&name).await.map_err(refused)?;
+                return Ok((Map::new(), format!("{name}: {gate}")));
+            }
+            _ => {
+                return Err(Failure::new(format!(
+                    "{} cannot be a step of an orchestration",
+                    chunk.function()
+                )));
+            }
+        };
+        Ok((Map::new(), comment))
+    }
+
+    /// Adds the learner and records the flags of its first start.
+    async fn add(&self, changes: &Changes<'_>, host: &Host, bare: bool) -> Result<String, Failure> {
+        let joined = changes.add_learner(host, bare).await.map_err(refused)?;
+        let (name, id) = (&host.name, joined.id);
+        if joined.has_started {
+            return Ok(format!("{name} is a member of etcd already (member {id})"));
+        }
+        // Before its first start: the flags are in what is compiled for the host.
+        let member = ResolvedMember {
+            member: name.clone(),
+            initial_cluster: joined.initial_cluster,
+        };
+        let recorded = self.jobs.declarations().record_member(name, member).await;
+        recorded.map_err(failed)?;
+        Ok(format!("{name} is a learner of etcd (member {id})"))
+    }
+}
+
+fn refused(error: ChangeError) -> Failure {
+    Failure::new(chain(&error))
+}
+
+/// Real time. Reports go into the record of the step and into the log.
+struct StepPace<'a> {
+    recorder: &'a Recorder,
+    index: usize,
+    start: Instant,
+    /// Time of the last report.
+    said: Mutex<Duration>,
+}
+
+impl<'a> StepPace<'a> {
+    fn new(recorder: &'a Recorder, index: usize) -> Self {
+        Self {
+            recorder,
+            index,
+            start: Instant::now(),
+            said: Mutex::default(),
+        }
+    }
+}
+
+impl Pace for StepPace<'_> {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn pause(&self) -> Moment<'_> {
+        Box::pin(tokio::time::sleep(PAUSE))
+    }
+
+    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
+        let is_due = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = wait.since >= *said + SAY;
+            if is_due {
+                *said = wait.since;
+            }
+            is_due
+        };
+        Box::pin(async move {
+            if is_due {
+                tracing::info!(%wait, "a step waits");
+                // A store that fails stops the run at the end of the step.
+                let _ = self
+                    .recorder
+                    .note(self.index, "waits", json!(wait.to_string()))
+                    .await;
+            }
+        })
+    }
+}
