@@ -227,10 +227,8 @@ impl FakeState {
     /// Lets the host's other programs write what is due.
     fn catch_up(&mut self) {
         let coming = self.later.split_off(&(self.clock + 1));
-        for (path, content) in std::mem::replace(&mut self.later, coming)
-            .into_values()
-            .flatten()
-        {
+        let due = std::mem::replace(&mut self.later, coming);
+        for (path, content) in due.into_values().flatten() {
             match content {
                 Some(content) => self.disk.put(&path, Node::file(&content)),
                 None => self.disk.take(&path),

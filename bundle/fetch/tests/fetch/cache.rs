@@ -51,7 +51,7 @@ fn worker() -> bool {
     let fetcher = halite_fetch::Fetcher::new(cache, client);
     let entry = fetcher
         .files(&[artifact("shared", setting(URL), &file)])
-        .unwrap_or_else(|error| panic!("FAILED {error}"));
+        .unwrap_or_else(|error| panic!("FAILED {}", halite_errors::chain(&error)));
     assert_eq!(std::fs::read(&entry[0].path).unwrap(), file);
     true
 }
