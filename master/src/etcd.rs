@@ -183,9 +183,10 @@ fn client_urls(declaration: &Declaration) -> Vec<String> {
         let Some(address) = node.control_plane() else {
             continue;
         };
-        let joined = node.resolved.as_ref().is_some_and(|own| own.etcd.is_some());
-        let may_be_bare = !joined && !node.has(Role::Bootstrap);
-        hosts.push((may_be_bare, format!("https://{address}:{CLIENT_PORT}")));
+        hosts.push((
+            !node.is_member(),
+            format!("https://{address}:{CLIENT_PORT}"),
+        ));
     }
     hosts.sort_by_key(|(may_be_bare, _)| *may_be_bare);
     hosts.into_iter().map(|(_, url)| url).collect()

@@ -125,6 +125,14 @@ impl Node {
             .any(|role| self.has(role))
     }
 
+    /// Returns whether the host is a member of etcd already: the first host, or one whose member is
+    /// recorded.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        let recorded = (self.resolved.as_ref()).is_some_and(|own| own.etcd.is_some());
+        self.has(Role::Etcd) && (self.has(Role::Bootstrap) || recorded)
+    }
+
     /// The control-plane address: the recorded one, else the declared one.
     #[must_use]
     pub fn control_plane(&self) -> Option<Ipv4Addr> {

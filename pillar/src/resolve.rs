@@ -240,12 +240,12 @@ pub fn node(
     })
 }
 
-/// The text of a node document with the record of the etcd member that joined; `None` if it has
-/// that record.
+/// The text of a node document with the record of the etcd member that joins; `None` if it has
+/// that record. Another record is replaced: it is of a member that left before it ever started.
 ///
 /// # Errors
-/// There is no such node, its addresses are not chosen yet, another member is recorded, or the
-/// record cannot be written into its text.
+/// There is no such node, its addresses are not chosen yet, or the record cannot be written into
+/// its text.
 pub fn member(
     declaration: &Declaration,
     name: &str,
@@ -260,24 +260,14 @@ pub fn member(
         return Err(Problem::in_file(file, problem)
             .hint("they are chosen when the minion of this host connects for the first time"));
     };
-    match &resolved.etcd {
-        Some(recorded) if recorded == member => Ok(None),
-        Some(recorded) => Err(Problem::in_file(
-            file,
-            format!(
-                "the etcd member `{}` with the members {} is recorded, not `{}` with {}",
-                recorded.member, recorded.initial_cluster, member.member, member.initial_cluster
-            ),
-        )
-        .hint("the record is for good: remove the node, and add it again")),
-        None => {
-            let block = node_block(&ResolvedNode {
-                etcd: Some(member.clone()),
-                ..resolved.clone()
-            });
-            record(file, node.source.text(), &block).map(Some)
-        }
+    if resolved.etcd.as_ref() == Some(member) {
+        return Ok(None);
     }
+    let block = node_block(&ResolvedNode {
+        etcd: Some(member.clone()),
+        ..resolved.clone()
+    });
+    record(file, node.source.text(), &block).map(Some)
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.

@@ -132,8 +132,10 @@ fn the_member_of_a_host_is_recorded_once() {
         resolve::member(&recorded, "worker-1", &first).unwrap(),
         None
     );
-    let problem = resolve::member(&recorded, "worker-1", &member("b=c")).unwrap_err();
-    assert!(problem.to_string().contains("for good"), "{problem}");
+    let text = resolve::member(&recorded, "worker-1", &member("b=c")).unwrap();
+    let replaced = again(&before, &text.unwrap());
+    let resolved = replaced.nodes["worker-1"].resolved.clone().unwrap();
+    assert_eq!(resolved.etcd, Some(member("b=c")));
 }
 
 /// The declaration with another text of `worker-1`.

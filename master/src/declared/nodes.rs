@@ -138,11 +138,10 @@ impl Declarations {
         in_background(move || resolve_node(&snapshot, &config_dir, &name, &host, peer)).await
     }
 
-    /// Records the etcd member of a node that joined running ones, once; the same record may be
-    /// written again.
+    /// Records the etcd member of a node that joins running ones, before its first start.
     ///
     /// # Errors
-    /// The node is not declared or has another record, or its document cannot be written.
+    /// The node is not declared or has no addresses yet, or its document cannot be written.
     pub async fn record_member(&self, name: &str, member: ResolvedMember) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let (snapshot, name) = (self.load().await?, name.to_owned());

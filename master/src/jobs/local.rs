@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use halite_pillar::declaration::Declaration;
+use halite_pillar::role::Role;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
@@ -113,7 +115,8 @@ impl Jobs {
         let joined = target::accepted(&self.app)
             .await?
             .into_iter()
-            .map(String::from);
+            .map(String::from)
+            .filter(|name| registers(snapshot.declaration(), name));
         let cluster =
             KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
@@ -132,4 +135,12 @@ impl Jobs {
             .map_err(|error| Refusal::internal(format!("cannot store the return: {error}")))?;
         Ok((retcode, value))
     }
+}
+
+/// Whether the kubelet of a host that has an identity registers its node now. That of a further
+/// control plane does so through its own API server, which needs a member of etcd, and members join
+/// one after the other.
+fn registers(declaration: &Declaration, name: &str) -> bool {
+    let node = declaration.nodes.get(name);
+    node.is_none_or(|node| node.is_member() || !node.has(Role::Etcd))
 }

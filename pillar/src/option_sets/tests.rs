@@ -155,12 +155,13 @@ fn every_set_of_roles_is_there_that_is_valid() {
         "a host that is infra",
         "a host that is registry",
         "a host that is worker, infra, frontend",
+        "a host that is etcd, control-plane",
     ] {
         assert!(whats.contains(&wanted), "{whats:?}");
     }
-    // Seven sets of roles of Kubernetes' nodes, each with and without that of a registry, and a
-    // registry alone.
-    assert_eq!(whats.len(), 2 + 7 + 7 + 1);
+    // Seven sets of roles of workers, eight of further control planes, each with and without that
+    // of a registry, and a registry alone.
+    assert_eq!(whats.len(), 2 + 15 + 15 + 1);
     let all = "a host that is bootstrap, etcd, control-plane, worker, infra, frontend, registry";
     assert!(sets.iter().any(|set| set.targets[1].what == all));
     for set in &sets {

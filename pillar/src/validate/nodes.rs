@@ -249,41 +249,32 @@ fn whole(check: &mut Check<'_>) {
     if declaration.nodes.is_empty() {
         return;
     }
-    for (role, hint) in [
-        (
-            Role::Bootstrap,
-            "only the first host has this role; remove it here",
-        ),
-        (
-            Role::ControlPlane,
-            "this version of Halite runs one control-plane node; remove the role here",
-        ),
-    ] {
-        let mut with = nodes().filter(|node| node.has(role));
-        if let Some(first) = with.next() {
-            for further in with {
-                let at = further
-                    .roles
-                    .iter()
-                    .position(|have| *have == role)
-                    .unwrap_or_default();
-                check.node(
-                    further,
-                    &format!("roles[{at}]"),
-                    format!(
-                        "the node `{}` already has the role `{role}`",
-                        first.metadata.name
-                    ),
-                    hint,
-                );
-            }
-        } else if nodes().count() == declaration.nodes.len() && role == Role::Bootstrap {
+    let mut with = nodes().filter(|node| node.has(Role::Bootstrap));
+    let Some(first) = with.next() else {
+        if nodes().count() == declaration.nodes.len() {
             check.cluster(
                 "",
                 "no node has the role `bootstrap`",
                 "the first host's document is written by `ctl bootstrap`; put it back into nodes/",
             );
         }
+        return;
+    };
+    for further in with {
+        let at = further
+            .roles
+            .iter()
+            .position(|have| *have == Role::Bootstrap)
+            .unwrap_or_default();
+        check.node(
+            further,
+            &format!("roles[{at}]"),
+            format!(
+                "the node `{}` already has the role `bootstrap`",
+                first.metadata.name
+            ),
+            "only the first host has this role; remove it here",
+        );
     }
 }
 

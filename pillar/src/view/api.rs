@@ -16,11 +16,10 @@ use crate::role::Role;
 /// The cluster has no first host yet.
 pub fn api_addresses(declaration: &Declaration) -> Result<Vec<Ipv4Addr>, ViewError> {
     let first = |node: &Node| node.has(Role::Bootstrap);
-    let joined = |node: &Node| (node.resolved.as_ref()).is_some_and(|own| own.etcd.is_some());
     let mut hosts: Vec<&Document<Node>> = declaration
         .nodes
         .values()
-        .filter(|node| node.has(Role::ControlPlane) && (first(node) || joined(node)))
+        .filter(|node| node.has(Role::ControlPlane) && node.is_member())
         .collect();
     // Stable: hosts of the same rank stay in the order of their names.
     hosts.sort_by_key(|node| !first(node));

@@ -165,3 +165,56 @@ fn a_pod_that_listens_everywhere_is_asked_here() {
         "https://127.0.0.1:10259/readyz"
     );
 }
+
+/// The worker's host as a second control plane.
+fn second(etcd: Value) -> Compiled {
+    let (mut pillar, grains) = fixture("worker");
+    let (first, _) = fixture("bootstrap");
+    pillar["halite"]["pki"] = first["halite"]["pki"].clone();
+    for node in ["/halite/node", "/halite/nodes/worker-1"] {
+        let node = pillar.pointer_mut(node).unwrap();
+        node["roles"] = json!(["control-plane", "etcd"]);
+        node["etcd"] = etcd.clone();
+    }
+    crate::support::highstate(&pillar, &grains)
+}
+
+/// The members are those that were recorded when it joined, also after others came and went.
+#[test]
+fn a_member_that_joined_keeps_the_members_of_its_first_start() {
+    let cluster = "bootstrap-1=https://10.10.0.11:2380,worker-1=https://10.10.1.12:2380";
+    let etcd = json!({"member": "worker-1", "initialCluster": cluster});
+    let compiled = second(etcd.clone());
+    let manifest = contents(&compiled, MANIFEST);
+    for flag in [
+        format!("--initial-cluster={cluster}"),
+        "--initial-cluster-state=existing".to_owned(),
+        "--name=worker-1".to_owned(),
+    ] {
+        assert!(manifest.contains(&flag), "no {flag} in:\n{manifest}");
+    }
+    let chunks = &compiled.low.chunks;
+    assert!(
+        !chunks
+            .iter()
+            .any(|chunk| chunk.function() == "etcd.founded")
+    );
+    let record = contents(&compiled, RECORD);
+    assert_eq!(serde_json::from_str::<Value>(&record).unwrap(), etcd);
+}
+
+/// An etcd that starts without being a member founds a cluster of its own, or fails for ever.
+#[test]
+fn a_host_that_is_no_member_yet_starts_no_etcd() {
+    let compiled = second(Value::Null);
+    let refusal = chunk(&compiled, "test.fail_without_changes", "etcd-not-joined");
+    assert!(refusal.controls.failhard);
+    let chunks = &compiled.low.chunks;
+    let at = |name: &str| chunks.iter().position(|chunk| chunk.name == name);
+    assert!(at("etcd-not-joined") < at(MANIFEST));
+    assert!(
+        !chunks
+            .iter()
+            .any(|chunk| chunk.function() == "etcd.founded")
+    );
+}

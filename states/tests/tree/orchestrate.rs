@@ -85,6 +85,24 @@ fn orchestrations_compile() {
             json!(["frontend"]),
             &["enrolled", "peers", "host", "custom"],
         ),
+        (
+            json!(["control-plane", "etcd"]),
+            &[
+                "enrolled",
+                "peers",
+                "host",
+                "containerd",
+                "kubelet",
+                "turn",
+                "learner",
+                "etcd",
+                "promoted",
+                "control-plane",
+                "node",
+                "ready",
+                "custom",
+            ],
+        ),
     ] {
         let runs = roles
             .as_array()

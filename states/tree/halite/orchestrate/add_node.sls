@@ -4,6 +4,8 @@
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set serves_bundles = 'registry' in node.roles %}
 {%- set is_kubernetes_node = node.runs.containers %}
+{%- set is_member = 'etcd' in node.roles %}
+{%- set is_control_plane = 'control-plane' in node.roles %}
 {%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
 
 enrolled:
@@ -11,13 +13,14 @@ enrolled:
     - id: {{ name }}
     - timeout: 600
 
-# The other hosts add its name and open their firewalls before it connects. A host that is down does
-# so with its next highstate.
+# The other hosts add its name and open their firewalls before it connects; those that may hold the
+# virtual address hear the new host before it could hold it, too. A host that is down does so with
+# its next highstate.
 peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
-    - sls: [halite.host.hosts, halite.host.firewall]
+    - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane else '' }}]
     - offline: skip
     - require:
         - halite: enrolled
@@ -54,6 +57,46 @@ kubelet:
     - sls: [halite.base.kubelet]
     - require:
         - halite: containerd
+{%- if is_member %}
+
+# From here to the end of this run no other host joins or leaves etcd, which takes one learner at a
+# time. What needs no member is done by now, side by side with other new hosts.
+turn:
+  halite.lock:
+    - lock: etcd-members
+    - require:
+        - halite: kubelet
+
+# A learner has no vote: a host that does not come up cannot cost the others their quorum.
+learner:
+  halite.etcd_add_learner:
+    - node: {{ name }}
+    - require:
+        - halite: turn
+
+# It is not waited for: a learner is not ready before it has its vote.
+etcd:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd.member]
+    - require:
+        - halite: learner
+
+promoted:
+  halite.etcd_promote:
+    - node: {{ name }}
+    - require:
+        - halite: etcd
+{%- endif %}
+{%- if is_control_plane %}
+
+control-plane:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd, halite.base.control_plane.running]
+    - require:
+        - halite: promoted
+{%- endif %}
 
 # Labels and taints of the new node.
 node:
@@ -61,7 +104,7 @@ node:
     - tgt: master
     - sls: [halite.base.nodes]
     - require:
-        - halite: kubelet
+        - halite: {{ 'control-plane' if is_control_plane else 'kubelet' }}
 
 ready:
   halite.wait_for_node:

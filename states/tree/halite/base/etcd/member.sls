@@ -1,6 +1,6 @@
 {#- An etcd member, run by the kubelet as a static pod. Nothing waits here for its last restart; see
     halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/map.jinja' import node, roles with context %}
 {%- from 'halite/base/etcd/map.jinja' import initial_cluster, metrics, record with context %}
 include:
   - halite.base.etcd.data
@@ -13,6 +13,8 @@ include:
     - mode: '0700'
     - require:
         - etcd: etcd-data
+
+{%- if 'bootstrap' in roles %}
 
 # The first member of a cluster is started once without its data. From then on the manifest says that
 # the cluster exists, so that an etcd whose data is lost does not start as a new, empty cluster,
@@ -31,6 +33,32 @@ etcd-founded:
     - require:
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
+{%- elif node.get('etcd') %}
+
+# A host that joined founds nothing. From the moment that it has data, it is refused without them.
+etcd-recorded:
+  file.managed:
+    - name: {{ record }}
+    - contents: {{ node.etcd | json | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - makedirs: True
+    - onlyif: ls /var/lib/etcd/member/wal/*.wal >/dev/null 2>&1
+    - require:
+        - etcd: etcd-data
+{%- else %}
+
+etcd-not-joined:
+  test.fail_without_changes:
+    - comment: >-
+        {{ node.name }} is no member of etcd yet, so its etcd is not started. `ctl node add {{ node.name }}` with the words
+        that declared it makes it one.
+    - failhard: True
+    - require:
+        - etcd: etcd-data
+{%- endif %}
 
 # The kubelet watches this directory and restarts the pod after a change.
 /etc/kubernetes/manifests/etcd.yaml:
@@ -44,4 +72,10 @@ etcd-founded:
     - makedirs: True
     - dir_mode: '0700'
     - require:
+        - file: /var/lib/etcd
+        - sls: halite.base.pki.etcd
+{%- if 'bootstrap' in roles %}
         - etcd: etcd-founded
+{%- elif not node.get('etcd') %}
+        - test: etcd-not-joined
+{%- endif %}
