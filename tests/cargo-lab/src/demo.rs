@@ -69,7 +69,7 @@ fn replaced(lab: &str, old: &[String]) -> Option<String> {
     })
 }
 
-/// The last lines: hosts that did not join, and what one can do next.
+/// The last lines: what one can do next.
 fn end(lab: &str, layout: &Layout) -> String {
     let names = layout.names();
     let first = names.first().copied().unwrap_or_default();
@@ -80,13 +80,6 @@ fn end(lab: &str, layout: &Layout) -> String {
         format!(" --lab {lab}")
     };
     let mut text = "Nothing tried to leave. The hosts go on running.\n".to_owned();
-    let bare: Vec<&str> = layout.bare().map(|member| member.name).collect();
-    if !bare.is_empty() {
-        text.push_str(&format!(
-            "Booted and bare: {}. This version of Halite adds no second control plane to a cluster.\n",
-            bare.join(", ")
-        ));
-    }
     for command in [
         format!("sh{option} {first} -- ctl status"),
         format!("sh{option} {first} -- kubectl get pods -A"),
@@ -119,20 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_says_which_hosts_did_not_join() {
-        let bare: Vec<_> = HA.bare().map(|member| member.name).collect();
+    fn the_end_names_commands_for_this_lab() {
         let text = end(DEMO, &HA);
-        assert_eq!(
-            text.contains(&format!("Booted and bare: {}.", bare.join(", "))),
-            !bare.is_empty(),
-            "{text}"
-        );
         assert!(
             text.contains("  cargo lab sh cp-1 -- ctl status\n"),
             "{text}"
         );
         let two = end("other", &TWO);
-        assert!(!two.contains("bare"), "{two}");
         assert!(two.ends_with("  cargo lab down --lab other\n"), "{two}");
     }
 

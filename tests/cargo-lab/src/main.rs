@@ -30,9 +30,8 @@ enum Verb {
         /// Which lab; several can run side by side.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
-        /// Boot cp-1, cp-2, cp-3 and worker-1; bootstrap cp-1 and add worker-1. This version of
-        /// Halite adds no second control plane: cp-2 and cp-3 are left booted and bare. The
-        /// machine has room for it only while no other cluster runs.
+        /// Boot cp-1, cp-2, cp-3 and worker-1; bootstrap cp-1, and add cp-2 and cp-3 as control
+        /// planes, then worker-1. The machine has room for it only while no other cluster runs.
         #[arg(long)]
         ha: bool,
     },

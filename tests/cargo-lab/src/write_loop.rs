@@ -1,5 +1,6 @@
 //! The hidden command that is a loop of writes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -10,10 +11,13 @@ use halite_suites::availability::writes;
 /// The target of the loop.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// `https://10.10.0.100:6443`
+    /// `https://api.demo.internal:6443`
     url: String,
     /// Beginning of the names of what is written.
     prefix: String,
+    /// The address to which the name in the URL leads, with the port.
+    #[arg(long)]
+    address: Option<SocketAddr>,
     /// Write ConfigMaps to this namespace; without it, keys to etcd.
     #[arg(long)]
     namespace: Option<String>,
@@ -45,6 +49,7 @@ impl Arguments {
         writes::serve(Target {
             kind,
             url: self.url,
+            address: self.address,
             prefix: self.prefix,
             identity,
         })

@@ -53,8 +53,7 @@ pub struct Layout {
     pub name: &'static str,
     /// The hosts; the first is bootstrapped.
     pub hosts: &'static [Member],
-    /// The hosts that join it, in groups of equal roles that are added at the same time. A host in
-    /// no group is booted and stays bare.
+    /// The hosts that join it, in groups of equal roles that are added with one command.
     pub joins: &'static [&'static [&'static str]],
 }
 
@@ -116,8 +115,7 @@ pub const HA: Layout = Layout {
             inotify: capacity::WORKER,
         },
     ],
-    // `&["cp-2", "cp-3"]` joins here as soon as `ctl node add` takes a second control plane.
-    joins: &[&["worker-1"]],
+    joins: &[&["cp-2", "cp-3"], &["worker-1"]],
 };
 
 /// All layouts.
@@ -148,14 +146,6 @@ impl Layout {
     #[must_use]
     pub fn inotify(&self) -> usize {
         self.hosts.iter().map(|member| member.inotify).sum()
-    }
-
-    /// The hosts that are booted and join nothing.
-    pub fn bare(&self) -> impl Iterator<Item = &'static Member> {
-        self.hosts
-            .iter()
-            .skip(1)
-            .filter(|member| !self.joins.iter().any(|group| group.contains(&member.name)))
     }
 }
 
@@ -216,20 +206,6 @@ mod tests {
         assert_eq!((TWO.inotify(), HA.inotify()), (51, 113));
         let error = HA.member("cp-4").unwrap_err().to_string();
         assert!(error.ends_with("cp-1, cp-2, cp-3, worker-1"), "{error}");
-    }
-
-    #[test]
-    fn a_host_in_no_group_is_bare() {
-        let bare: Vec<_> = Layout {
-            name: "x",
-            hosts: HA.hosts,
-            joins: &[&["cp-3", "cp-2"]],
-        }
-        .bare()
-        .map(|member| member.name)
-        .collect();
-        assert_eq!(bare, ["worker-1"]);
-        assert_eq!(TWO.bare().count(), 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod every_option;
 mod external;
 mod firewall;
 mod guide;
+mod ha;
 mod iso;
 mod kills;
 pub mod kubeadm;
@@ -80,7 +81,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     runner.run(iso::TESTS, &());
     runner.run(packages::TESTS, &());
     // One after the other: the machine has room for one cluster.
-    for site in [versions::site(), ordinary(&runner.options)] {
+    for site in [versions::site(), ordinary(&runner.options), ha::site()] {
         on_site(&mut runner, &site);
     }
     // The thread has normally ended long ago. Wait for it, or its child processes would outlive

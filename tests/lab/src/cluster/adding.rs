@@ -25,6 +25,20 @@ fn node_add(host: &Host, roles: &str) -> Vec<String> {
     .to_vec()
 }
 
+/// The command that adds hosts with equal roles.
+fn nodes_add(hosts: &[&Host], roles: &str) -> Vec<String> {
+    if let [only] = hosts {
+        return node_add(only, roles);
+    }
+    let mut command = ["ctl", "node", "add"].map(str::to_owned).to_vec();
+    for host in hosts {
+        let address = host.control_plane_address();
+        command.push(format!("{}={address}", host.spec.name));
+    }
+    command.extend(["--roles", roles].map(str::to_owned));
+    command
+}
+
 /// `ctl node add` that does not wait.
 fn only_declares(mut add: Vec<String>) -> Vec<String> {
     add.extend(["--no-wait", "-o", "json"].map(str::to_owned));
@@ -64,12 +78,19 @@ impl Cluster {
     }
 
     fn declared(&self, command: &[String]) -> Result<String> {
+        let line = self.lines(command)?.into_iter().next();
+        line.context("`ctl node add` printed no command")
+    }
+
+    /// Declares hosts; returns the lines to run on them.
+    fn lines(&self, command: &[String]) -> Result<Vec<String>> {
         let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
             .context("`ctl node add -o json` did not print JSON")?;
-        Ok(answer["command"]
-            .as_str()
-            .context("`ctl node add` printed no command")?
-            .to_owned())
+        let one = std::slice::from_ref(&answer);
+        let nodes = answer["nodes"].as_array().map_or(one, Vec::as_slice);
+        let line = |node: &serde_json::Value| node["command"].as_str().map(str::to_owned);
+        let lines: Option<Vec<String>> = nodes.iter().map(line).collect();
+        lines.context("`ctl node add` printed no command")
     }
 
     /// Runs the printed line on the worker.
@@ -101,23 +122,14 @@ impl Cluster {
             .iter()
             .map(|name| self.host(name))
             .collect::<Result<Vec<_>>>()?;
-        let lines = hosts
-            .iter()
-            .map(|host| self.declared(&only_declares(node_add(host, roles))))
-            .collect::<Result<Vec<_>>>()?;
+        let add = nodes_add(&hosts, roles);
+        let lines = self.lines(&only_declares(add.clone()))?;
         for (host, line) in hosts.iter().zip(&lines) {
             enrol(host, line)?;
         }
-        for host in hosts {
-            // Repeating the command is how one waits: it changes nothing.
-            if !self
-                .bootstrap
-                .command(&node_add(host, roles))?
-                .status()?
-                .success()
-            {
-                bail!("adding {} failed", host.spec.name);
-            }
+        // Repeating the command is how one waits: it changes nothing.
+        if !self.bootstrap.command(&add)?.status()?.success() {
+            bail!("adding {} failed", names.join(", "));
         }
         Ok(start.elapsed())
     }
@@ -150,6 +162,11 @@ mod tests {
         assert_eq!(
             node_add(host, &role::list(&host.spec.roles)).join(" "),
             "ctl node add cp-2 --address 10.10.0.12 --roles control-plane,etcd"
+        );
+        let both = [host, ha.host("cp-3").unwrap()];
+        assert_eq!(
+            nodes_add(&both, "control-plane,etcd").join(" "),
+            "ctl node add cp-2=10.10.0.12 cp-3=10.10.0.13 --roles control-plane,etcd"
         );
     }
 }

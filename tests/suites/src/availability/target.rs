@@ -1,6 +1,7 @@
 //! What a loop writes to: ConfigMaps of the Kubernetes API, or keys of etcd, over HTTPS with a
 //! client certificate.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use ureq::Agent;
+use ureq::config::Config;
+use ureq::http::Uri;
 use ureq::tls::{
     Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem,
 };
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 /// Limit of one request, from the connection to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,8 +50,11 @@ pub struct Identity {
 pub struct Target {
     /// What is written.
     pub kind: Kind,
-    /// `https://10.10.0.100:6443`; an address, because nothing resolves names.
+    /// `https://api.demo.internal:6443`; the certificate of the server has this name.
     pub url: String,
+    /// The address to which the name leads, with the port; nothing resolves names. None when the URL
+    /// has an address.
+    pub address: Option<SocketAddr>,
     /// Beginning of the names, unique to the loop: `PREFIX-0`, `PREFIX-1`, …
     pub prefix: String,
     /// The client; none for a plain etcd.
@@ -67,7 +75,7 @@ impl Connection {
     pub fn new(target: Target) -> Result<Self> {
         let tls = target.identity.as_ref().map(tls).transpose()?;
         Ok(Self {
-            agent: agent(tls.as_ref()),
+            agent: agent(&target, tls.as_ref()),
             target,
             tls,
         })
@@ -75,7 +83,7 @@ impl Connection {
 
     /// Drops the connection; the next write makes another.
     pub fn reconnect(&mut self) {
-        self.agent = agent(self.tls.as_ref());
+        self.agent = agent(&self.target, self.tls.as_ref());
     }
 
     /// Makes one write; succeeds when it was acknowledged.
@@ -114,7 +122,24 @@ fn request(kind: &Kind, prefix: &str, number: u64) -> (String, Value) {
     }
 }
 
-fn agent(tls: Option<&TlsConfig>) -> Agent {
+/// Leads every name to one address.
+#[derive(Debug)]
+struct Fixed(SocketAddr);
+
+impl Resolver for Fixed {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &Config,
+        _: NextTimeout,
+    ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        addresses.push(self.0);
+        Ok(addresses)
+    }
+}
+
+fn agent(target: &Target, tls: Option<&TlsConfig>) -> Agent {
     let mut config = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
@@ -123,7 +148,11 @@ fn agent(tls: Option<&TlsConfig>) -> Agent {
     if let Some(tls) = tls {
         config = config.tls_config(tls.clone());
     }
-    config.build().into()
+    let config = config.build();
+    match target.address {
+        Some(address) => Agent::with_parts(config, DefaultConnector::default(), Fixed(address)),
+        None => config.into(),
+    }
 }
 
 fn tls(identity: &Identity) -> Result<TlsConfig> {

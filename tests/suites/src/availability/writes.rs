@@ -149,6 +149,9 @@ fn arguments(target: &Target) -> Vec<String> {
     if let Kind::Kubernetes { namespace } = &target.kind {
         option("--namespace", namespace.clone());
     }
+    if let Some(address) = target.address {
+        option("--address", address.to_string());
+    }
     if let Some(identity) = &target.identity {
         for (name, file) in [
             ("--authority", &identity.authority),
@@ -271,9 +274,11 @@ mod tests {
     #[test]
     fn writes_share_a_connection_until_one_fails() {
         let (url, served) = server(3);
+        let address = url.strip_prefix("http://").unwrap().parse().unwrap();
         let mut connection = Connection::new(Target {
             kind: Kind::Etcd,
-            url,
+            url: "http://api.demo.internal".to_owned(),
+            address: Some(address),
             prefix: "a".to_owned(),
             identity: None,
         })
@@ -295,12 +300,13 @@ mod tests {
                 namespace: "x".to_owned(),
             },
             url: "https://10.10.0.100:6443".to_owned(),
+            address: Some(([10, 10, 0, 100], 6443).into()),
             prefix: "vip".to_owned(),
             identity: None,
         };
         assert_eq!(
             arguments(&target).join(" "),
-            "https://10.10.0.100:6443 vip --namespace x"
+            "https://10.10.0.100:6443 vip --namespace x --address 10.10.0.100:6443"
         );
     }
 }
