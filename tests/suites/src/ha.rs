@@ -145,7 +145,7 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The control plane that holds the address.
-fn holder<'a>(cluster: &'a Cluster) -> Result<&'a Host> {
+fn holder(cluster: &Cluster) -> Result<&Host> {
     let planes = cluster.control_planes();
     let sampler = Sampler::start(&planes, VIP);
     let found = wait::until("one holder of the address", BACK, || {
