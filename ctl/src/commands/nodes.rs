@@ -65,7 +65,7 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
     }
     let run = |node: &v1::AddedNode| v1::OrchestrateRequest {
         sls: ADD_NODE.to_owned(),
-        pillar_json: json!({"node": node.name}).to_string(),
+        pillar_json: run_pillar(&node.name, &args.ignore_preflight).to_string(),
         ..v1::OrchestrateRequest::default()
     };
     let again = same_words(&args);
@@ -103,6 +103,14 @@ fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
     }
 }
 
+/// The pillar of the run that adds a host.
+fn run_pillar(name: &str, ignored: &[String]) -> Value {
+    match ignored {
+        [] => json!({"node": name}),
+        names => json!({"node": name, "ignore_preflight": names}),
+    }
+}
+
 /// The command with the same words: with others the master refuses to declare a node again.
 fn same_words(args: &NodeAdd) -> String {
     let mut words = vec!["ctl node add".to_owned()];
@@ -115,6 +123,12 @@ fn same_words(args: &NodeAdd) -> String {
     }
     words.push(format!("--roles {}", args.roles.join(",")));
     words.extend(args.labels.iter().map(|label| format!("--label {label}")));
+    if !args.ignore_preflight.is_empty() {
+        words.push(format!(
+            "--ignore-preflight {}",
+            args.ignore_preflight.join(",")
+        ));
+    }
     words.join(" ")
 }
 
@@ -214,6 +228,8 @@ mod tests {
             "worker,infra",
             "--label",
             "x=y",
+            "--ignore-preflight",
+            "etcd-disk,swap",
         ];
         let again = same_words(&arguments(&words).unwrap());
         assert_eq!(again, format!("ctl node add {}", words.join(" ")));
@@ -244,10 +260,25 @@ mod tests {
             &["a", "b", "--address", "10.0.0.1"],
             &["a=", "b"],
             &["a=10.0.0"],
+            // A check of a first host only, and none at all.
+            &["a", "--ignore-preflight", "documents"],
+            &["a", "--ignore-preflight", "swap,all"],
             &[],
         ] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn ignored_checks_are_in_the_pillar_of_the_run() {
+        let args = arguments(&["a", "--ignore-preflight", "swap,mtu"]).unwrap();
+        let pillar = run_pillar("a", &args.ignore_preflight);
+        assert_eq!(
+            pillar,
+            json!({"node": "a", "ignore_preflight": ["swap", "mtu"]})
+        );
+        // Without any, the run is the same as that of an earlier ctl.
+        assert_eq!(run_pillar("a", &[]), json!({"node": "a"}));
     }
 
     #[test]

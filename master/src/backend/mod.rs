@@ -13,6 +13,8 @@ pub(crate) mod fixture;
 mod health_tests;
 mod live;
 #[cfg(test)]
+mod preflight_tests;
+#[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
 mod stop_tests;

@@ -8,6 +8,7 @@
 //! starts a new run.
 
 mod etcd_steps;
+mod preflight;
 mod record;
 mod state_step;
 mod step_runner;
@@ -37,6 +38,8 @@ use crate::kubernetes::compare::merge;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
+
+pub(crate) use self::preflight::ignored;
 
 /// The pause before a run goes on that could not be recorded.
 const AGAIN: Duration = Duration::from_secs(2);

@@ -85,6 +85,18 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "preflight",
+        "Checks a host that is added, before anything changes there: all problems in one report.",
+        &[
+            MEMBER,
+            arg(
+                "ignore",
+                Kind::TextList,
+                "Names of checks whose problems are only warnings.",
+            ),
+        ],
+    ),
+    step(
         "etcd_add_learner",
         "Makes a host a member of etcd without a vote, and records it in the node document.",
         &[

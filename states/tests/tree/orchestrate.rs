@@ -52,6 +52,7 @@ fn orchestrations_compile() {
         [
             "enrolled",
             "peers",
+            "preflight",
             "host",
             "containerd",
             "kubelet",
@@ -60,13 +61,14 @@ fn orchestrations_compile() {
             "custom"
         ]
     );
-    assert_eq!(add.low.chunks[2].args["tgt"], "worker-1");
+    assert_eq!(add.low.chunks[3].args["tgt"], "worker-1");
     for (roles, wanted) in [
         (
             json!(["worker", "registry"]),
             &[
                 "enrolled",
                 "peers",
+                "preflight",
                 "host",
                 "registry",
                 "containerd",
@@ -79,17 +81,26 @@ fn orchestrations_compile() {
         ),
         (
             json!(["registry"]),
-            &["enrolled", "peers", "host", "registry", "custom", "clients"],
+            &[
+                "enrolled",
+                "peers",
+                "preflight",
+                "host",
+                "registry",
+                "custom",
+                "clients",
+            ],
         ),
         (
             json!(["frontend"]),
-            &["enrolled", "peers", "host", "custom"],
+            &["enrolled", "peers", "preflight", "host", "custom"],
         ),
         (
             json!(["control-plane", "etcd"]),
             &[
                 "enrolled",
                 "peers",
+                "preflight",
                 "host",
                 "containerd",
                 "kubelet",
