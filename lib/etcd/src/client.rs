@@ -239,7 +239,7 @@ impl Client {
     }
 }
 
-pub(crate) fn refused(action: &'static str, endpoint: &str, source: Refusal) -> EtcdError {
+fn refused(action: &'static str, endpoint: &str, source: Refusal) -> EtcdError {
     EtcdError::Refused {
         action,
         endpoint: endpoint.to_owned(),
@@ -365,7 +365,8 @@ impl Members for Client {
             };
             let stream = self.at(member, CALL, SNAPSHOT, call).await?;
             let endpoint = member.client_urls.first().cloned().unwrap_or_default();
-            Snapshot::begin(stream, endpoint).await
+            let broken = move |status| refused(SNAPSHOT, &endpoint, Refusal::from_status(&status));
+            Snapshot::begin(stream, broken).await
         })
     }
 }

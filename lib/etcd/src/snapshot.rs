@@ -3,11 +3,9 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt as _};
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
-use crate::client::refused;
 use crate::error::EtcdError;
-use crate::refusal::Refusal;
 use crate::wire::SnapshotResponse;
 
 /// Verb and object of its errors.
@@ -47,11 +45,8 @@ impl Snapshot {
     /// Waits for the first part, which says how much follows.
     pub(crate) async fn begin(
         mut stream: Streaming<SnapshotResponse>,
-        endpoint: String,
+        broken: impl Fn(Status) -> EtcdError + Send + 'static,
     ) -> Result<Self, EtcdError> {
-        let broken = move |status: tonic::Status| {
-            refused(SNAPSHOT, &endpoint, Refusal::from_status(&status))
-        };
         let first = stream.message().await.map_err(&broken)?;
         let first = first.unwrap_or_default();
         let size = first.blob.len() as u64 + first.remaining_bytes + HASH;
