@@ -40,6 +40,10 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         .await
         .map_err(|status| refused(&status))?
         .into_inner();
+    for warning in &reply.warnings {
+        let mark = screen.paint().notable("!");
+        screen.note(format!("{mark} {warning}"));
+    }
     let to_run: String = (reply.nodes.iter())
         .map(|node| {
             format!(

@@ -6,6 +6,7 @@ pub mod backup;
 mod backups;
 mod etcd;
 mod etcd_members;
+mod health;
 pub mod history;
 mod reports;
 pub mod run;

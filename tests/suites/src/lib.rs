@@ -13,6 +13,7 @@ mod external;
 mod firewall;
 mod guide;
 mod ha;
+mod health;
 mod iso;
 mod kills;
 pub mod kubeadm;
@@ -113,6 +114,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(kubeadm::TESTS)
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
+        .chain(health::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
         .chain(update::TESTS)
