@@ -3,6 +3,7 @@
 mod bundle;
 mod config;
 mod etcd;
+mod health;
 mod inspect;
 mod keys;
 mod local;
@@ -33,6 +34,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Grains(args) => targets::grains(&global, args, screen).await,
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
         Command::Status => inspect::status(&global, screen).await,
+        Command::Health(args) => health::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,

@@ -50,6 +50,10 @@ pub async fn join(
         .await
         .map_err(|status| refused(&status))?
         .into_inner();
+    for warning in &reply.warnings {
+        let mark = screen.paint().notable("!");
+        screen.note(format!("{mark} {warning}"));
+    }
     let to_run: String = (reply.nodes.iter())
         .map(|node| {
             format!(

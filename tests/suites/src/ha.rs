@@ -160,7 +160,7 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The control plane that holds the address.
-fn holder<'a>(cluster: &'a Cluster) -> Result<&'a Host> {
+fn holder(cluster: &Cluster) -> Result<&Host> {
     let planes = cluster.control_planes();
     let sampler = Sampler::start(&planes, VIP);
     let found = wait::until("one holder of the address", BACK, || {
@@ -196,9 +196,8 @@ fn power_cut_of_the_holder(cluster: &Cluster) -> Result<Counts> {
     let writes = Loop::start(&cluster.worker, &target)?;
     let name = [lost.spec.name.clone()];
     let listed = || -> Result<BTreeSet<u64>> {
-        let prefix = format!("{}-", target.prefix);
         let names = config_maps(cluster, rest)?;
-        Ok(numbers(&prefix, names.lines().map(str::trim)))
+        Ok(numbers(&target.prefix, names.lines()))
     };
     wait::until("the first writes", Duration::from_secs(20), || {
         let count = listed()?.len();
