@@ -5,6 +5,7 @@ mod etcd;
 mod nodes;
 mod operators;
 mod registry;
+mod upgrade;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ pub use self::etcd::Etcd;
 pub use self::nodes::{Node, NodeAdd};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
 
 /// Declares, shows and repairs a cluster.
@@ -106,6 +108,9 @@ pub enum Command {
     /// Build, copy, verify and use bundles.
     #[command(subcommand)]
     Bundle(Bundle),
+    /// Bring the cluster to another bundle of the site, with a newer patch release of Kubernetes or
+    /// the same one; or go on with an upgrade that was interrupted.
+    Upgrade(Upgrade),
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),

@@ -6,6 +6,9 @@ pub const BOOTSTRAP: &str = "halite.orchestrate.bootstrap";
 /// The orchestration of `ctl node add`.
 pub const ADD_NODE: &str = "halite.orchestrate.add_node";
 
+/// The orchestration of `ctl upgrade`.
+pub const UPGRADE: &str = "halite.orchestrate.upgrade";
+
 /// The states with which `ctl bootstrap` restarts the master.
 pub const RESTART_MASTER: &str = "halite.services.master.restart";
 

@@ -10,6 +10,7 @@ mod nodes;
 mod operators;
 mod registry;
 mod targets;
+mod upgrade;
 
 use crate::bootstrap;
 use crate::cli::{Cli, Command, Etcd};
@@ -41,6 +42,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Audit(args) => operators::audit(&global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
+        Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
         Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),

@@ -13,6 +13,8 @@ mod live;
 #[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
+mod release_tests;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;

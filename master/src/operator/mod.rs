@@ -11,3 +11,4 @@ pub mod run;
 pub mod show;
 pub mod status;
 mod updates;
+mod upgrade;

@@ -10,6 +10,7 @@ mod external;
 mod networks;
 mod nodes;
 mod registry;
+mod releases;
 
 use std::collections::BTreeMap;
 
@@ -44,6 +45,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     registry::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
+    releases::check(&mut check);
     check.problems
 }
 

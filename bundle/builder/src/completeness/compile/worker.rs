@@ -20,7 +20,7 @@ use super::BUNDLE;
 use crate::completeness::{Collector, Rendering, Requirements, State};
 
 /// The orchestrations that `ctl` starts.
-const ORCHESTRATIONS: [&str; 2] = [shipped::BOOTSTRAP, shipped::ADD_NODE];
+const ORCHESTRATIONS: [&str; 3] = [shipped::BOOTSTRAP, shipped::ADD_NODE, shipped::UPGRADE];
 
 /// An operating system on which the state tree installs packages, as the hosts' grains name it:
 /// family and system.
@@ -114,6 +114,7 @@ impl<'a> Worker<'a> {
             .next_back()
             .context("a set without hosts")?;
         pillar["node"] = json!(name);
+        pillar["bundle"] = json!(self.facts.version);
         for sls in ORCHESTRATIONS {
             let target = Target {
                 minion: MASTER.to_owned(),
