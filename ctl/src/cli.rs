@@ -1,7 +1,9 @@
 //! The command line, as definitions for clap. The help texts are also the manual pages.
 
+mod backup;
 mod bundle;
 mod etcd;
+mod health;
 mod nodes;
 mod operators;
 mod registry;
@@ -14,9 +16,11 @@ use halite_proto::ids::{JobId, MinionId};
 
 use crate::output::Format;
 
+pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
-pub use self::nodes::{Node, NodeAdd};
+pub use self::health::Health;
+pub use self::nodes::{DrainedPods, Node, NodeAdd, NodeDrain, NodeRemove, NodeReplace, OneNode};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::upgrade::Upgrade;
@@ -67,8 +71,11 @@ pub enum Command {
     /// Manage the hosts of the cluster.
     #[command(subcommand)]
     Node(Node),
-    /// Show the state of the cluster and its nodes.
+    /// Show the state of the cluster and its nodes. The exit code is 1 when something is wrong.
     Status,
+    /// Check the cluster, and say what to do about each finding. The exit code is 1 when something
+    /// is wrong.
+    Health(Health),
     /// Inspect the members of etcd, which stores the objects of Kubernetes.
     #[command(subcommand)]
     Etcd(Etcd),
@@ -111,6 +118,9 @@ pub enum Command {
     /// Bring the cluster to another bundle of the site, with a newer patch release of Kubernetes or
     /// the same one; or go on with an upgrade that was interrupted.
     Upgrade(Upgrade),
+    /// Back up the cluster: etcd, the CAs, the master's store, and what is declared.
+    #[command(subcommand)]
+    Backup(Backup),
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
@@ -131,6 +141,12 @@ pub struct Bootstrap {
     /// The cluster document; default: /etc/halite/cluster.yaml, if it exists.
     #[arg(long)]
     pub config: Option<PathBuf>,
+    /// Make the first host of a lost cluster again from this backup, on a bare host with the name
+    /// and address of the lost one.
+    #[arg(long, conflicts_with = "config")]
+    pub restore: Option<PathBuf>,
+    #[command(flatten)]
+    pub key: BackupKey,
     /// The bundle's ISO or directory; default: the bundle that contains this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,

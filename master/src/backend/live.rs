@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halite_pillar::validate::warnings;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
@@ -16,7 +17,8 @@ use crate::files;
 use crate::files::ByteStream;
 use crate::jobs::Jobs;
 use crate::kubernetes::access::Clusters;
-use crate::operator::{history, run, show, status};
+use crate::operator::backup::BackupParts;
+use crate::operator::{backup, history, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
 
@@ -139,6 +141,10 @@ impl Backend for LiveBackend {
         Box::pin(self.orchestrator.start(operator, request))
     }
 
+    fn backup(&self) -> BackendFuture<'_, BackupParts> {
+        Box::pin(backup::backup(&self.app, &self.jobs))
+    }
+
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
         Box::pin(history::jobs(&self.app, limit))
     }
@@ -160,14 +166,16 @@ impl Backend for LiveBackend {
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, ()> {
+    ) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
             let nodes = requested(request)?;
             self.jobs.declarations().add_nodes(&nodes).await?;
             for node in nodes {
                 tracing::info!(node = %node.name, operator, "node declared");
             }
-            Ok(())
+            let snapshot = self.jobs.declarations().load().await?;
+            let warnings = warnings(snapshot.declaration());
+            Ok(warnings.iter().map(ToString::to_string).collect())
         })
     }
 

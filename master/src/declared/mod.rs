@@ -10,6 +10,7 @@
 mod bundle;
 mod changes;
 mod contents;
+mod leaving;
 mod nodes;
 mod reader;
 mod redactors;

@@ -2,9 +2,11 @@
 //! who is calling and what they may do.
 
 pub mod audit;
+pub mod backup;
 mod backups;
 mod etcd;
 mod etcd_members;
+mod health;
 pub mod history;
 mod reports;
 pub mod run;

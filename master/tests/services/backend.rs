@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
+use halite_master::operator::backup::BackupParts;
 use halite_master::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
@@ -97,6 +98,10 @@ impl Backend for OneJob {
         self.answer("status".to_owned(), json!({}))
     }
 
+    fn backup(&self) -> BackendFuture<'_, BackupParts> {
+        Box::pin(async { Ok(Box::pin(futures_util::stream::empty()) as BackupParts) })
+    }
+
     fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
         self.answer(format!("show {}", request.target), json!({}))
     }
@@ -149,7 +154,7 @@ impl Backend for OneJob {
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, ()> {
+    ) -> BackendFuture<'a, Vec<String>> {
         let names: Vec<&str> = request
             .nodes
             .iter()
@@ -162,7 +167,7 @@ impl Backend for OneJob {
             if held {
                 self.held.1.notified().await;
             }
-            Ok(())
+            Ok(Vec::new())
         })
     }
 

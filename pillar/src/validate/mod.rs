@@ -5,12 +5,14 @@
 
 mod addons;
 mod api;
+mod backup;
 mod components;
 mod external;
 mod networks;
 mod nodes;
 mod registry;
 mod releases;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,8 @@ use crate::bundle_facts::BundleFacts;
 use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::Node;
+
+pub use warnings::warnings;
 
 /// Facts beyond the documents. Checks that need a missing fact are skipped.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,6 +47,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
+    backup::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
     releases::check(&mut check);

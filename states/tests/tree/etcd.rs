@@ -200,7 +200,7 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
             .any(|chunk| chunk.function() == "etcd.founded")
     );
     let record = contents(&compiled, RECORD);
-    assert_eq!(serde_json::from_str::<Value>(&record).unwrap(), etcd);
+    assert_eq!(serde_json::from_str::<Value>(record).unwrap(), etcd);
 }
 
 /// An etcd that starts without being a member founds a cluster of its own, or fails for ever.

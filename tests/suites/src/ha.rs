@@ -1,4 +1,6 @@
-//! Three control planes: all serve, and the loss of one costs a moment.
+//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
+
+mod leaving;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +33,8 @@ const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 const NAME: &str = "api.demo.internal";
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
-/// Limit of the gap when the holder of the address loses power: three times the target of the bench.
+/// Limit of the gap when the holder of the address loses power: three times the target of the
+/// bench.
 const GAP: Duration = Duration::from_secs(12);
 /// Limit of the time in which two hosts hold the address.
 const SHARED: Duration = Duration::from_millis(1500);
@@ -46,6 +49,18 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: power_cut_of_the_holder,
+    },
+    Test {
+        name: "ha: a budget holds a drain until it allows it",
+        run: leaving::drained,
+    },
+    Test {
+        name: "ha: a removed worker is bare, forgotten, and can be added again",
+        run: leaving::removed,
+    },
+    Test {
+        name: "ha: a destroyed control plane is replaced",
+        run: leaving::replaced,
     },
     Test {
         name: "ha: nothing tried to leave",
@@ -145,7 +160,7 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The control plane that holds the address.
-fn holder<'a>(cluster: &'a Cluster) -> Result<&'a Host> {
+fn holder(cluster: &Cluster) -> Result<&Host> {
     let planes = cluster.control_planes();
     let sampler = Sampler::start(&planes, VIP);
     let found = wait::until("one holder of the address", BACK, || {
@@ -181,9 +196,8 @@ fn power_cut_of_the_holder(cluster: &Cluster) -> Result<Counts> {
     let writes = Loop::start(&cluster.worker, &target)?;
     let name = [lost.spec.name.clone()];
     let listed = || -> Result<BTreeSet<u64>> {
-        let prefix = format!("{}-", target.prefix);
         let names = config_maps(cluster, rest)?;
-        Ok(numbers(&prefix, names.lines().map(str::trim)))
+        Ok(numbers(&target.prefix, names.lines()))
     };
     wait::until("the first writes", Duration::from_secs(20), || {
         let count = listed()?.len();

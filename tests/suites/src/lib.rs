@@ -6,12 +6,14 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod disaster;
 mod enrolment;
 mod every_option;
 mod external;
 mod firewall;
 mod guide;
 mod ha;
+mod health;
 mod iso;
 mod kills;
 pub mod kubeadm;
@@ -112,6 +114,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(kubeadm::TESTS)
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
+        .chain(health::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
         .chain(update::TESTS)
@@ -127,5 +130,6 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(network::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
+        .chain(disaster::TESTS)
         .chain(cluster::AT_THE_END)
 }

@@ -96,6 +96,8 @@ pub struct SqliteStore {
     epoch: i64,
     /// Changes of rows that wait for the writer.
     row_changes: Arc<RowChanges>,
+    /// Held while a copy is made.
+    copying: tokio::sync::Mutex<()>,
 }
 
 impl SqliteStore {
@@ -140,6 +142,7 @@ impl SqliteStore {
             reader: readers(path).await?,
             epoch: 1,
             row_changes: Arc::default(),
+            copying: tokio::sync::Mutex::default(),
         })
     }
 

@@ -6,7 +6,8 @@ api-endpoint:
     - name: {{ pillar.halite.apiServer.endpoint }}
     - ip: {{ pillar.halite.apiServer.address }}
     - clean: True
-{%- for name, other in pillar.halite.nodes | dictsort %}
+{#- A host that has not enrolled yet may have no address. #}
+{%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
 
 node-name-{{ name }}:
   host.present:
