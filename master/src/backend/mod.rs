@@ -17,6 +17,8 @@ mod preflight_tests;
 #[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
+mod release_tests;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;

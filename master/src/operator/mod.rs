@@ -13,3 +13,4 @@ pub mod run;
 pub mod show;
 pub mod status;
 mod updates;
+mod upgrade;

@@ -50,6 +50,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             TIMEOUT,
             arg(
+                "bundle",
+                Kind::Text,
+                "Bundle of the site that the minions are compiled from (default: the one that each has). A highstate that succeeds is recorded: the minion has this bundle from then on.",
+            ),
+            arg(
                 "batch",
                 Kind::Text,
                 "Number or percentage of minions at a time (default: all).",
