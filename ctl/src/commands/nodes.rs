@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::cli::{Global, NodeAdd, Orchestrate};
 use crate::client;
 use crate::client::refused;
-use crate::orchestration_watch::{print_outcome, print_outcomes, run_orchestration, run_orchestrations};
+use crate::orchestration_watch::{
+    print_outcome, print_outcomes, run_orchestration, run_orchestrations,
+};
 use crate::output::Screen;
 
 /// The orchestration that makes an enrolled host a Kubernetes node.
