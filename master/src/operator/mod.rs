@@ -14,3 +14,4 @@ pub mod run;
 pub mod show;
 pub mod status;
 mod updates;
+mod upgrade;
