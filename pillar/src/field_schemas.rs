@@ -39,6 +39,10 @@ pub(crate) fn optional_cidrs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["array", "null"], "items": {"type": "string", "format": "ipv4-network"}})
 }
 
+pub(crate) fn optional_version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "kubernetes-version"})
+}
+
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "kubernetes-version"})
 }
@@ -125,6 +129,14 @@ pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "time-of-day"})
+}
+
+pub(crate) fn times_of_day(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "times-of-day"})
+}
+
+pub(crate) fn recipients(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "age-recipient"}})
 }
 
 pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {

@@ -6,6 +6,7 @@
 //! text. [`view`] makes the data that the templates of one minion may use, with references in place
 //! of the secrets that this minion may have.
 
+pub mod backup;
 pub mod bundle_facts;
 pub mod cluster;
 pub mod declaration;
@@ -21,6 +22,7 @@ pub mod option_sets;
 pub mod options;
 pub mod proxy;
 pub mod registry;
+pub mod release;
 pub mod resolve;
 pub mod role;
 pub mod schema;

@@ -11,6 +11,7 @@ use halite_names::NodeName;
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
+use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
 use crate::declaration::{Declaration, Document};
 use crate::node::Node;
@@ -130,10 +131,11 @@ pub fn view(
     let allowed = allowed_secrets(declaration, minion);
     let api_server = &cluster.api_server;
     let firewall = &cluster.firewall;
-    let kubernetes = if bundle.satisfies(cluster.kubernetes_version()) {
+    let recorded = declaration.kubernetes_for(minion);
+    let kubernetes = if bundle.satisfies(recorded) {
         &bundle.kubernetes
     } else {
-        cluster.kubernetes_version()
+        recorded
     };
     let compiled = json!({
         "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
@@ -168,6 +170,7 @@ pub fn view(
             "host": first,
             "url": bundle_url(first, &bundle.version),
             "servers": servers(declaration, first, &bundle.version),
+            "fallbacks": fallbacks(declaration, first, &bundle.version),
             "programs": bundle.programs,
             "charts": bundle.charts,
         },
@@ -185,6 +188,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
+        "backup": backup(&cluster.backup),
         "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "trust": trust::view(&cluster.trust),
@@ -202,6 +206,16 @@ pub fn view(
         "secrets": own_secrets(&allowed),
     });
     Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
+}
+
+/// The schedule of backups. `ctl` gets the recipients from the master when it makes one.
+fn backup(backup: &Backup) -> Value {
+    json!({
+        "at": backup.at,
+        "directory": backup.directory,
+        "verify": backup.verify,
+        "isVerified": backup.is_verified(),
+    })
 }
 
 /// The URL at which a host serves a bundle.
@@ -222,6 +236,15 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
     std::iter::once(first)
         .chain(others)
         .map(|host| bundle_url(host, version))
+        .collect()
+}
+
+/// The URLs of the other bundles that the cluster or a host uses. In the middle of an upgrade a
+/// host runs pods with images of both.
+fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<String> {
+    let used = declaration.bundles_in_use().into_iter();
+    used.filter(|version| version.as_str() != own)
+        .flat_map(|version| servers(declaration, first, version.as_str()))
         .collect()
 }
 
@@ -260,6 +283,7 @@ fn all_nodes(declaration: &Declaration) -> Value {
             "workloadPlane": workload_plane(node),
             "labels": node.labels,
             "taints": node.effective_taints(),
+            "bundle": declaration.bundle_for(name.as_str()),
         });
         (name.to_string(), value)
     };

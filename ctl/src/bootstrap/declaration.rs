@@ -1,18 +1,19 @@
 //! The declaration of a bootstrap: the operator's document, the documents on the host, and the
 //! values that are resolved from both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
+use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
-use halite_pillar::role::BOOTSTRAP_ROLES;
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
@@ -22,7 +23,7 @@ use serde_json::Value;
 use super::Preparation;
 use crate::files;
 use crate::paths::CLUSTER_DOCUMENT_MODE;
-use crate::preflight::{ExistingCluster, HostRequirements};
+use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, thresholds};
 
 /// The mode of a node document.
 const NODE_MODE: u32 = 0o644;
@@ -96,6 +97,14 @@ impl InitialDocuments {
         Ok(Self { texts, existing })
     }
 
+    /// The same documents, of which the host has none yet: they are those of a backup.
+    pub fn of_bare_host(self) -> Self {
+        Self {
+            existing: ExistingCluster::None,
+            ..self
+        }
+    }
+
     /// The cluster whose configuration is on the host.
     pub fn existing(&self) -> ExistingCluster {
         self.existing.clone()
@@ -113,7 +122,7 @@ impl InitialDocuments {
     pub fn requirements(&self) -> HostRequirements {
         load(&self.texts, &Context::default()).map_or_else(
             |_| requirements_of_invalid(&self.texts.cluster),
-            |declaration| requirements(&declaration.cluster),
+            |declaration| of_cluster(&declaration.cluster),
         )
     }
 
@@ -250,39 +259,8 @@ fn requirements_of_invalid(document: &Text) -> HostRequirements {
         nftables: json
             .pointer("/kubeProxy/mode")
             .is_none_or(|mode| mode != "iptables"),
-        eviction: eviction(json.pointer("/kubelet/config/evictionHard")),
+        eviction: thresholds(json.pointer("/kubelet/config/evictionHard")),
         vip: None,
-    }
-}
-
-/// The declared hard eviction thresholds of the kubelet, by signal.
-fn eviction(declared: Option<&Value>) -> Option<BTreeMap<String, String>> {
-    let each =
-        |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
-    Some(declared?.as_object()?.iter().filter_map(each).collect())
-}
-
-/// The requirements of a cluster document.
-fn requirements(cluster: &Cluster) -> HostRequirements {
-    let kubelet = |key: &str| {
-        cluster
-            .kubelet
-            .config
-            .get(key)
-            .and_then(Value::as_bool)
-            .unwrap_or(true)
-    };
-    HostRequirements {
-        manage_swap: cluster.host.manage_swap,
-        fail_swap_on: kubelet("failSwapOn"),
-        fail_cgroup_v1: kubelet("failCgroupV1"),
-        manage_firewall: cluster.host.manage_firewall,
-        nftables: cluster.kube_proxy.mode == ProxyMode::Nftables,
-        eviction: eviction(cluster.kubelet.config.get("evictionHard")),
-        vip: cluster
-            .api_server
-            .vip
-            .filter(|_| cluster.api_server.keeps_vip()),
     }
 }
 
@@ -298,6 +276,20 @@ impl Declared {
     /// The cluster's name.
     pub fn cluster(&self) -> &str {
         &self.declaration.cluster.metadata.name
+    }
+
+    /// The control-plane address of a host.
+    pub fn control_plane(&self, name: &str) -> Option<Ipv4Addr> {
+        self.declaration.nodes.get(name)?.control_plane()
+    }
+
+    /// The other hosts with the role of a member of etcd, with their addresses.
+    pub fn other_members(&self, name: &str) -> Vec<(String, Ipv4Addr)> {
+        let nodes = self.declaration.nodes.iter();
+        let others = nodes.filter(|(other, node)| **other != *name && node.has(Role::Etcd));
+        others
+            .filter_map(|(other, node)| Some((other.to_string(), node.control_plane()?)))
+            .collect()
     }
 
     /// The pillar view of a host.
@@ -342,7 +334,7 @@ impl Declared {
 
     /// The requirements for the host.
     pub fn requirements(&self) -> HostRequirements {
-        requirements(&self.declaration.cluster)
+        of_cluster(&self.declaration.cluster)
     }
 
     /// The existing files that would change, with their diffs. A file that may contain secrets is

@@ -2,7 +2,9 @@
 //! who is calling and what they may do.
 
 pub mod audit;
+pub mod backup;
 mod backups;
+mod cluster_backups;
 mod etcd;
 mod etcd_members;
 mod health;
@@ -12,3 +14,4 @@ pub mod run;
 pub mod show;
 pub mod status;
 mod updates;
+mod upgrade;

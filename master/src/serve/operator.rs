@@ -12,11 +12,11 @@ use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, AddedNode, CancelJobRequest, ChangeKeyRequest,
-    CreateOperatorReply, CreateOperatorRequest, CreateTokenReply, CreateTokenRequest, Document,
-    Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode,
-    OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
-    ShowJobRequest, ShowRequest, StatusRequest,
+    AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
+    ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest, CreateTokenReply,
+    CreateTokenRequest, Document, Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
+    ListTokensRequest, NewNode, OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest,
+    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -30,6 +30,7 @@ use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, NewOperator, Wanted};
 use crate::operator::audit;
+use crate::orchestrate::ignored;
 use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
@@ -37,6 +38,7 @@ const BUNDLE_PORT: u16 = 4551;
 /// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);
 
+type Parts = Pin<Box<dyn Stream<Item = Result<BackupPart, Status>> + Send>>;
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Status>> + Send>>;
 
 fn document(value: &Value) -> Document {
@@ -102,6 +104,22 @@ impl Operator for Services {
         }
     }
 
+    type BackupStream = Parts;
+
+    async fn backup(
+        &self,
+        request: Request<BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let peer = Peer::of(&request)?;
+        let call = Call::new(peer, "Operator/Backup", String::new());
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            let parts = backend.backup().await?;
+            Ok(Box::pin(parts.map(|part| part.map_err(status))) as Parts)
+        })
+        .await
+    }
+
     type OrchestrateStream = Events;
 
     async fn orchestrate(
@@ -114,11 +132,11 @@ impl Operator for Services {
         let checked = check_pillar(&peer, &request.pillar_json);
         self.check(&peer, "Operator/Orchestrate", checked)?;
         let test = if request.test { " (test)" } else { "" };
-        let call = Call::new(
-            &peer,
-            "Operator/Orchestrate",
-            format!("{}{test}", request.sls),
-        );
+        let ignored = ignored(&request.pillar_json);
+        let ignored =
+            ignored.map_or_else(String::new, |names| format!(" (ignores preflight {names})"));
+        let what = format!("{}{test}{ignored}", request.sls);
+        let call = Call::new(&peer, "Operator/Orchestrate", what);
         let backend = Arc::clone(&self.backend);
         self.audited(call, async move {
             Ok(events(backend.orchestrate(&operator, request).await?))

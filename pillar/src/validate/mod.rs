@@ -5,11 +5,13 @@
 
 mod addons;
 mod api;
+mod backup;
 mod components;
 mod external;
 mod networks;
 mod nodes;
 mod registry;
+mod releases;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -45,8 +47,10 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
+    backup::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
+    releases::check(&mut check);
     check.problems
 }
 

@@ -6,6 +6,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod disaster;
 mod enrolment;
 mod every_option;
 mod external;
@@ -22,6 +23,7 @@ mod network;
 mod operator;
 mod packages;
 mod prebuild;
+mod preflight;
 mod registry;
 mod repair;
 mod repository;
@@ -114,6 +116,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(health::TESTS)
+        .chain(preflight::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
         .chain(update::TESTS)
@@ -129,5 +132,6 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(network::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
+        .chain(disaster::TESTS)
         .chain(cluster::AT_THE_END)
 }

@@ -74,6 +74,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "locks",
         include_str!("../../../migrations/0008_locks.sql"),
     ),
+    (
+        9,
+        "row bundles",
+        include_str!("../../../migrations/0009_row_bundles.sql"),
+    ),
 ];
 
 /// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has
@@ -91,6 +96,8 @@ pub struct SqliteStore {
     epoch: i64,
     /// Changes of rows that wait for the writer.
     row_changes: Arc<RowChanges>,
+    /// Held while a copy is made.
+    copying: tokio::sync::Mutex<()>,
 }
 
 impl SqliteStore {
@@ -135,6 +142,7 @@ impl SqliteStore {
             reader: readers(path).await?,
             epoch: 1,
             row_changes: Arc::default(),
+            copying: tokio::sync::Mutex::default(),
         })
     }
 
