@@ -10,7 +10,7 @@ use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
-use super::{backups, etcd, etcd_members, health, updates};
+use super::{backups, cluster_backups, etcd, etcd_members, health, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
@@ -38,6 +38,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             let warned = warnings(snapshot.declaration());
             let texts = warned.iter().map(ToString::to_string).collect();
             problems.warnings("declaration-warnings", texts);
+            let declaration = snapshot.declaration();
+            problems.add("backup", cluster_backups::problems(app, declaration).await);
+            problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)
         }
         Err(refusal) => {
