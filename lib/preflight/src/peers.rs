@@ -64,7 +64,7 @@ mod tests {
             service: "the API server".to_owned(),
         };
         let here = peer([127, 0, 0, 1]);
-        assert_eq!(unreachable(&[here.clone()]).await, [""; 0]);
+        assert_eq!(unreachable(std::slice::from_ref(&here)).await, [""; 0]);
         drop(listener);
         // No stream leads to a group of hosts.
         let nowhere = peer([224, 0, 0, 1]);

@@ -132,15 +132,17 @@ pub(super) fn etcd_disk(facts: &NodeFacts) -> Verdict {
         "a small write to the disk of /var/lib/etcd takes {} ms (99th percentile)",
         latency.div_ceil(1000)
     );
-    match latency {
-        0..=FSYNC_SLOW => Verdict::Good,
-        ..=FSYNC_TOO_SLOW => Verdict::warning(
-            message,
-            "etcd recommends 10 ms at most: an SSD, or a disk of its own at /var/lib/etcd",
-        ),
-        _ => Verdict::bad(
+    if latency > FSYNC_TOO_SLOW {
+        return Verdict::bad(
             message,
             "with it etcd loses its leader again and again: mount a faster disk at /var/lib/etcd",
-        ),
+        );
     }
+    if latency > FSYNC_SLOW {
+        return Verdict::warning(
+            message,
+            "etcd recommends 10 ms at most: an SSD, or a disk of its own at /var/lib/etcd",
+        );
+    }
+    Verdict::Good
 }

@@ -185,8 +185,10 @@ fn good_added() -> NodeFacts {
     }
 }
 
+type Change = fn(&mut NodeFacts);
+
 /// The checks of an added host, each made to warn, and made to fail.
-const OF_ADDED: &[(&str, Option<fn(&mut NodeFacts)>, Option<fn(&mut NodeFacts)>)] = &[
+const OF_ADDED: &[(&str, Option<Change>, Option<Change>)] = &[
     (
         "unique-name",
         None,
