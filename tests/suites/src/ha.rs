@@ -2,6 +2,7 @@
 
 mod bad_flag;
 mod losses;
+mod proxies;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,6 +42,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a flag that etcd does not know stops at the first host, which goes back",
         run: bad_flag::stops_at_the_first,
+    },
+    Test {
+        name: "ha: without an address the proxies lead to the API servers that answer",
+        run: proxies::lead_to_those_that_answer,
     },
     Test {
         name: "ha: all hosts come back by themselves after a power cut",

@@ -33,9 +33,18 @@ const SHARED: Duration = Duration::from_millis(1500);
 /// Where the loop of writes puts its ConfigMaps.
 const NAMESPACE: &str = "writes";
 
+/// How the client reaches the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The virtual address.
+    Vip,
+    /// The proxy of its own host.
+    Proxy,
+}
+
 pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
     let mut lost = Vec::new();
-    under_writes(cluster, "power-cut", CUT, |holder| {
+    under_writes(cluster, Way::Vip, "power-cut", CUT, |holder| {
         lost.push(holder.spec.name.clone());
         cluster.lab.power_off(&lost, false)
     })?;
@@ -46,7 +55,7 @@ pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
 }
 
 pub(super) fn of_the_api_server(cluster: &Cluster) -> Result<Counts> {
-    under_writes(cluster, "api-server", KILLED, |holder| {
+    under_writes(cluster, Way::Vip, "api-server", KILLED, |holder| {
         kill(holder, "kube-apiserver")
     })?;
     wait::until("the API server to be back", BACK, || is_complete(cluster))?;
@@ -54,7 +63,7 @@ pub(super) fn of_the_api_server(cluster: &Cluster) -> Result<Counts> {
 }
 
 pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
-    under_writes(cluster, "keepalived", KILLED, |holder| {
+    under_writes(cluster, Way::Vip, "keepalived", KILLED, |holder| {
         kill(holder, "keepalived")
     })?;
     wait_for_one_holder(cluster)?;
@@ -62,7 +71,7 @@ pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// Kills the processes of that name.
-fn kill(host: &Host, name: &str) -> Result<()> {
+pub(super) fn kill(host: &Host, name: &str) -> Result<()> {
     let line = format!(
         "killed=; for comm in /proc/[0-9]*/comm; do if [ \"$(cat $comm 2>/dev/null)\" = {name} ]; then pid=${{comm%/comm}}; \
          kill -KILL ${{pid#/proc/}} && killed=1; fi; done; [ -n \"$killed\" ]"
@@ -86,16 +95,23 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
     found
 }
 
-/// Does something to the holder of the address while a client writes through the address. No
-/// acknowledged write may be missing, no gap longer than the limit.
-fn under_writes(
+/// Does something to the holder of the address (behind proxies, to the first control plane) while a
+/// client writes. No acknowledged write may be missing, no gap longer than the limit.
+pub(super) fn under_writes(
     cluster: &Cluster,
+    way: Way,
     prefix: &str,
     limit: Duration,
     lose: impl FnOnce(&Host) -> Result<()>,
 ) -> Result<()> {
-    let lost = cluster.host(&wait_for_one_holder(cluster)?)?;
     let planes = cluster.control_planes();
+    let (lost, address) = match way {
+        Way::Vip => (cluster.host(&wait_for_one_holder(cluster)?)?, VIP),
+        Way::Proxy => (
+            *planes.first().context("no control plane")?,
+            Ipv4Addr::LOCALHOST,
+        ),
+    };
     let rest = planes.iter().find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
     // It may be there from an earlier attempt.
@@ -106,7 +122,7 @@ fn under_writes(
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),
-        address: Some((VIP, 6443).into()),
+        address: Some((address, 6443).into()),
         prefix: prefix.to_owned(),
         identity: Some(administrator(rest)?),
     };
