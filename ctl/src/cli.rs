@@ -2,6 +2,7 @@
 
 mod bundle;
 mod etcd;
+mod health;
 mod nodes;
 mod operators;
 mod registry;
@@ -15,7 +16,8 @@ use crate::output::Format;
 
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
-pub use self::nodes::{Node, NodeAdd};
+pub use self::health::Health;
+pub use self::nodes::{DrainedPods, Node, NodeAdd, NodeDrain, NodeRemove, NodeReplace, OneNode};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use halite_cli::builder::Signing;
@@ -65,8 +67,11 @@ pub enum Command {
     /// Manage the hosts of the cluster.
     #[command(subcommand)]
     Node(Node),
-    /// Show the state of the cluster and its nodes.
+    /// Show the state of the cluster and its nodes. The exit code is 1 when something is wrong.
     Status,
+    /// Check the cluster, and say what to do about each finding. The exit code is 1 when something
+    /// is wrong.
+    Health(Health),
     /// Inspect the members of etcd, which stores the objects of Kubernetes.
     #[command(subcommand)]
     Etcd(Etcd),

@@ -80,6 +80,15 @@ impl Etcd {
         }
     }
 
+    /// Uses these members, whatever is declared, and lets no job wait for them: for tests.
+    #[cfg(test)]
+    pub(crate) fn without_gate(app: Arc<App>, members: Arc<dyn Members>) -> Self {
+        Self {
+            gate_from: usize::MAX,
+            ..Self::of_members(app, members, Duration::ZERO)
+        }
+    }
+
     /// True when the work on this host can cost etcd its quorum: it has a member or an API server,
     /// and three or more hosts have the role.
     #[must_use]

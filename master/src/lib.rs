@@ -28,6 +28,7 @@ pub mod init;
 pub mod jobs;
 pub mod keys;
 pub mod kubernetes;
+pub mod leaving;
 pub mod metrics;
 pub mod names;
 pub mod operator;

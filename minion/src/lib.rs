@@ -21,6 +21,7 @@ pub mod enrol;
 pub mod exclusive;
 #[expect(clippy::disallowed_methods, reason = "grains are read from the host")]
 pub mod grains;
+pub mod health;
 pub mod host;
 pub mod identity;
 pub mod jobs;

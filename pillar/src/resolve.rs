@@ -270,6 +270,23 @@ pub fn member(
     record(file, node.source.text(), &block).map(Some)
 }
 
+/// The text of a node document without what Halite recorded in it; `None` if it has no record.
+///
+/// # Errors
+/// There is no such node, or its text is not a document in block style.
+pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
+    let Some(node) = declaration.nodes.get(name) else {
+        return Err(Problem::in_file("", format!("there is no node `{name}`")));
+    };
+    let Some(resolved) = &node.resolved else {
+        return Ok(None);
+    };
+    // Written once more, the record has the text that is removed.
+    let block = node_block(resolved);
+    let text = record(&node.source.file, node.source.text(), &block)?;
+    Ok(Some(text.replacen(&block, "", 1)))
+}
+
 /// The block that records a cluster's Kubernetes version and the bundle in use.
 #[must_use]
 pub fn cluster_block(resolved: &ResolvedCluster) -> String {

@@ -1,4 +1,5 @@
-//! Bad documents with the problems that are reported, and good ones without a problem.
+//! Bad documents with the problems that are reported, good ones with warnings, and good ones without
+//! either.
 //!
 //! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json`
 //! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` rewrites `expected.txt`.
@@ -7,10 +8,11 @@
 
 use std::path::{Path, PathBuf};
 
+use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::validate::Context;
+use halite_pillar::validate::{Context, warnings};
 
 fn folders(kind: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -54,7 +56,8 @@ fn texts(dir: &Path) -> Texts {
     }
 }
 
-fn problems(dir: &Path) -> String {
+/// The problems of a folder's documents, or the warnings about valid ones.
+fn found(dir: &Path) -> Result<String, String> {
     let facts: serde_json::Value = std::fs::read_to_string(dir.join("facts.json"))
         .map_or(serde_json::Value::Null, |text| {
             serde_json::from_str(&text).unwrap()
@@ -69,20 +72,33 @@ fn problems(dir: &Path) -> String {
         bundle: bundle.as_ref(),
         host: host.as_ref(),
     };
-    match load(&texts(dir), &context) {
-        Ok(_) => String::new(),
-        Err(problems) => problems
+    let lines = |problems: &[Problem]| {
+        problems
             .iter()
             .map(|problem| format!("{problem}\n"))
-            .collect(),
+            .collect()
+    };
+    match load(&texts(dir), &context) {
+        Ok(declaration) => Ok(lines(&warnings(&declaration))),
+        Err(problems) => Err(lines(&problems)),
     }
 }
 
 #[test]
 fn bad_documents_are_explained() {
+    assert!(folders("bad").len() >= 40, "fixtures are missing");
+    explained("bad", |dir| found(dir).expect_err("no problem was found"));
+}
+
+#[test]
+fn documents_with_warnings_are_good() {
+    explained("warned", |dir| found(dir).expect("it is refused"));
+}
+
+/// Compares what is said of each folder of a kind with its golden.
+fn explained(kind: &str, said: impl Fn(&Path) -> String) {
     let update = std::env::var_os("HALITE_UPDATE_GOLDENS").is_some();
-    let folders = folders("bad");
-    assert!(folders.len() >= 40, "only {} bad fixtures", folders.len());
+    let folders = folders(kind);
     let mut wrong = Vec::new();
     for (index, dir) in folders.iter().enumerate() {
         let name = dir.file_name().unwrap().to_str().unwrap();
@@ -91,8 +107,8 @@ fn bad_documents_are_explained() {
             "{name}: the numbers have a gap at {}",
             index + 1
         );
-        let found = problems(dir);
-        assert!(!found.is_empty(), "{name}: nothing was found wrong");
+        let found = said(dir);
+        assert!(!found.is_empty(), "{name}: nothing was said");
         let golden = dir.join("expected.txt");
         if update {
             std::fs::write(&golden, &found).unwrap();
@@ -110,7 +126,7 @@ fn bad_documents_are_explained() {
 #[test]
 fn good_documents_pass() {
     for dir in folders("good") {
-        assert_eq!(problems(&dir), "", "{}", dir.display());
+        assert_eq!(found(&dir), Ok(String::new()), "{}", dir.display());
     }
 }
 

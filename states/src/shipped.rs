@@ -6,6 +6,28 @@ pub const BOOTSTRAP: &str = "halite.orchestrate.bootstrap";
 /// The orchestration of `ctl node add`.
 pub const ADD_NODE: &str = "halite.orchestrate.add_node";
 
+/// The orchestration of `ctl node cordon`.
+pub const CORDON_NODE: &str = "halite.orchestrate.cordon_node";
+
+/// The orchestration of `ctl node drain`.
+pub const DRAIN_NODE: &str = "halite.orchestrate.drain_node";
+
+/// The orchestration of `ctl node uncordon`.
+pub const UNCORDON_NODE: &str = "halite.orchestrate.uncordon_node";
+
+/// The orchestration of `ctl node remove` and `ctl node replace`.
+pub const REMOVE_NODE: &str = "halite.orchestrate.remove_node";
+
+/// The orchestrations that `ctl` starts.
+pub const ORCHESTRATIONS: [&str; 6] = [
+    BOOTSTRAP,
+    ADD_NODE,
+    CORDON_NODE,
+    DRAIN_NODE,
+    UNCORDON_NODE,
+    REMOVE_NODE,
+];
+
 /// The states with which `ctl bootstrap` restarts the master.
 pub const RESTART_MASTER: &str = "halite.services.master.restart";
 

@@ -12,6 +12,64 @@ pub enum Node {
     /// Declare hosts, print the command to run on each, and wait until their nodes are Ready. May
     /// be repeated.
     Add(NodeAdd),
+    /// Let a node take no new pods.
+    Cordon(OneNode),
+    /// Let a node take no new pods, and evict those that it has. Pods of DaemonSets stay.
+    Drain(NodeDrain),
+    /// Let a node take new pods again.
+    Uncordon(OneNode),
+    /// Take a host out of the cluster: evict its pods, remove its member of etcd, and remove what
+    /// Halite put on it.
+    Remove(NodeRemove),
+    /// Replace a host that is gone for good: remove what is left of it, print the command to run on
+    /// the new host of that name, and wait until its node is Ready.
+    Replace(NodeReplace),
+}
+
+/// One node.
+#[derive(Debug, Args)]
+pub struct OneNode {
+    /// The node's name.
+    pub name: NodeName,
+}
+
+/// `ctl node drain`, with kubectl's options.
+#[derive(Debug, Args)]
+pub struct NodeDrain {
+    /// The node's name.
+    pub name: NodeName,
+    /// Which pods to evict.
+    #[command(flatten)]
+    pub pods: DrainedPods,
+    /// Evict pods that no controller makes again, too.
+    #[arg(long)]
+    pub force: bool,
+    /// Accepted as in kubectl; pods of DaemonSets stay in any case.
+    #[arg(long, hide = true)]
+    pub ignore_daemonsets: bool,
+}
+
+/// Options of a drain.
+#[derive(Debug, Args)]
+pub struct DrainedPods {
+    /// Evict pods with an emptyDir too; what is in it is lost.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+    /// Seconds in place of each pod's own grace period.
+    #[arg(long, value_name = "SECONDS")]
+    pub grace_period: Option<u32>,
+    /// Time after which the drain fails, for example 5m.
+    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = seconds)]
+    pub timeout: u64,
+}
+
+/// Parses a duration such as `30s`, `15m` or `1h30m`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let duration: Option<jiff::SignedDuration> = text.parse().ok();
+    duration
+        .and_then(|duration| u64::try_from(duration.as_secs()).ok())
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "give a time such as 30s or 15m".to_owned())
 }
 
 /// A new host on the command line: `NAME` or `NAME=ADDRESS`.
@@ -55,6 +113,50 @@ pub struct NodeAdd {
     #[arg(long = "label")]
     pub labels: Vec<String>,
     /// Only declare the host and print the command; do not wait.
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// `ctl node remove`.
+#[derive(Debug, Args)]
+pub struct NodeRemove {
+    /// The host's name.
+    pub name: NodeName,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// The host is gone for good: it is asked nothing.
+    #[arg(long)]
+    pub dead: bool,
+    /// Remove it although data or a member of etcd is lost with it.
+    #[arg(long, requires = "cluster")]
+    pub force: bool,
+    /// The cluster's name, to confirm --force.
+    #[arg(long, default_value = "", requires = "force")]
+    pub cluster: String,
+    /// Which pods to evict.
+    #[command(flatten)]
+    pub pods: DrainedPods,
+    /// Remove the packages of Kubernetes too.
+    #[arg(long)]
+    pub packages: bool,
+    /// Remove what pods and etcd stored on the host, too.
+    #[arg(long, requires = "force")]
+    pub wipe_data: bool,
+}
+
+/// `ctl node replace`.
+#[derive(Debug, Args)]
+pub struct NodeReplace {
+    /// The host's name.
+    pub name: NodeName,
+    /// Confirm that the host is gone for good.
+    #[arg(long, required = true)]
+    pub force: bool,
+    /// The cluster's name, to confirm --force.
+    #[arg(long)]
+    pub cluster: String,
+    /// Only remove what is left and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,
 }

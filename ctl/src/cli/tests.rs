@@ -12,6 +12,13 @@ fn every_kind_of_command_line_is_valid() {
     for line in [
         "ctl bootstrap --config cluster.yaml --yes --bundle /media/halite",
         "ctl node add worker-1 --address 10.10.1.12 --roles worker --no-wait -o json",
+        "ctl node cordon worker-1",
+        "ctl node remove worker-1 --yes",
+        "ctl node remove worker-1 -y --packages --delete-emptydir-data --timeout 5m",
+        "ctl node remove cp-2 --dead --force --cluster prod --wipe-data",
+        "ctl node replace cp-2 --force --cluster prod",
+        "ctl node drain worker-1 --ignore-daemonsets --delete-emptydir-data --force --grace-period 5 --timeout 5m",
+        "ctl node uncordon worker-1 -o json",
         "ctl status",
         "ctl key list -o yaml",
         "ctl ping *",
@@ -64,6 +71,10 @@ fn force_needs_the_name_of_the_cluster() {
     assert!(Cli::try_parse_from(["ctl", "highstate", "--exit-code"]).is_err());
     assert!(Cli::try_parse_from(["ctl", "cmd", "a"]).is_err());
     for bad in [
+        "ctl node remove a --force",
+        "ctl node remove a --wipe-data",
+        "ctl node replace a",
+        "ctl node replace a --force",
         "ctl operator create alice --role owner --out a",
         "ctl operator create alice --out a",
         "ctl operator create alice --role viewer",

@@ -8,7 +8,7 @@ use halite_manifest::manifest;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::validate::Context;
+use halite_pillar::validate::{Context, warnings};
 use halite_pillar::{example, schema};
 use serde_json::{Map, Value, json};
 
@@ -125,23 +125,28 @@ pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
 }
 
 fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
-    let (problems, nodes) = match read(path)? {
-        Ok(declaration) => (Vec::new(), declaration.nodes.len()),
-        Err(problems) => (problems, 0),
+    let (problems, warned, nodes) = match read(path)? {
+        Ok(declaration) => (Vec::new(), warnings(&declaration), declaration.nodes.len()),
+        Err(problems) => (problems, Vec::new(), 0),
     };
     let each = |problem: &Problem| {
         json!({"file": problem.file, "line": problem.line, "column": problem.column, "path": problem.path,
             "message": problem.message, "hint": problem.hint})
     };
-    let document = json!({"valid": problems.is_empty(), "problems": problems.iter().map(each).collect::<Vec<_>>()});
+    let list = |found: &[Problem]| found.iter().map(each).collect::<Vec<_>>();
+    let document = json!({"valid": problems.is_empty(), "problems": list(&problems), "warnings": list(&warned)});
     screen.answer(&document, |paint| {
         if problems.is_empty() {
-            format!(
+            let mut text: String = (warned.iter())
+                .map(|warning| format!("{} {warning}\n", paint.notable("!")))
+                .collect();
+            text.push_str(&format!(
                 "{} {} is valid ({})\n",
                 paint.good("✓"),
                 path.path.display(),
                 count(nodes, "node")
-            )
+            ));
+            text
         } else {
             report(&problems) + "\n"
         }

@@ -26,7 +26,15 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 
 /// Formats the quorum, the members as a table, and all problems.
 fn overview(status: &Value, paint: &Paint) -> String {
-    let mut text = format!("{}\n\n", table::cell(&status["quorum"]));
+    let mut text = format!("{}\n\n{}", table::cell(&status["quorum"]), members(status));
+    for problem in status["problems"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
+    }
+    text
+}
+
+/// Formats the members as a table.
+pub fn members(status: &Value) -> String {
     let members = status["members"].as_array().into_iter().flatten();
     let heading = [
         "member", "id", "role", "lag", "database", "in use", "quota", "version",
@@ -43,11 +51,7 @@ fn overview(status: &Value, paint: &Paint) -> String {
             table::cell(&member["version"]),
         ]
     };
-    text.push_str(&table::rows(&heading, members.map(row)));
-    for problem in status["problems"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
-    }
-    text
+    table::rows(&heading, members.map(row))
 }
 
 /// Formats bytes as MiB.

@@ -4,11 +4,12 @@ use halite_proto::v1;
 use halite_states::low::RunReturn;
 use serde_json::Value;
 
+use super::{etcd, health};
 use crate::cli::{Global, Job, Render};
-use crate::client;
 use crate::client::document;
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, returns, table, yaml};
+use crate::{FAILED, client};
 
 /// Runs `ctl status`.
 ///
@@ -18,7 +19,8 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
     let mut operator = client::operator(global).await?;
     let status = document(operator.status(v1::StatusRequest {}).await)?;
     screen.answer(&status, |paint| overview(&status, paint))?;
-    Ok(0)
+    let healthy = health::is_healthy(&status["health"]);
+    Ok(if healthy { 0 } else { FAILED })
 }
 
 /// Formats the cluster in a few lines, its nodes as a table, and all problems.
@@ -32,12 +34,13 @@ fn overview(status: &Value, paint: &Paint) -> String {
         _ => paint.bad("does not answer"),
     };
     let mut text = format!(
-        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}\n",
+        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}\n",
         table::cell(&status["cluster"]),
         table::cell(&status["master"]),
         table::cell(&status["version"]),
         table::cell(&status["bundle"]["version"]),
         table::cell(&status["bundle"]["kubernetes"]),
+        parts(status, paint),
         registry(&status["registry"]),
     );
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
@@ -70,25 +73,64 @@ fn overview(status: &Value, paint: &Paint) -> String {
         "last highstate",
     ];
     text.push_str(&table::rows(&heading, nodes.iter().map(row)));
-    for node in &nodes {
-        let reasons = node["kubernetes"]["reasons"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        for reason in reasons.filter_map(Value::as_str) {
-            text.push_str(&format!(
-                "\n{} {}: {reason}\n",
-                paint.bad("✗"),
-                table::cell(&node["name"])
-            ));
-        }
+    if status["etcd"]["members"].is_array() {
+        text.push_str(&format!("\n{}", etcd::members(&status["etcd"])));
     }
-    for problem in status["problems"].as_array().into_iter().flatten() {
-        text.push_str(&format!(
-            "\n{} {}\n",
-            paint.bad("✗"),
-            problem.as_str().unwrap_or_default()
-        ));
+    let findings = health::findings(&status["health"], paint);
+    if !findings.is_empty() {
+        text.push_str(&format!("\n{findings}"));
+    }
+    text
+}
+
+/// Formats the lines about API servers, virtual address, etcd and DNS, each if there is one.
+fn parts(status: &Value, paint: &Paint) -> String {
+    let names = |list: &Value| {
+        let names = list.as_array().into_iter().flatten().map(table::cell);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut text = String::new();
+    let servers = status["api_servers"].as_array().into_iter().flatten();
+    let each = servers.map(|server| {
+        let mark = match server["ready"].as_bool() {
+            Some(true) => paint.good("✓"),
+            _ => paint.bad("✗"),
+        };
+        format!("{} {mark}", table::cell(&server["host"]))
+    });
+    let servers = each.collect::<Vec<_>>().join("  ");
+    if !servers.is_empty() {
+        text.push_str(&format!("servers     {servers}\n"));
+    }
+    if status["vip"].is_object() {
+        let holders = match names(&status["vip"]["holders"]) {
+            none if none.is_empty() => "on no host that answers".to_owned(),
+            holders => format!("on {holders}"),
+        };
+        let address = table::cell(&status["vip"]["address"]);
+        text.push_str(&format!("VIP         {address} {holders}\n"));
+    }
+    match (
+        status["etcd"]["quorum"].as_str(),
+        status["etcd"]["error"].as_str(),
+    ) {
+        (Some(quorum), _) => text.push_str(&format!("etcd        {quorum}\n")),
+        (None, Some(error)) => text.push_str(&format!(
+            "etcd        {}: {error}\n",
+            paint.bad("does not answer")
+        )),
+        (None, None) => {}
+    }
+    if status["dns"].is_object() {
+        let line = match (
+            names(&status["dns"]["replicas"]),
+            names(&status["dns"]["without"]),
+        ) {
+            (none, _) if none.is_empty() => paint.bad("no replica is ready"),
+            (hosts, without) if without.is_empty() => format!("on {hosts}"),
+            (hosts, without) => format!("on {hosts}; no replica on {without}"),
+        };
+        text.push_str(&format!("DNS         {line}\n"));
     }
     text
 }
@@ -337,17 +379,22 @@ mod tests {
     fn the_overview_names_unconnected_minions_and_problems() {
         let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
             "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
+            "api_servers": [{"host": "a", "ready": true}, {"host": "b", "ready": false}],
+            "vip": {"address": "10.0.0.9", "holders": ["a"]},
+            "etcd": {"quorum": "2 members, none may fail", "members": [{"name": "a", "role": "leader"}]},
+            "dns": {"replicas": ["a"], "without": ["b"]},
             "nodes": [{"name": "a", "roles": ["worker"], "address": "10.0.0.2", "key": "accepted", "connected": false,
-                "kubernetes": {"ready": false, "version": "v1.36.3", "reasons": ["DiskPressure=True (x: y)"]},
-                "highstate": null}],
-            "problems": ["cluster.yaml:1: no"]});
+                "kubernetes": {"ready": false, "version": "v1.36.3"}, "highstate": null}],
+            "health": {"healthy": false, "checks": [{"name": "declaration", "state": "failure",
+                "findings": [{"message": "cluster.yaml:1: no", "remedy": null}]}]}});
         let text = overview(&status, &PLAIN);
         for wanted in [
-            "API         does not answer: refused\n",
+            "API         does not answer: refused\nservers     a ✓  b ✗\n",
+            "VIP         10.0.0.9 on a\netcd        2 members, none may fail\nDNS         on a; no replica on b\n",
             "away",
             "NotReady v1.36.3",
-            "✗ a: DiskPressure=True (x: y)\n",
-            "✗ cluster.yaml:1: no\n",
+            "leader",
+            "✗ declaration: cluster.yaml:1: no\n",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
         }
@@ -367,7 +414,7 @@ mod tests {
             status["registry"] = known;
             let text = overview(&status, &PLAIN);
             assert!(
-                text.contains(&format!("refused\nregistry    {wanted}\n\n")),
+                text.contains(&format!("no replica on b\nregistry    {wanted}\n\n")),
                 "{text}"
             );
         }

@@ -3,16 +3,19 @@
 mod bundle;
 mod config;
 mod etcd;
+mod health;
 mod inspect;
 mod keys;
 mod local;
+mod node_drain;
+mod node_remove;
 mod nodes;
 mod operators;
 mod registry;
 mod targets;
 
 use crate::bootstrap;
-use crate::cli::{Cli, Command, Etcd};
+use crate::cli::{Cli, Command, Etcd, Global, Node};
 use crate::output::Screen;
 
 /// Runs a command and returns its exit code.
@@ -23,7 +26,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
     let global = cli.global;
     match cli.command {
         Command::Bootstrap(args) => bootstrap::run(&global, &args, screen).await,
-        Command::Node(command) => nodes::run(&global, command, screen).await,
+        Command::Node(command) => node(&global, command, screen).await,
         Command::Orchestrate(args) => nodes::orchestrate(&global, &args, screen).await,
         Command::Highstate(args) => targets::highstate(&global, args, screen).await,
         Command::Apply(args) => targets::apply(&global, args, screen).await,
@@ -31,6 +34,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Grains(args) => targets::grains(&global, args, screen).await,
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
         Command::Status => inspect::status(&global, screen).await,
+        Command::Health(args) => health::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
@@ -44,5 +48,17 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),
+    }
+}
+
+/// Runs `ctl node`.
+async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Result<u8> {
+    match command {
+        Node::Add(args) => nodes::add(global, &args, screen).await,
+        Node::Cordon(node) => node_drain::cordon(global, &node, screen).await,
+        Node::Drain(args) => node_drain::drain(global, &args, screen).await,
+        Node::Uncordon(node) => node_drain::uncordon(global, &node, screen).await,
+        Node::Remove(args) => node_remove::remove(global, &args, screen).await,
+        Node::Replace(args) => node_remove::replace(global, &args, screen).await,
     }
 }

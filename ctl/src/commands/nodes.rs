@@ -4,7 +4,7 @@ use anyhow::{Context as _, bail};
 use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Global, Node, NodeAdd, Orchestrate};
+use crate::cli::{Global, NodeAdd, Orchestrate};
 use crate::client;
 use crate::client::refused;
 use crate::orchestration_watch::{
@@ -15,31 +15,45 @@ use crate::output::Screen;
 /// The orchestration that makes an enrolled host a Kubernetes node.
 const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
 
-/// Runs `ctl node`.
+/// Runs `ctl node add`.
 ///
 /// # Errors
 /// The master does not answer or refuses.
-pub async fn run(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Result<u8> {
-    let Node::Add(args) = command;
-    add(global, args, screen).await
-}
-
-async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow::Result<u8> {
     let document_json = match labels(&args.labels)? {
         labels if labels.is_empty() => String::new(),
         labels => json!({"labels": labels}).to_string(),
     };
     let request = v1::AddNodeRequest {
-        nodes: new_nodes(&args)?,
+        nodes: new_nodes(args)?,
         roles: args.roles.clone(),
         document_json,
     };
+    join(global, request, args.no_wait, screen).await
+}
+
+/// Declares nodes, or finds them declared so, prints the command to run on each, and waits until
+/// they are Ready.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn join(
+    global: &Global,
+    request: v1::AddNodeRequest,
+    no_wait: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let again = same_words(&request);
     let mut operator = client::operator(global).await?;
     let reply = operator
         .add_node(request)
         .await
         .map_err(|status| refused(&status))?
         .into_inner();
+    for warning in &reply.warnings {
+        let mark = screen.paint().notable("!");
+        screen.note(format!("{mark} {warning}"));
+    }
     let to_run: String = (reply.nodes.iter())
         .map(|node| {
             format!(
@@ -49,7 +63,7 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         })
         .collect();
     let to_run = to_run.strip_suffix('\n').unwrap_or_default();
-    if args.no_wait {
+    if no_wait {
         screen.answer(&declared(&reply.nodes), |_| to_run.to_owned())?;
         return Ok(0);
     }
@@ -64,7 +78,6 @@ async fn add(global: &Global, args: NodeAdd, screen: &mut Screen) -> anyhow::Res
         pillar_json: json!({"node": node.name}).to_string(),
         ..v1::OrchestrateRequest::default()
     };
-    let again = same_words(&args);
     if let [node] = reply.nodes.as_slice() {
         let done = run_orchestration(global, run(node), &node.name, screen).await?;
         return print_outcome(&done, &format!("{} is Ready", node.name), &again, screen);
@@ -100,17 +113,24 @@ fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
 }
 
 /// The command with the same words: with others the master refuses to declare a node again.
-fn same_words(args: &NodeAdd) -> String {
+fn same_words(request: &v1::AddNodeRequest) -> String {
     let mut words = vec!["ctl node add".to_owned()];
-    words.extend(args.nodes.iter().map(|node| match node.address.as_str() {
-        "" => node.name.to_string(),
-        address => format!("{}={address}", node.name),
+    words.extend(
+        request
+            .nodes
+            .iter()
+            .map(|node| match node.address.as_str() {
+                "" => node.name.clone(),
+                address => format!("{}={address}", node.name),
+            }),
+    );
+    words.push(format!("--roles {}", request.roles.join(",")));
+    let further: Value = serde_json::from_str(&request.document_json).unwrap_or_default();
+    let labels = further["labels"].as_object().into_iter().flatten();
+    words.extend(labels.map(|(key, value)| {
+        let value = value.as_str().unwrap_or_default();
+        format!("--label {key}={value}")
     }));
-    if !args.address.is_empty() {
-        words.push(format!("--address {}", args.address));
-    }
-    words.push(format!("--roles {}", args.roles.join(",")));
-    words.extend(args.labels.iter().map(|label| format!("--label {label}")));
     words.join(" ")
 }
 
@@ -196,7 +216,7 @@ mod tests {
         let line = ["ctl", "node", "add"].iter().chain(words);
         let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(line)?;
         match cli.command {
-            crate::cli::Command::Node(Node::Add(args)) => Ok(args),
+            crate::cli::Command::Node(crate::cli::Node::Add(args)) => Ok(args),
             _ => bail!("another command"),
         }
     }
@@ -211,7 +231,13 @@ mod tests {
             "--label",
             "x=y",
         ];
-        let again = same_words(&arguments(&words).unwrap());
+        let args = arguments(&words).unwrap();
+        let request = v1::AddNodeRequest {
+            nodes: new_nodes(&args).unwrap(),
+            roles: args.roles.clone(),
+            document_json: json!({"labels": labels(&args.labels).unwrap()}).to_string(),
+        };
+        let again = same_words(&request);
         assert_eq!(again, format!("ctl node add {}", words.join(" ")));
     }
 

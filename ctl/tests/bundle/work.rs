@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use halite_states::shipped;
 use halite_testkit::process::{done, within};
 use halite_testkit::{Site, process, put};
 
@@ -24,13 +25,10 @@ fn has_builder() {
 pub fn site() -> Site {
     has_builder();
     let site = Site::new();
-    for name in [
-        "halite/orchestrate/bootstrap",
-        "halite/orchestrate/add_node",
-        "halite/services/master/restart",
-        "halite/services/minion/restart",
-    ] {
-        put(&site.path(&format!("states/{name}.sls")), b"{}\n");
+    let restarts = [shipped::RESTART_MASTER, shipped::RESTART_MINION];
+    for name in shipped::ORCHESTRATIONS.iter().chain(&restarts) {
+        let file = name.replace('.', "/");
+        put(&site.path(&format!("states/{file}.sls")), b"{}\n");
     }
     fs::create_dir(site.path("tmp")).unwrap();
     site.written();

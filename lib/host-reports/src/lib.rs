@@ -1,5 +1,5 @@
-//! Reports that scheduled work leaves on a host, and what the host knows of its etcd member and of
-//! the update of its minion, for `ctl status`.
+//! Reports that scheduled work leaves on a host, and what the host knows of its etcd member, of the
+//! update of its minion, and of its addresses and certificates, for `ctl status`.
 //!
 //! Each kind of work has a name and up to three files in one directory of its host: `NAME.since`
 //! was created when the work was scheduled, `NAME.json` contains the [`Report`] of its last run,
@@ -10,6 +10,7 @@
 //! use it at no cost.
 
 pub mod etcd;
+pub mod health;
 pub mod update;
 
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_etcd::Members;
+use halite_etcd::fake::FakeCluster;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
@@ -35,8 +36,8 @@ use crate::store::{Facts, Key, KeyState, SqliteStore};
 pub(crate) struct Site {
     pub directory: TempDir,
     pub api: Arc<FakeApi>,
-    /// The members of etcd, and the time that an ordered job waits for them; without them the
-    /// master asks those that are declared.
+    /// The members of etcd, and the time that an ordered job waits for them; without them there is
+    /// one, which no job waits for.
     pub etcd: Option<(Arc<dyn Members>, Duration)>,
 }
 
@@ -194,10 +195,11 @@ impl Site {
                     .unwrap(),
             );
             let app = App::open(config, clock, store.clone()).await.unwrap();
-            let mut clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
-            if let Some((members, limit)) = self.etcd.clone() {
-                clusters = clusters.with_etcd(Etcd::of_members(Arc::clone(&app), members, limit));
-            }
+            let etcd = match self.etcd.clone() {
+                Some((members, limit)) => Etcd::of_members(Arc::clone(&app), members, limit),
+                None => Etcd::without_gate(Arc::clone(&app), one_member()),
+            };
+            let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone()).with_etcd(etcd);
             let declarations = Declarations::with_look(&app, look);
             let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await
@@ -211,6 +213,10 @@ impl Site {
             store,
         }
     }
+}
+
+fn one_member() -> Arc<dyn Members> {
+    Arc::new(FakeCluster::new(&["bootstrap-1"]))
 }
 
 fn sha256(text: &str) -> String {

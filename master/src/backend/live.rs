@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halite_pillar::validate::warnings;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
@@ -160,14 +161,16 @@ impl Backend for LiveBackend {
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, ()> {
+    ) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
             let nodes = requested(request)?;
             self.jobs.declarations().add_nodes(&nodes).await?;
             for node in nodes {
                 tracing::info!(node = %node.name, operator, "node declared");
             }
-            Ok(())
+            let snapshot = self.jobs.declarations().load().await?;
+            let warnings = warnings(snapshot.declaration());
+            Ok(warnings.iter().map(ToString::to_string).collect())
         })
     }
 

@@ -9,6 +9,8 @@ mod bundle_tests;
 mod etcd_tests;
 #[cfg(test)]
 pub(crate) mod fixture;
+#[cfg(test)]
+mod health_tests;
 mod live;
 #[cfg(test)]
 mod reading_tests;
@@ -67,13 +69,13 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, Value>;
     /// `Operator.ShowJob`.
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
-    /// `Operator.AddNode`: validates and writes the node documents (idempotent). The caller makes
-    /// tokens and commands.
+    /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
+    /// the warnings about the declaration. The caller makes tokens and commands.
     fn add_node<'a>(
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, ()>;
+    ) -> BackendFuture<'a, Vec<String>>;
     /// The chunk with this `tag` in this minion's part of `job`, if it requests a certificate
     /// (`x509.certificate`, `kubeconfig.managed`) and the minion has not returned yet; a refusal
     /// otherwise. The caller decides what to sign by the arguments of this chunk and nothing else.

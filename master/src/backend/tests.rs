@@ -149,6 +149,8 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         assert!(refusal.message.contains("Make room"), "{refusal}");
         assert!(life.backend.status().await.unwrap()["nodes"].is_array(), "looking still works");
 
+        let asked = messages.try_recv().unwrap().body;
+        assert!(matches!(asked, Some(v1::master_message::Body::Job(question)) if question.function == "halite.health"));
         life.store.limit_pages(Some(limit)).await;
         hand_in().await.unwrap();
         let acknowledged = messages.try_recv().unwrap().body;

@@ -70,3 +70,15 @@ pub fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
         .and_then(|directory| directory.sync_all())
         .map_err(fail)
 }
+
+/// Removes a file, also across a power cut.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(path: &Path) -> Result<(), CaError> {
+    let fail = |source| CaError::file("remove", path)(source);
+    std::fs::remove_file(path).map_err(fail)?;
+    std::fs::File::open(path.parent().unwrap_or(Path::new("/")))
+        .and_then(|directory| directory.sync_all())
+        .map_err(fail)
+}

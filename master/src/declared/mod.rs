@@ -3,12 +3,13 @@
 //!
 //! The files decide and may change at any time. Each job looks at all of them when it is made
 //! ([`Declarations::load`]); its messages only ask the kernel if a document has changed since
-//! ([`Declarations::current`]). Nothing is parsed again while name, time and size of every file stay
-//! the same. Files are read on threads of their own: the disk of a bundle may hang, and then only
-//! what needs the bundle fails.
+//! ([`Declarations::current`]). Nothing is parsed again while name, time and size of every file
+//! stay the same. Files are read on threads of their own: the disk of a bundle may hang, and then
+//! only what needs the bundle fails.
 
 mod bundle;
 mod changes;
+mod leaving;
 mod nodes;
 mod reader;
 mod redactors;
@@ -77,8 +78,9 @@ impl Declarations {
         self.reader.load().await
     }
 
-    /// The snapshot with the present documents, and with the bundle as the last [`load`](Self::load)
-    /// found it. No file is looked at while no document has changed, however many ask.
+    /// The snapshot with the present documents, and with the bundle as the last
+    /// [`load`](Self::load) found it. No file is looked at while no document has changed, however
+    /// many ask.
     ///
     /// # Errors
     /// All problems of all documents.
@@ -189,9 +191,9 @@ impl Snapshot {
         self.in_use().ok()?.manifest.sha256(path).map(str::to_owned)
     }
 
-    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of the
-    /// site, before the present one came into use, still gets its files. May read the manifests of
-    /// other bundles, so it is not called where a disk that hangs would delay others.
+    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
+    /// the site, before the present one came into use, still gets its files. May read the manifests
+    /// of other bundles, so it is not called where a disk that hangs would delay others.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
         let here = self.in_use().ok().and_then(|in_use| in_use.file(sha256));

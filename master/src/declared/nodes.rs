@@ -312,7 +312,7 @@ fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Refusal> {
     files::write(path, text, MODE).map_err(|error| Refusal::internal(chain(&error)))
 }
 

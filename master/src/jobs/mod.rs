@@ -16,6 +16,7 @@ pub mod jid;
 mod job_watch;
 mod local;
 mod open_job;
+mod questions;
 mod returns;
 #[cfg(test)]
 mod simulation;
@@ -30,6 +31,7 @@ use self::core::Session;
 use self::function::Function;
 use self::jid::Jids;
 use self::open_job::OpenJob;
+use self::questions::Questions;
 use crate::app::App;
 use crate::declared::Declarations;
 use crate::kubernetes::access::Clusters;
@@ -38,6 +40,7 @@ use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow, RowState};
 
 pub use create::NewJob;
+pub use questions::Unanswered;
 
 /// The number of minions to which the master sends, or whose parts it checks, at the same time.
 const SIDE_BY_SIDE: usize = 64;
@@ -56,6 +59,7 @@ pub struct Jobs {
     rounds: tokio::sync::watch::Sender<u64>,
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
+    questions: Questions,
 }
 
 impl Jobs {
@@ -79,6 +83,7 @@ impl Jobs {
             applying: tokio::sync::Mutex::default(),
             rounds: tokio::sync::watch::Sender::new(0),
             ends: tokio::sync::watch::Sender::new(0),
+            questions: Questions::default(),
         });
         let now = jobs.app.clock.now();
         let lane = jobs.lane(&MASTER);

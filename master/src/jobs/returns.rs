@@ -35,6 +35,9 @@ impl Jobs {
             }
             Body::Returned(returned) => {
                 let jid = returned.job.parse()?;
+                let Some(returned) = self.questions.take(&jid, minion, returned) else {
+                    return Ok(());
+                };
                 let redactor = self.declarations.redactor(minion).await?;
                 let answer = Answer {
                     retcode: returned.retcode,

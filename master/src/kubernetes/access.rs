@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use halite_errors::chain;
+use halite_names::NodeName;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
@@ -35,6 +38,16 @@ struct Current {
     made_for: [u8; 32],
     made: Millis,
     api: Arc<dyn Api>,
+    servers: Vec<ApiServer>,
+}
+
+/// The API server of one host, asked at the host's own address.
+#[derive(Clone)]
+pub struct ApiServer {
+    /// The host.
+    pub host: NodeName,
+    /// The way to it.
+    pub api: Arc<dyn Api>,
 }
 
 impl Clusters {
@@ -55,6 +68,7 @@ impl Clusters {
             made_for: [0; 32],
             made: Millis::MAX,
             api,
+            servers: Vec::new(),
         };
         Self {
             etcd: Etcd::new(Arc::clone(&app)),
@@ -82,26 +96,46 @@ impl Clusters {
     /// The declaration names no first host, or the certificates cannot be made. Whether the API
     /// answers is another matter.
     pub async fn api(&self, snapshot: &Snapshot) -> Result<Arc<dyn Api>, Refusal> {
+        self.with_current(snapshot, |current| Arc::clone(&current.api))
+            .await
+    }
+
+    /// The API server of each control plane that has joined.
+    ///
+    /// # Errors
+    /// As [`Clusters::api`].
+    pub async fn servers(&self, snapshot: &Snapshot) -> Result<Vec<ApiServer>, Refusal> {
+        self.with_current(snapshot, |current| current.servers.clone())
+            .await
+    }
+
+    async fn with_current<T>(
+        &self,
+        snapshot: &Snapshot,
+        take: impl FnOnce(&Current) -> T,
+    ) -> Result<T, Refusal> {
         let declaration = snapshot.declaration();
         let addresses =
             api_addresses(declaration).map_err(|error| Refusal::invalid(chain(&error)))?;
+        let hosts = server_addresses(declaration);
         let (server_name, port) = (declaration.cluster.endpoint(), API_PORT);
         let ca = self
             .app
             .cas
             .certificate_pem("kubernetes")
             .map_err(|error| Refusal::internal(chain(&error)))?;
-        let made_for = Sha256::digest(format!("{addresses:?}\n{port}\n{server_name}\n{ca}")).into();
+        let made_for = format!("{addresses:?}\n{hosts:?}\n{port}\n{server_name}\n{ca}");
+        let made_for = Sha256::digest(made_for).into();
         let now = self.app.clock.now();
         let mut current = self.current.lock().await;
         if let Some(current) = current.as_ref()
             && (current.made == Millis::MAX
                 || (current.made_for == made_for && now - current.made < RENEW_AFTER))
         {
-            return Ok(Arc::clone(&current.api));
+            return Ok(take(current));
         }
         let (cas, ca) = (Arc::clone(&self.app.cas), ca.to_owned());
-        let api = in_background(move || {
+        let made = in_background(move || {
             let access = Access {
                 port,
                 server_name,
@@ -110,16 +144,33 @@ impl Clusters {
                 admin: identity(&cas, "kubernetes-admin", "kubeadm:cluster-admins", now)?,
                 super_admin: identity(&cas, "kubernetes-super-admin", "system:masters", now)?,
             };
-            each_address(&access, &addresses).map_err(|error| Refusal::internal(chain(&error)))
+            let failed = |error: ApiError| Refusal::internal(chain(&error));
+            let api = each_address(&access, &addresses).map_err(failed)?;
+            let server = |(host, address): (NodeName, Ipv4Addr)| {
+                let api = Arc::new(KubeApi::new(&access, address)?);
+                Ok(ApiServer { host, api })
+            };
+            let servers: Result<_, ApiError> = hosts.into_iter().map(server).collect();
+            Ok((api, servers.map_err(failed)?))
         });
-        let api: Arc<dyn Api> = Arc::new(api.await?);
-        *current = Some(Current {
+        let (api, servers) = made.await?;
+        let made = Current {
             made_for,
             made: now,
-            api: Arc::clone(&api),
-        });
-        Ok(api)
+            api: Arc::new(api),
+            servers,
+        };
+        Ok(take(current.insert(made)))
     }
+}
+
+/// The hosts with an API server, and their own addresses.
+fn server_addresses(declaration: &Declaration) -> Vec<(NodeName, Ipv4Addr)> {
+    let planes = (declaration.nodes.iter())
+        .filter(|(_, node)| node.has(Role::ControlPlane) && node.is_member());
+    planes
+        .filter_map(|(name, node)| Some((name.clone(), node.control_plane()?)))
+        .collect()
 }
 
 /// One client of all addresses.

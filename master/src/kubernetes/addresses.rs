@@ -93,8 +93,8 @@ struct Silent {
     source: Cause,
 }
 
-/// The causes of several addresses that do not answer. It has no source of its own: each cause is in
-/// its text, beside the address.
+/// The causes of several addresses that do not answer. It has no source of its own: each cause is
+/// in its text, beside the address.
 #[derive(Debug)]
 struct EachSilent(Vec<Silent>);
 
@@ -147,6 +147,18 @@ impl<A: Api> Api for Addresses<A> {
 
     fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool> {
         Box::pin(self.ask(Again::Differs, |address| address.api.delete(reference)))
+    }
+
+    fn evict<'a>(
+        &'a self,
+        pod: &'a ObjectRef,
+        uid: &'a str,
+        grace: Option<u64>,
+    ) -> ApiFuture<'a, ()> {
+        // The uid makes it harmless: a pod that was evicted is not there a second time.
+        Box::pin(self.ask(Again::Harmless, move |address| {
+            address.api.evict(pod, uid, grace)
+        }))
     }
 
     /// Of several servers, one that answers that it is not ready counts like one that does not

@@ -340,6 +340,38 @@ impl Api for KubeApi {
         }))
     }
 
+    fn evict<'a>(
+        &'a self,
+        pod: &'a ObjectRef,
+        uid: &'a str,
+        grace: Option<u64>,
+    ) -> ApiFuture<'a, ()> {
+        Box::pin(self.call(move |client| async move {
+            let mut options = json!({"preconditions": {"uid": uid}});
+            if let Some(seconds) = grace {
+                options["gracePeriodSeconds"] = json!(seconds);
+            }
+            let body = json!({
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": pod.name, "namespace": pod.namespace},
+                "deleteOptions": options,
+            });
+            // kube's own request names the options `delete_options`, which no server reads.
+            let path = format!(
+                "/api/v1/namespaces/{}/pods/{}/eviction",
+                pod.namespace, pod.name
+            );
+            let request = Request::new(path)
+                .create(&PostParams::default(), body.to_string().into_bytes())
+                .map_err(ApiError::unusable(format!(
+                    "cannot ask for the eviction of {pod}"
+                )))?;
+            let answer = client.request::<Value>(request).await;
+            answer.map(|_| ()).map_err(|error| self.explain(error))
+        }))
+    }
+
     fn ready(&self) -> ApiFuture<'_, ()> {
         Box::pin(self.call(move |client| async move {
             let request = Request::new("")

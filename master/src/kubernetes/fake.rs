@@ -26,6 +26,8 @@ pub struct FakeApi {
     pub stubborn: Mutex<Vec<String>>,
     /// Objects that are gone once they were read so many times.
     pub passing: Mutex<BTreeMap<String, u32>>,
+    /// Pods that a budget holds for so many attempts to evict them; `u32::MAX` is for ever.
+    pub held: Mutex<BTreeMap<String, u32>>,
     /// So many updates lose a race.
     pub conflicts: AtomicU32,
     /// Questions for an object hang.
@@ -228,6 +230,48 @@ impl Api for FakeApi {
         })
     }
 
+    fn evict<'a>(
+        &'a self,
+        pod: &'a ObjectRef,
+        uid: &'a str,
+        grace: Option<u64>,
+    ) -> ApiFuture<'a, ()> {
+        Box::pin(async move {
+            self.answer(Some(pod), true)?;
+            let there = self.objects.lock().unwrap().get(pod).cloned();
+            let Some(mut there) = there else {
+                return Err(refused(404, "NotFound", "pods not found"));
+            };
+            if there["metadata"]["uid"] != uid {
+                return Err(refused(409, "Conflict", "the UID in the precondition"));
+            }
+            if let Some(left) = self.held.lock().unwrap().get_mut(&pod.name)
+                && *left > 0
+            {
+                if *left != u32::MAX {
+                    *left -= 1;
+                }
+                let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+                return Err(refused(429, "TooManyRequests", message));
+            }
+            let grace = grace
+                .map(|grace| format!(" in {grace} s"))
+                .unwrap_or_default();
+            self.writes
+                .lock()
+                .unwrap()
+                .push(format!("evict {pod}{grace}"));
+            let mut objects = self.objects.lock().unwrap();
+            if self.stubborn.lock().unwrap().contains(&pod.name) {
+                there["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                objects.insert(pod.clone(), there);
+            } else {
+                objects.remove(pod);
+            }
+            Ok(())
+        })
+    }
+
     fn ready(&self) -> ApiFuture<'_, ()> {
         Box::pin(async move { self.answer(None, false) })
     }
@@ -236,17 +280,20 @@ impl Api for FakeApi {
         &'a self,
         _api_version: &'a str,
         kind: &'a str,
-        _namespace: &'a str,
-        _fields: &'a str,
+        namespace: &'a str,
+        fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>> {
         Box::pin(async move {
             self.answer(None, false)?;
+            let node = fields.strip_prefix("spec.nodeName=");
             Ok(self
                 .objects
                 .lock()
                 .unwrap()
                 .iter()
                 .filter(|(r, _)| r.kind == kind)
+                .filter(|(r, _)| namespace.is_empty() || r.namespace == namespace)
+                .filter(|(_, o)| node.is_none_or(|node| o["spec"]["nodeName"] == node))
                 .map(|(_, o)| o.clone())
                 .collect())
         })

@@ -1,18 +1,23 @@
 //! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
-//! carry no Kubernetes client and `ctl highstate` repairs objects as it repairs files (docs/decisions,
-//! "the master is a target too").
+//! carry no Kubernetes client and `ctl highstate` repairs objects as it repairs files
+//! (docs/decisions, "the master is a target too").
 //!
-//! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`]; [`client::KubeApi`]
-//! is the real one. What differs is computed in [`compare`], from JSON alone.
+//! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`];
+//! [`client::KubeApi`] is the real one. What differs is computed in [`compare`], from JSON alone.
 
 pub mod access;
 mod addresses;
 mod apply_order;
 mod arguments;
+mod budgets;
 mod checks;
 pub mod client;
 pub mod compare;
 mod data_loss;
+pub mod drain;
+mod drain_pods;
+#[cfg(test)]
+mod drain_tests;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod modules;
@@ -277,6 +282,15 @@ pub trait Api: Send + Sync {
 
     /// Removes an object, its dependents in the background; `false` when it was not there.
     fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool>;
+
+    /// Asks the server to end a pod gracefully, as its budgets allow (eviction API). `uid` is that
+    /// of the pod that is meant; `grace` replaces the pod's own grace period, in seconds.
+    fn evict<'a>(
+        &'a self,
+        pod: &'a ObjectRef,
+        uid: &'a str,
+        grace: Option<u64>,
+    ) -> ApiFuture<'a, ()>;
 
     /// `GET /readyz`.
     fn ready(&self) -> ApiFuture<'_, ()>;

@@ -17,20 +17,25 @@ pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<Value, 
     let overview = Overview::take(members.as_ref()).await;
     let overview =
         overview.map_err(|error| Refusal::new(RefusalKind::Unavailable, chain(&error)))?;
+    Ok(json(&overview))
+}
+
+/// The members as a document.
+pub(super) fn json(overview: &Overview) -> Value {
     let alarms = || {
         overview
             .alarms
             .iter()
-            .map(|alarm| (owner(&overview, alarm.member), alarm.kind))
+            .map(|alarm| (owner(overview, alarm.member), alarm.kind))
     };
-    Ok(json!({
+    json!({
         "quorum": overview.quorum_line(),
         "voters": overview.voters.all,
         "serving": overview.voters.serving,
         "members": overview.members.iter().map(member).collect::<Vec<_>>(),
         "alarms": alarms().map(|(name, kind)| json!({"member": name, "alarm": text(kind)})).collect::<Vec<_>>(),
-        "problems": problems(&overview),
-    }))
+        "problems": problems(overview),
+    })
 }
 
 fn member(own: &MemberOverview) -> Value {

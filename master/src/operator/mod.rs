@@ -5,6 +5,7 @@ pub mod audit;
 mod backups;
 mod etcd;
 mod etcd_members;
+mod health;
 pub mod history;
 mod reports;
 pub mod run;

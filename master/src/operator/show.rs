@@ -18,6 +18,7 @@ use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::{Declarations, Snapshot, in_background};
 use crate::jobs::{Jobs, target};
+use crate::leaving::Leaving;
 use crate::refusal::Refusal;
 
 /// Texts larger than this are named by their digest.
@@ -40,6 +41,10 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             let top = move || compile::top(&snapshot, &minion, &grains);
             Ok(json!(in_background(top).await?))
         }
+        "leaving" => {
+            let leaving = Leaving::gather(app, jobs.clusters(), &snapshot, &request.target);
+            Ok(leaving.await?.document(snapshot.declaration()))
+        }
         "etcd" => etcd_members::document(jobs, &snapshot).await,
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;
@@ -50,7 +55,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains, top and etcd"
+            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving and etcd"
         ))),
     }
 }

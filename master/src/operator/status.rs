@@ -3,25 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
 
-use halite_errors::chain;
 use halite_names::NodeName;
+use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{backups, etcd, updates};
+use super::health::{Host, Picture, Seen, observe};
+use super::{backups, etcd, etcd_members, health, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
-use crate::declared::Snapshot;
 use crate::jobs::Jobs;
-use crate::kubernetes::node::overview;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::{Facts, Key, MinionBundle, RowState, Run};
+use crate::store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
 
-/// The time that the Kubernetes API gets to answer; the status is useful without it.
-const API_TIMEOUT: Duration = Duration::from_secs(3);
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
 /// hosts takes as much.
 const LITTLE_SPACE: u64 = 64 << 20;
@@ -35,25 +31,31 @@ const RUNS: u32 = 5;
 /// # Errors
 /// The store failed.
 pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
-    let mut problems: Vec<String> = Vec::new();
+    let mut problems = Problems::default();
     let snapshot = match jobs.declarations().load().await {
-        Ok(snapshot) => Some(snapshot),
+        Ok(snapshot) => {
+            let warned = warnings(snapshot.declaration());
+            let texts = warned.iter().map(ToString::to_string).collect();
+            problems.warnings("declaration-warnings", texts);
+            Some(snapshot)
+        }
         Err(refusal) => {
-            problems.push(refusal.message);
+            problems.add("declaration", [refusal.message]);
             None
         }
     };
     let in_use = snapshot.as_ref().map(|snapshot| snapshot.bundle());
     if let Some(Err(refusal)) = &in_use {
-        problems.push(refusal.message.clone());
+        problems.add("bundle", [refusal.message.clone()]);
     }
-    problems.extend(little_space(
-        &app.config.state_dir,
-        free_bytes(&app.config.state_dir),
-    ));
-    let (api, ready) = match &snapshot {
-        Some(snapshot) => kubernetes(jobs, snapshot).await,
-        None => (json!({"answers": false}), Map::new()),
+    let state_dir = &app.config.state_dir;
+    problems.add(
+        "store-space",
+        little_space(state_dir, free_bytes(state_dir)),
+    );
+    let seen = match &snapshot {
+        Some(snapshot) => Some(observe(jobs, snapshot).await),
+        None => None,
     };
     let keys: BTreeMap<MinionId, Key> = app
         .store
@@ -74,9 +76,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .as_ref()
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
-    problems.extend(troubles);
-    problems.extend(etcd::problems(&facts));
-    problems.extend(updates::problems(&facts));
+    problems.add("registry-backup", troubles);
+    problems.add("etcd-data", etcd::problems(&facts));
+    problems.add("minion-update", updates::problems(&facts));
     let highstates = last_highstates(app).await?;
     let minion_bundles = app.store.minion_bundles().await?;
     let bundles = Bundles::from_records(&minion_bundles);
@@ -85,8 +87,32 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
     }
     if let Some(Ok(bundle)) = &in_use {
-        problems.extend(bundles.behind(&names, &bundle.version));
+        problems.add("bundle-applied", bundles.behind(&names, &bundle.version));
     }
+    let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
+    let host = |name: &&str| {
+        let declared = declaration.and_then(|declaration| declaration.nodes.get(*name));
+        let last = highstates.get(*name);
+        Host {
+            name: (*name).to_owned(),
+            declared: declared.is_some(),
+            runs_containers: declared.is_some_and(|node| node.runs_containers()),
+            accepted: (keys.get(*name)).is_some_and(|key| key.state == KeyState::Accepted),
+            connected: connected.contains(*name),
+            highstate: last.and_then(|last| last["result"].as_str().map(str::to_owned)),
+            node: seen
+                .as_ref()
+                .and_then(|seen| seen.nodes.get(*name).cloned()),
+        }
+    };
+    let vip = declaration.map(|declaration| &declaration.cluster.api_server);
+    let picture = Picture {
+        now: app.clock.now(),
+        hosts: names.iter().map(host).collect(),
+        vip: vip.filter(|api| api.keeps_vip()).and_then(|api| api.vip),
+        reported: problems.by_check,
+        seen,
+    };
     let node = |name: &str| {
         let declared = snapshot
             .as_ref()
@@ -101,7 +127,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "connected": connected.contains(name),
             "version": facts.map(|facts| facts.version.as_str()),
             "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
-            "kubernetes": ready.get(name),
+            "kubernetes": picture.seen.as_ref().and_then(|seen| seen.nodes.get(name)),
             "highstate": highstates.get(name),
             "bundle": bundles.last.get(name),
             "bundles": bundles.all.get(name),
@@ -117,13 +143,72 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "version": bundle.version, "kubernetes": bundle.kubernetes, "path": bundle.path,
             "site": bundle.on_site(),
         })),
-        "api": api,
+        "api": api(picture.seen.as_ref()),
+        "api_servers": picture.seen.as_ref().map(servers),
+        "vip": picture.vip.map(|vip| json!({"address": vip, "holders": picture.holders()})),
+        "etcd": picture.seen.as_ref().map(members),
+        "dns": picture.seen.as_ref().map(dns),
         "registry": registry,
-        "nodes": names.into_iter().map(node).collect::<Vec<_>>(),
+        "nodes": names.iter().copied().map(node).collect::<Vec<_>>(),
         "master_highstate": highstates.get(MASTER.as_str()),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
-        "problems": problems,
+        "problems": problems.all,
+        "health": health::report(&picture),
     }))
+}
+
+/// The problems that the master's own modules find.
+#[derive(Default)]
+struct Problems {
+    /// In the order in which they were found.
+    all: Vec<String>,
+    by_check: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Problems {
+    /// Adds what is a finding of a check, and no problem.
+    fn warnings(&mut self, check: &'static str, found: Vec<String>) {
+        self.by_check.entry(check).or_default().extend(found);
+    }
+
+    fn add(&mut self, check: &'static str, found: impl IntoIterator<Item = String>) {
+        for text in found {
+            self.all.push(text.clone());
+            self.by_check.entry(check).or_default().push(text);
+        }
+    }
+}
+
+fn api(seen: Option<&Seen>) -> Value {
+    match seen.map(|seen| &seen.api_fault) {
+        Some(None) => json!({"answers": true}),
+        Some(Some(error)) => json!({"answers": false, "error": error}),
+        None => json!({"answers": false}),
+    }
+}
+
+fn servers(seen: &Seen) -> Value {
+    let server = |(host, fault): &(NodeName, Option<String>)| json!({"host": host, "ready": fault.is_none(), "error": fault});
+    seen.servers.iter().map(server).collect()
+}
+
+fn members(seen: &Seen) -> Value {
+    match &seen.etcd {
+        Some(Ok(overview)) => etcd_members::json(overview),
+        Some(Err(error)) => json!({"error": error}),
+        None => Value::Null,
+    }
+}
+
+/// The hosts with a ready replica of the cluster's DNS, and the others.
+fn dns(seen: &Seen) -> Value {
+    let Some(replicas) = &seen.dns else {
+        return Value::Null;
+    };
+    let without: Vec<&String> = (seen.nodes.keys())
+        .filter(|host| !replicas.contains(*host))
+        .collect();
+    json!({"replicas": replicas, "without": without})
 }
 
 /// The free bytes on the file system of the store; `None` where the kernel does not tell.
@@ -141,28 +226,6 @@ fn little_space(state_dir: &Path, free: Option<u64>) -> Option<String> {
         free >> 20,
         state_dir.display()
     ))
-}
-
-async fn kubernetes(jobs: &Jobs, snapshot: &Snapshot) -> (Value, Map<String, Value>) {
-    let asked = async {
-        let api = jobs
-            .clusters()
-            .api(snapshot)
-            .await
-            .map_err(|refusal| refusal.message)?;
-        overview(api.as_ref()).await.map_err(|error| chain(&error))
-    };
-    match tokio::time::timeout(API_TIMEOUT, asked).await {
-        Ok(Ok(nodes)) => (json!({"answers": true}), nodes),
-        Ok(Err(error)) => (json!({"answers": false, "error": error}), Map::new()),
-        Err(_) => {
-            let error = format!(
-                "the Kubernetes API did not answer within {} s",
-                API_TIMEOUT.as_secs()
-            );
-            (json!({"answers": false, "error": error}), Map::new())
-        }
-    }
 }
 
 /// The last highstate of each minion among the newest jobs, without test runs.

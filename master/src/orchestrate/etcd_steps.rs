@@ -1,24 +1,20 @@
 //! `halite.etcd_*` and `halite.lock`: changes of etcd's members, one run at a time.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{ChangeError, Changes, Host, Moment, Pace, Removal, Wait};
+use halite_etcd::{ChangeError, Changes, Host, Pace, Removal, Wait};
 use halite_pillar::node::ResolvedMember;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
-use tokio::time::Instant;
 
-use super::record::Recorder;
+use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
 use crate::etcd::member_host;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Time after which a step says what it waits for, and then again.
-const SAY: Duration = Duration::from_secs(10);
 
 impl StepRunner<'_> {
     /// Waits until this run holds the lock.
@@ -27,7 +23,7 @@ impl StepRunner<'_> {
         if self.run.test {
             return Ok((Map::new(), format!("a real run takes the lock {name}")));
         }
-        let (pace, limit) = (StepPace::new(self.recorder, index), timeout(chunk));
+        let (pace, limit) = (StepPace::new(self.recorder, index, PAUSE), timeout(chunk));
         loop {
             let app = self.jobs.app();
             let holder = app
@@ -71,7 +67,7 @@ impl StepRunner<'_> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let members = self.jobs.clusters().etcd().members(&snapshot).await;
         let members = members.map_err(failed)?;
-        let pace = StepPace::new(self.recorder, index);
+        let pace = StepPace::new(self.recorder, index, PAUSE);
         let changes = Changes {
             members: members.as_ref(),
             pace: &pace,
@@ -133,55 +129,4 @@ impl StepRunner<'_> {
 
 fn refused(error: ChangeError) -> Failure {
     Failure::new(chain(&error))
-}
-
-/// Real time. Reports go into the record of the step and into the log.
-struct StepPace<'a> {
-    recorder: &'a Recorder,
-    index: usize,
-    start: Instant,
-    /// Time of the last report.
-    said: Mutex<Duration>,
-}
-
-impl<'a> StepPace<'a> {
-    fn new(recorder: &'a Recorder, index: usize) -> Self {
-        Self {
-            recorder,
-            index,
-            start: Instant::now(),
-            said: Mutex::default(),
-        }
-    }
-}
-
-impl Pace for StepPace<'_> {
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    fn pause(&self) -> Moment<'_> {
-        Box::pin(tokio::time::sleep(PAUSE))
-    }
-
-    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
-        let is_due = {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_due = wait.since >= *said + SAY;
-            if is_due {
-                *said = wait.since;
-            }
-            is_due
-        };
-        Box::pin(async move {
-            if is_due {
-                tracing::info!(%wait, "a step waits");
-                // A store that fails stops the run at the end of the step.
-                let _ = self
-                    .recorder
-                    .note(self.index, "waits", json!(wait.to_string()))
-                    .await;
-            }
-        })
-    }
 }

@@ -8,6 +8,13 @@
 //! starts a new run.
 
 mod etcd_steps;
+mod leave_steps;
+#[cfg(test)]
+mod leave_tests;
+mod node_steps;
+#[cfg(test)]
+mod node_tests;
+mod pace;
 mod record;
 mod state_step;
 mod step_runner;

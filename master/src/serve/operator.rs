@@ -293,7 +293,7 @@ impl Operator for Services {
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;
-            services.backend.add_node(&operator, &request).await?;
+            let warnings = services.backend.add_node(&operator, &request).await?;
             let mut nodes = Vec::new();
             for node in request.nodes {
                 let wanted = Wanted {
@@ -309,7 +309,7 @@ impl Operator for Services {
                     command,
                 });
             }
-            Ok(AddNodeReply { nodes })
+            Ok(AddNodeReply { nodes, warnings })
         })
         .await
     }

@@ -149,7 +149,7 @@ impl Backend for OneJob {
         &'a self,
         operator: &'a str,
         request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, ()> {
+    ) -> BackendFuture<'a, Vec<String>> {
         let names: Vec<&str> = request
             .nodes
             .iter()
@@ -162,7 +162,7 @@ impl Backend for OneJob {
             if held {
                 self.held.1.notified().await;
             }
-            Ok(())
+            Ok(Vec::new())
         })
     }
 

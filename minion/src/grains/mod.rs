@@ -10,6 +10,7 @@ mod reports;
 mod system;
 mod update;
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use halite_host_reports::{GRAIN, etcd as member, update as minion_update};
@@ -42,6 +43,12 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
         grains.insert(minion_update::GRAIN.to_owned(), reverted);
     }
     Value::Object(grains)
+}
+
+/// The IPv4 addresses of this host at this moment. Cheap to call: no tool is started.
+#[must_use]
+pub fn local_addresses() -> Vec<Ipv4Addr> {
+    network::local_addresses()
 }
 
 /// Returns whether these grains have the reports that are in a directory now, the etcd member as

@@ -132,6 +132,11 @@ fn without_tool() -> Addresses {
     addresses
 }
 
+/// The IPv4 addresses of this host, from the kernel's table.
+pub(super) fn local_addresses() -> Vec<Ipv4Addr> {
+    local_v4(&text("/proc/net/fib_trie"))
+}
+
 /// Addresses that `/proc/net/fib_trie` calls local to the host.
 fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();

@@ -15,10 +15,12 @@ mod shell;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_host_reports::health::FUNCTION as HEALTH;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
@@ -38,7 +40,7 @@ use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
 use crate::remote::Remote;
 use crate::runner::Runner;
-use crate::{exclusive, grains, low_state};
+use crate::{exclusive, grains, health, low_state};
 
 /// Reason of a job that ends early because the minion stops.
 const STOPPING: &str = "the minion is being stopped";
@@ -266,6 +268,11 @@ impl Jobs {
             "saltutil.refresh_grains" => {
                 self.refresh_grains().await;
                 self.send(returned(&id, done(&Value::Bool(true))));
+            }
+            HEALTH => {
+                let report = health::report(Path::new("/"));
+                let answer = serde_json::to_value(report).unwrap_or_default();
+                self.send(returned(&id, done(&answer)));
             }
             "cmd.run" => {
                 if self.start(&id) {

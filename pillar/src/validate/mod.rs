@@ -10,6 +10,7 @@ mod external;
 mod networks;
 mod nodes;
 mod registry;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ use crate::bundle_facts::BundleFacts;
 use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::Node;
+
+pub use warnings::warnings;
 
 /// Facts beyond the documents. Checks that need a missing fact are skipped.
 #[derive(Debug, Clone, Copy, Default)]

@@ -27,6 +27,12 @@ const TIMEOUT: Arg = arg(
     Kind::Integer,
     "Seconds until the step fails (default 900).",
 );
+const OFFLINE: Arg = arg(
+    "offline",
+    Kind::Text,
+    "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
+);
+const NODE: Arg = required("node", Kind::Text, "The node's name.");
 const MEMBER: Arg = required("node", Kind::Text, "The host's name.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -48,11 +54,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Text,
                 "Number or percentage of minions at a time (default: all).",
             ),
-            arg(
-                "offline",
-                Kind::Text,
-                "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
-            ),
+            OFFLINE,
         ],
     ),
     step(
@@ -64,6 +66,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required("fun", Kind::Text, "Function, for example `test.ping`."),
             arg("arg", Kind::Any, "Its arguments, a list."),
             TIMEOUT,
+            OFFLINE,
         ],
     ),
     step(
@@ -75,6 +78,94 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "wait_for_node",
         "Waits until a Kubernetes node is Ready.",
         &[required("node", Kind::Text, "The node's name."), TIMEOUT],
+    ),
+    step(
+        "cordon",
+        "Lets a Kubernetes node take no new pods, as `kubectl cordon`.",
+        &[NODE, TIMEOUT],
+    ),
+    step(
+        "uncordon",
+        "Lets a Kubernetes node take new pods again, as `kubectl uncordon`.",
+        &[NODE, TIMEOUT],
+    ),
+    step(
+        "drain",
+        "Lets a Kubernetes node take no new pods and evicts its pods, as `kubectl drain`. Pods of DaemonSets and of the \
+         kubelet's manifests stay. Waits while a PodDisruptionBudget holds a pod.",
+        &[
+            NODE,
+            arg(
+                "delete_emptydir_data",
+                Kind::Boolean,
+                "Evict pods with an emptyDir too, whose content is lost (default false).",
+            ),
+            arg(
+                "force",
+                Kind::Boolean,
+                "Evict pods that no controller makes again, too (default false).",
+            ),
+            arg(
+                "grace_period",
+                Kind::Integer,
+                "Seconds in place of each pod's own grace period.",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "node_delete",
+        "Removes a Kubernetes node from the API.",
+        &[NODE, TIMEOUT],
+    ),
+    step(
+        "node_may_leave",
+        "Refuses the departure of a host that the cluster cannot miss, or that was not confirmed.",
+        &[
+            NODE,
+            arg(
+                "dead",
+                Kind::Boolean,
+                "The host is gone for good and is asked nothing (default false).",
+            ),
+            arg(
+                "force",
+                Kind::Boolean,
+                "Data or a member of etcd may be lost (default false).",
+            ),
+            arg(
+                "cluster",
+                Kind::Text,
+                "The cluster's name, to confirm `force`.",
+            ),
+            arg(
+                "timeout",
+                Kind::Integer,
+                "Seconds in which a dead host has to be disconnected (default 900).",
+            ),
+        ],
+    ),
+    step(
+        "node_forget",
+        "Removes the document of a node.",
+        &[
+            NODE,
+            arg(
+                "keep",
+                Kind::Boolean,
+                "Keep what the operator declared, and remove only what Halite recorded (default false).",
+            ),
+        ],
+    ),
+    step(
+        "key_reject",
+        "Rejects the key of a host, which is cut off.",
+        &[NODE],
+    ),
+    step(
+        "key_delete",
+        "Deletes the key of a host, which is cut off; another host of that name may enrol.",
+        &[NODE],
     ),
     step(
         "lock",

@@ -5,13 +5,14 @@ use halite_states::tree::{DirTree, Tree as _};
 use crate::support::here;
 
 /// A layer and the layers that it may include. Orchestrations name SLS as arguments.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("host", &[]),
     ("services", &["host"]),
     ("base", &["host"]),
     ("images", &["base", "services"]),
     ("addons", &["base"]),
     ("orchestrate", &[]),
+    ("leave", &["services"]),
 ];
 
 /// A pod network includes the removal of the previous one, which the addons' layer does.

@@ -9,6 +9,7 @@ mod etcd;
 mod firewall;
 mod hosts;
 mod layers;
+mod leave;
 mod network;
 mod orchestrate;
 mod outside;

@@ -174,3 +174,25 @@ fn every_step_compiles_alone() {
         }
     }
 }
+
+#[test]
+fn the_options_of_a_drain_are_those_that_were_given() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    let drain = |pillar: &serde_json::Value| {
+        sure(with(pillar, &grains, |i| {
+            compile::sls(i, &["halite.orchestrate.drain_node".to_owned()])
+        }))
+    };
+    let plain = drain(&pillar);
+    assert_eq!(plain.low.chunks[0].args["node"], "worker-1");
+    assert!(!plain.low.chunks[0].args.contains_key("timeout"));
+    pillar["drain"] = json!({"force": true, "timeout": 60, "grace_period": 5});
+    let given = drain(&pillar);
+    let args = &given.low.chunks[0].args;
+    assert_eq!(args["force"], true);
+    assert_eq!(
+        (&args["timeout"], &args["grace_period"]),
+        (&json!(60), &json!(5))
+    );
+}

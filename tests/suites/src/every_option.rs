@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_upstream::versions::OLDER;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use super::bundles::{chart, problems};
 use super::external::harmless_chrony;
 use super::registry::curl;
 use super::repair::quiet;
-use super::{addons, site_registry};
+use super::{addons, health, site_registry};
 use crate::test::{Counts, Test};
 
 /// The tests that follow once the worker has joined.
@@ -254,8 +254,7 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
         reported.is_empty(),
         "ctl status complains about {reported:?}"
     );
-    let nodes = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
-    let nodes: Value = serde_json::from_str(&nodes)?;
+    let nodes = health::status(cluster)?;
     let worker = nodes["nodes"]
         .as_array()
         .into_iter()

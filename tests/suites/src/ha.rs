@@ -1,6 +1,7 @@
-//! Three control planes: all serve, and the loss of one costs a moment.
+//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
 mod bad_flag;
+mod leaving;
 mod losses;
 mod proxies;
 
@@ -22,6 +23,7 @@ use crate::test::{Counts, Test};
 
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
+
 const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: three members vote, and each control plane serves",
@@ -50,6 +52,18 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: all hosts come back by themselves after a power cut",
         run: all_off,
+    },
+    Test {
+        name: "ha: a budget holds a drain until it allows it",
+        run: leaving::drained,
+    },
+    Test {
+        name: "ha: a removed worker is bare, forgotten, and can be added again",
+        run: leaving::removed,
+    },
+    Test {
+        name: "ha: a destroyed control plane is replaced",
+        run: leaving::replaced,
     },
     Test {
         name: "ha: nothing tried to leave",

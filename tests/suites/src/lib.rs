@@ -12,6 +12,7 @@ mod external;
 mod firewall;
 mod guide;
 mod ha;
+mod health;
 mod iso;
 mod kills;
 pub mod kubeadm;
@@ -112,6 +113,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(kubeadm::TESTS)
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
+        .chain(health::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
         .chain(update::TESTS)

@@ -43,6 +43,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// Arguments of the commands that change nothing.
 const LOOKS: &[&[&str]] = &[
     &["status"],
+    &["health"],
     &["ping"],
     &["grains", "*", "--item", "os"],
     &["pillar", WORKER],

@@ -15,7 +15,8 @@ api-endpoint:
     - require:
         - service: haproxy
 {%- endif %}
-{%- for name, other in pillar.halite.nodes | dictsort %}
+{#- A host that has not enrolled yet may have no address. #}
+{%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
 
 node-name-{{ name }}:
   host.present:

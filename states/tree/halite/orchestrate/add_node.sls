@@ -96,6 +96,16 @@ control-plane:
     - sls: [halite.base.etcd, halite.base.control_plane.running]
     - require:
         - halite: promoted
+
+# Where the API's name leads to proxies, they learn the new server.
+clients:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt_type: compound
+    - sls: [halite.host.hosts]
+    - offline: skip
+    - require:
+        - halite: control-plane
 {%- endif %}
 
 # Labels and taints of the new node.

@@ -1,4 +1,5 @@
-//! Adding hosts to a cluster: each is declared, runs the command that this printed, and becomes Ready.
+//! Adding hosts to a cluster: each is declared, runs the command that this printed, and becomes
+//! Ready.
 
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,30 @@ impl Cluster {
         let line = |node: &serde_json::Value| node["command"].as_str().map(str::to_owned);
         let lines: Option<Vec<String>> = nodes.iter().map(line).collect();
         lines.context("`ctl node add` printed no command")
+    }
+
+    /// Removes what is left of a host that is off, boots it, runs the printed command on it, and
+    /// waits until it is Ready.
+    pub fn replace(&self, name: &str) -> Result<()> {
+        let host = self.host(name)?;
+        let replace = [
+            "ctl",
+            "node",
+            "replace",
+            name,
+            "--force",
+            "--cluster",
+            "demo",
+        ];
+        let lines = self.lines(&only_declares(replace.map(str::to_owned).to_vec()))?;
+        self.lab.power_on(&[name.to_owned()])?;
+        enrol(host, lines.first().context("no command was printed")?)?;
+        // The words that declared it are those that it is declared with.
+        let add = node_add(host, &role::list(&host.spec.roles));
+        if !self.bootstrap.command(&add)?.status()?.success() {
+            bail!("replacing {name} failed");
+        }
+        Ok(())
     }
 
     /// Runs the printed line on the worker.

@@ -21,6 +21,7 @@ use serde_json::Value;
 use self::answers::{FIRST, ctl};
 use super::repair::{highstate, quiet, running, still};
 use crate::checks::{only_served, refused};
+use crate::health;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -110,7 +111,7 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
 
 /// The problems that `ctl status` reports.
 pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
-    let status = ctl(cluster, &["status"])?;
+    let status = health::status(cluster)?;
     let problems = status["problems"]
         .as_array()
         .context("a status without problems")?;

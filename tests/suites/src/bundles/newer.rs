@@ -13,18 +13,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use halite_lab::build;
 use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::command::run;
 use halite_lab::host::Host;
 use halite_lab::progress::Board;
-use halite_lab::wait;
+use halite_lab::{build, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::answers::ctl;
 use super::{ADDRESSES, FIRST, as_remembered, listed, problems, remember, second};
 use crate::checks::only_served;
+use crate::health;
 use crate::kills::{ended, spawn};
 use crate::repair::{daemons, daemons_restarted, highstate_by, quiet, still, workload};
 use crate::test::Counts;
@@ -154,7 +153,7 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
 fn minions_say(cluster: &Cluster, bundle: &str) -> Result<()> {
     let end = if bundle == VERSION { build::OTHER } else { "" };
     let wanted = format!("{FIRST}{end}");
-    let status = ctl(cluster, &["status"])?;
+    let status = health::status(cluster)?;
     let nodes = status["nodes"].as_array();
     let nodes = nodes.context("a status without nodes")?;
     for host in cluster.hosts() {

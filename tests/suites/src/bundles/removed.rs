@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
 use serde_json::{Value, json};
 
-use super::{FIRST, configuration, ctl, listed, pause, problems, pulled, row, second};
+use super::{FIRST, configuration, listed, pause, problems, pulled, row, second};
 use crate::checks::{only_served, refused};
+use crate::health;
 use crate::repair::{answering, pods, quiet, running, settled, still};
 use crate::test::Counts;
 
@@ -147,7 +148,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
         "ctl status complains about {problems:?}"
     );
     // `ctl status` still shows everything else.
-    let status = ctl(cluster, &["status"])?;
+    let status = health::status(cluster)?;
     let nodes = status["nodes"]
         .as_array()
         .context("a status without nodes")?;

@@ -8,11 +8,11 @@ use std::process::ExitStatus;
 use anyhow::{Context as _, Result};
 use halite_lab::cluster;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
-use serde_json::Value;
 
 use super::super::repair;
 use super::moments::{Kill, Moment, Progress, Victim};
 use super::{ended, jobs, moments, registered, spawn};
+use crate::health;
 
 /// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every state module that the new
 /// host uses has one. A victim is left out where its death cannot be distinguished from the one a
@@ -125,8 +125,7 @@ fn bare_worker(cluster: &Cluster) -> Result<usize> {
 }
 
 fn cluster_name(cluster: &Cluster) -> Result<String> {
-    let text = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
-    let status: Value = serde_json::from_str(&text).context("`ctl status` did not print JSON")?;
+    let status = health::status(cluster)?;
     Ok(status["cluster"]
         .as_str()
         .context("`ctl status` names no cluster")?

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::{command, wait};
 use serde_json::Value;
 
 use super::super::repair;
+use crate::health;
 use crate::test::Counts;
 
 /// Limit from power-on to Ready: etcd, API server, network, all pods.
@@ -38,8 +39,7 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     })?;
     repair::settled(cluster, pods)?;
     repair::answering(cluster)?;
-    let status = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
-    let status: Value = serde_json::from_str(&status).context("`ctl status` did not print JSON")?;
+    let status = health::status(cluster)?;
     ensure!(
         status["api"]["answers"] == true,
         "the API does not answer: {status:#}"

@@ -97,7 +97,8 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
         );
     }
     wait::until("the status to show the loss", LIMIT, || {
-        let status = host.run(&[CTL, "status"])?;
+        let output = host.output(&[CTL, "status"])?;
+        let status = String::from_utf8_lossy(&output.stdout).into_owned();
         let text = format!("the etcd member on {BOOTSTRAP} has lost its data");
         if status.contains(&text) {
             Ok(())

@@ -8,6 +8,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::{BACKUPS, DATA, NAME, PASSWORD, asked, forget, push, run_pod};
+use crate::health;
 use crate::repair::{highstate, quiet};
 use crate::test::Counts;
 
@@ -89,8 +90,7 @@ fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
 fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
     let what = format!("the status to say {parts:?} of the registry");
     wait::until(&what, REPORTED, || {
-        let status = cluster.bootstrap.run(&[CTL, "status", "-o", "json"])?;
-        let status: Value = serde_json::from_str(&status)?;
+        let status = health::status(cluster)?;
         let all = status["problems"]
             .as_array()
             .into_iter()

@@ -19,9 +19,6 @@ use serde_json::{Value, json};
 use super::BUNDLE;
 use crate::completeness::{Collector, Rendering, Requirements, State};
 
-/// The orchestrations that `ctl` starts.
-const ORCHESTRATIONS: [&str; 2] = [shipped::BOOTSTRAP, shipped::ADD_NODE];
-
 /// An operating system on which the state tree installs packages, as the hosts' grains name it:
 /// family and system.
 type System = (&'static str, &'static str);
@@ -114,7 +111,7 @@ impl<'a> Worker<'a> {
             .next_back()
             .context("a set without hosts")?;
         pillar["node"] = json!(name);
-        for sls in ORCHESTRATIONS {
+        for sls in shipped::ORCHESTRATIONS {
             let target = Target {
                 minion: MASTER.to_owned(),
                 what: format!("the orchestration {sls}"),

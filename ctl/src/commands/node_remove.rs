@@ -1,0 +1,241 @@
+//! `ctl node remove` and `ctl node replace`.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use anyhow::{Context as _, bail};
+use halite_proto::v1;
+use halite_states::shipped;
+use serde_json::{Value, json};
+
+use crate::cli::{Global, NodeRemove, NodeReplace};
+use crate::client;
+use crate::client::document;
+use crate::commands::{node_drain, nodes};
+use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
+use crate::output::Screen;
+
+/// Runs `ctl node remove`.
+///
+/// # Errors
+/// The master does not answer or refuses, or nothing confirms it.
+pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> anyhow::Result<u8> {
+    let name = args.name.as_str();
+    let facts = facts(global, name).await?;
+    show_losses(&facts, screen);
+    if !args.yes && !args.force && !confirmed(&facts, screen)? {
+        screen.note("nothing was changed");
+        return Ok(1);
+    }
+    let done = run(global, name, &pillar(args, &facts), screen).await?;
+    let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
+    print_outcome(&done, &success, &again(args), screen)
+}
+
+/// Runs `ctl node replace`: removes what is left of a host that is gone, and waits for a new one of
+/// that name.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn replace(
+    global: &Global,
+    args: &NodeReplace,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let name = args.name.as_str();
+    let facts = facts(global, name).await?;
+    let declared = declared(name, &facts["declared"])?;
+    show_losses(&facts, screen);
+    let pillar = json!({
+        "node": name, "dead": true, "keep": true, "force": args.force, "cluster": args.cluster,
+    });
+    let done = run(global, name, &pillar, screen).await?;
+    if done.retcode != 0 {
+        let again = format!("ctl node replace {name} --force --cluster {}", args.cluster);
+        return print_outcome(&done, "", &again, screen);
+    }
+    for note in &done.notes {
+        screen.note(note.as_str());
+    }
+    nodes::join(global, declared, args.no_wait, screen).await
+}
+
+/// What the master knows about the host.
+async fn facts(global: &Global, name: &str) -> anyhow::Result<Value> {
+    let mut operator = client::operator(global).await?;
+    let request = v1::ShowRequest {
+        what: "leaving".to_owned(),
+        target: name.to_owned(),
+        ..v1::ShowRequest::default()
+    };
+    document(operator.show(request).await)
+}
+
+async fn run(
+    global: &Global,
+    name: &str,
+    pillar: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedRun> {
+    let request = v1::OrchestrateRequest {
+        sls: shipped::REMOVE_NODE.to_owned(),
+        pillar_json: pillar.to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    run_orchestration(global, request, name, screen).await
+}
+
+fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
+    facts[key].as_str().unwrap_or_default()
+}
+
+fn show_losses(facts: &Value, screen: &mut Screen) {
+    for loss in facts["losses"].as_array().into_iter().flatten() {
+        let loss = loss.as_str().unwrap_or_default();
+        screen.note(format!("{} takes with it: {loss}", text(facts, "node")));
+    }
+}
+
+fn confirmed(facts: &Value, screen: &mut Screen) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("cannot ask for confirmation without a terminal; pass --yes to skip it");
+    }
+    screen.clear();
+    eprint!(
+        "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes. [y/N] ",
+        text(facts, "node"),
+        text(facts, "cluster")
+    );
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// The pillar of the orchestration. A host that has never enrolled is asked nothing.
+fn pillar(args: &NodeRemove, facts: &Value) -> Value {
+    let never_enrolled = facts["enrolled"] == false && facts["declared"].is_object();
+    let mut drain = node_drain::options(&args.pods, args.force);
+    if args.force {
+        drain["delete_emptydir_data"] = json!(true);
+    }
+    json!({
+        "node": args.name,
+        "dead": args.dead || never_enrolled,
+        "force": args.force,
+        "cluster": args.cluster,
+        "packages": args.packages,
+        "wipe_data": args.wipe_data,
+        "drain": drain,
+    })
+}
+
+/// The command with the same words.
+fn again(args: &NodeRemove) -> String {
+    let mut words = vec![format!("ctl node remove {}", args.name)];
+    let flags = [
+        (args.yes, "--yes"),
+        (args.dead, "--dead"),
+        (args.force, "--force"),
+        (args.packages, "--packages"),
+        (args.wipe_data, "--wipe-data"),
+        (args.pods.delete_emptydir_data, "--delete-emptydir-data"),
+    ];
+    let given = flags.iter().filter(|(given, _)| *given);
+    words.extend(given.map(|(_, flag)| (*flag).to_owned()));
+    if args.force {
+        words.push(format!("--cluster {}", args.cluster));
+    }
+    words.join(" ")
+}
+
+/// The request that declares the node as it is declared: what was recorded of the lost host has
+/// gone with it.
+fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> {
+    let fields = declared
+        .as_object()
+        .with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
+    let roles = fields["roles"].as_array().into_iter().flatten();
+    let roles = roles.filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut further = json!({});
+    for key in ["labels", "taints", "custom"] {
+        further[key] = fields.get(key).cloned().unwrap_or_default();
+    }
+    let address = fields["address"].as_str().unwrap_or_default().to_owned();
+    Ok(v1::AddNodeRequest {
+        nodes: vec![v1::NewNode {
+            name: name.to_owned(),
+            address,
+        }],
+        roles,
+        document_json: further.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Node};
+
+    fn arguments(words: &str) -> NodeRemove {
+        let line = format!("ctl node remove {words}");
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        match cli.command {
+            Command::Node(Node::Remove(args)) => args,
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn force_ends_pods_that_a_drain_alone_would_refuse() {
+        let enrolled = json!({"enrolled": true, "declared": {}});
+        let plain = pillar(&arguments("a --yes"), &enrolled);
+        assert_eq!(plain["drain"]["delete_emptydir_data"], false);
+        assert_eq!(
+            (&plain["dead"], &plain["force"]),
+            (&json!(false), &json!(false))
+        );
+        let forced = pillar(
+            &arguments("a --force --cluster prod --wipe-data"),
+            &enrolled,
+        );
+        assert_eq!(forced["drain"]["delete_emptydir_data"], true);
+        assert_eq!(forced["drain"]["force"], true);
+        assert_eq!(
+            (&forced["cluster"], &forced["wipe_data"]),
+            (&json!("prod"), &json!(true))
+        );
+
+        let never = json!({"enrolled": false, "declared": {}});
+        assert_eq!(pillar(&arguments("a --yes"), &never)["dead"], true);
+        // Its document has gone, and its key with it: there is nothing to be asked.
+        let unknown = json!({"enrolled": false, "declared": null});
+        assert_eq!(pillar(&arguments("a --yes"), &unknown)["dead"], false);
+    }
+
+    #[test]
+    fn the_command_to_repeat_has_the_same_words() {
+        for words in [
+            "a",
+            "a --yes --packages --delete-emptydir-data",
+            "a --dead --force --wipe-data --cluster prod",
+        ] {
+            assert_eq!(again(&arguments(words)), format!("ctl node remove {words}"));
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_declared_as_the_lost_host_was() {
+        let facts = json!({"roles": ["control-plane", "etcd"], "address": "10.0.0.12",
+            "labels": {"a": "b"}, "taints": null, "custom": {}});
+        let request = declared("cp-2", &facts).unwrap();
+        assert_eq!(request.roles, ["control-plane", "etcd"]);
+        assert_eq!(request.nodes[0].address, "10.0.0.12");
+        let further: Value = serde_json::from_str(&request.document_json).unwrap();
+        assert_eq!(
+            further,
+            json!({"labels": {"a": "b"}, "taints": null, "custom": {}})
+        );
+        let error = declared("cp-2", &Value::Null).unwrap_err();
+        assert!(error.to_string().contains("there is no node cp-2"));
+    }
+}

@@ -1,0 +1,29 @@
+//! The answer of a minion to the question for its host's health: what only the host itself knows.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+/// The function of the question.
+pub const FUNCTION: &str = "halite.health";
+
+/// The state of a host at the time of the question.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostHealth {
+    /// The addresses of its interfaces.
+    pub addresses: Vec<Ipv4Addr>,
+    /// The certificates that Kubernetes and Halite use there.
+    pub certificates: Vec<Lifetime>,
+}
+
+/// The lifetime of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Lifetime {
+    /// The last second of its validity, in seconds since 1970.
+    pub ends: i64,
+    /// The first second of its validity, in seconds since 1970.
+    pub begins: i64,
+    /// The path of its file.
+    pub path: String,
+}

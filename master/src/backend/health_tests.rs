@@ -1,0 +1,172 @@
+//! The health of a whole master's cluster, and questions to minions.
+
+use std::time::Duration;
+
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body as ToMinion;
+use halite_proto::v1::minion_message::Body as ToMaster;
+use serde_json::{Value, json};
+
+use super::Backend as _;
+use super::fixture::{Life, ScriptedMinion, Site};
+use crate::jobs::Unanswered;
+use crate::kubernetes::ObjectRef;
+use crate::names::minion;
+
+fn put_node(site: &Site, name: &str) {
+    site.api.put(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
+}
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "kube-system"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// A site whose API has all that a sound cluster has.
+fn sound_site() -> Site {
+    let site = Site::new(&[("top.sls", "base:\n  '*': []\n")]);
+    put_node(&site, "bootstrap-1");
+    put_node(&site, "worker-1");
+    for component in [
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "etcd",
+    ] {
+        site.api.put(pod(&format!("{component}-bootstrap-1")));
+    }
+    let endpoint = |node: &str| json!({"nodeName": node, "conditions": {"ready": true}});
+    site.api.put(
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "kube-dns-x", "namespace": "kube-system",
+            "labels": {"kubernetes.io/service-name": "kube-dns"}},
+        "endpoints": [endpoint("bootstrap-1"), endpoint("worker-1")]}),
+    );
+    site
+}
+
+fn status(life: &Life) -> Value {
+    life.runtime.block_on(life.backend.status()).unwrap()
+}
+
+/// The checks of a status that found something, with their first finding.
+fn findings(status: &Value) -> Vec<(&str, &Value)> {
+    let checks = status["health"]["checks"].as_array().unwrap();
+    let failing = checks.iter().filter(|check| check["state"] != "good");
+    failing
+        .map(|check| (check["name"].as_str().unwrap(), &check["findings"][0]))
+        .collect()
+}
+
+#[test]
+fn a_component_without_its_pod_makes_the_cluster_unhealthy() {
+    let site = sound_site();
+    let life = site.live();
+    for name in ["bootstrap-1", "worker-1"] {
+        life.connect(&ScriptedMinion::new(name));
+    }
+    let before = status(&life);
+    assert_eq!(findings(&before), [], "{before:#}");
+    assert_eq!(before["health"]["healthy"], true);
+    assert_eq!(before["etcd"]["quorum"], "1 member, none may fail");
+    let dns = json!({"replicas": ["bootstrap-1", "worker-1"], "without": []});
+    assert_eq!(before["dns"], dns);
+
+    let scheduler = ObjectRef::of(&pod("kube-scheduler-bootstrap-1")).unwrap();
+    site.api.objects.lock().unwrap().remove(&scheduler);
+    let after = status(&life);
+    assert_eq!(after["health"]["healthy"], false);
+    let found = findings(&after);
+    let [("control-plane-pods", finding)] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    let text = |key: &str| finding[key].as_str().unwrap();
+    assert!(text("message").starts_with("kube-scheduler on bootstrap-1 does not run"));
+    assert!(text("remedy").contains("`ctl highstate bootstrap-1`"));
+    // However often an operator looks, nothing of it is kept.
+    assert_eq!(life.runtime.block_on(life.store_jobs()), 0);
+    life.kill();
+}
+
+#[test]
+fn a_question_ends_with_its_answer_or_its_time() {
+    let site = Site::new(&[("top.sls", "base:\n  '*': []\n")]);
+    let life = site.live();
+    let jobs = life.backend.jobs();
+    let ask = |host: &str, limit: u64| {
+        let (host, limit) = (minion(host), Duration::from_millis(limit));
+        let args = json!({"a": 1});
+        life.runtime
+            .block_on(jobs.ask(&host, "halite.health", &args, limit))
+    };
+    assert!(matches!(
+        ask("worker-1", 1),
+        Err(Unanswered::NotConnected(_))
+    ));
+    life.connect(&ScriptedMinion::new("worker-1"));
+    assert_eq!(ask("worker-1", 60_000).unwrap(), json!({"a": 1}));
+
+    // A minion that hears and says nothing, until it is late.
+    let silent = minion("bootstrap-1");
+    let here = std::net::Ipv4Addr::LOCALHOST.into();
+    let (_connection, mut messages) = life.app.connections.join(&silent, here);
+    assert!(matches!(ask("bootstrap-1", 1), Err(Unanswered::Late(_))));
+    let heard = messages.blocking_recv().unwrap().body;
+    let Some(ToMinion::Job(job)) = heard else {
+        panic!("{heard:?}");
+    };
+    let answer = v1::JobReturn {
+        job: job.job,
+        return_json: "{}".to_owned(),
+        ..v1::JobReturn::default()
+    };
+    let message = v1::MinionMessage {
+        body: Some(ToMaster::Returned(answer)),
+    };
+    let late = life.backend.on_message(&silent, message);
+    life.runtime.block_on(late).unwrap();
+    assert_eq!(life.runtime.block_on(life.store_jobs()), 0);
+    life.kill();
+}
+
+#[test]
+fn a_second_member_is_declared_with_a_warning() {
+    let site = sound_site();
+    let life = site.live();
+    let request = v1::AddNodeRequest {
+        nodes: vec![v1::NewNode {
+            name: "cp-2".to_owned(),
+            address: "10.10.0.12".to_owned(),
+        }],
+        roles: ["control-plane", "etcd"].map(str::to_owned).to_vec(),
+        ..v1::AddNodeRequest::default()
+    };
+    let added = life
+        .runtime
+        .block_on(life.backend.add_node("root", &request));
+    let warnings = added.unwrap();
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}");
+    };
+    assert!(
+        warning.contains("2 members of etcd, none may fail"),
+        "{warning}"
+    );
+    let status = status(&life);
+    let found = findings(&status);
+    let own = found
+        .iter()
+        .find(|(name, _)| *name == "declaration-warnings");
+    assert_eq!(own.unwrap().1["message"], *warning);
+    assert_eq!(status["problems"], json!([]), "a warning is no problem");
+    life.kill();
+}
+
+impl Life {
+    async fn store_jobs(&self) -> usize {
+        self.app.store.jobs(10).await.unwrap().len()
+    }
+}

@@ -1,0 +1,408 @@
+//! A host that leaves the cluster: the reasons why it may not, and what is lost with it.
+
+use halite_errors::chain;
+use halite_etcd::Overview;
+use halite_etcd::quorum::{Voters, quorum, tolerance};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::role::Role;
+use halite_proto::ids::MinionId;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::declared::Snapshot;
+use crate::kubernetes::access::Clusters;
+use crate::refusal::Refusal;
+
+/// What an operator has confirmed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The host is gone for good.
+    pub dead: bool,
+    /// Data or a member may be lost.
+    pub force: bool,
+    /// The cluster's name, to confirm `force`.
+    pub cluster: String,
+}
+
+/// The facts about a host that is to leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its name.
+    pub name: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Its declared roles; none for a host that is not declared.
+    pub roles: Option<Vec<Role>>,
+    /// Other hosts with the role `control-plane`.
+    pub other_control_planes: usize,
+    /// Other hosts with the role `registry`.
+    pub other_registries: usize,
+    /// It runs the site registry.
+    pub has_site_registry: bool,
+    /// It has a key: it has enrolled.
+    pub has_key: bool,
+    /// Its minion is connected.
+    pub is_connected: bool,
+    /// Its vote in etcd, or why etcd does not say.
+    pub vote: Result<Option<Vote>, String>,
+}
+
+/// A voting member of etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vote {
+    /// All voting members.
+    pub voters: Voters,
+    /// This one serves.
+    pub serves: bool,
+}
+
+impl Leaving {
+    /// Collects the facts.
+    ///
+    /// # Errors
+    /// The name is none, or the store or the client of etcd fails.
+    pub async fn gather(
+        app: &App,
+        clusters: &Clusters,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<Self, Refusal> {
+        let id: MinionId = name.parse()?;
+        let declaration = snapshot.declaration();
+        let is_member = declaration
+            .nodes
+            .get(name)
+            .is_some_and(|node| node.has(Role::Etcd));
+        let vote = if is_member {
+            let members = clusters.etcd().members(snapshot).await?;
+            match Overview::take(members.as_ref()).await {
+                Ok(overview) => Ok(vote(&overview, name)),
+                Err(error) => Err(chain(&error)),
+            }
+        } else {
+            Ok(None)
+        };
+        Ok(Self {
+            has_key: app.store.key(&id).await?.is_some(),
+            is_connected: app.connections.is_connected(&id),
+            vote,
+            ..Self::declared(declaration, name)
+        })
+    }
+
+    /// What the declaration says of a host that has never enrolled.
+    fn declared(declaration: &Declaration, name: &str) -> Self {
+        let others = |role: Role| {
+            let nodes = declaration.nodes.iter();
+            nodes
+                .filter(|(other, node)| *other != name && node.has(role))
+                .count()
+        };
+        let registry = declaration.registry_host();
+        Self {
+            name: name.to_owned(),
+            cluster: declaration.cluster.metadata.name.to_string(),
+            roles: declaration.nodes.get(name).map(|node| node.roles.clone()),
+            other_control_planes: others(Role::ControlPlane),
+            other_registries: others(Role::Registry),
+            has_site_registry: registry.is_some_and(|node| node.metadata.name == name),
+            has_key: false,
+            is_connected: false,
+            vote: Ok(None),
+        }
+    }
+
+    fn has(&self, role: Role) -> bool {
+        self.roles
+            .as_ref()
+            .is_some_and(|roles| roles.contains(&role))
+    }
+
+    /// All reasons why it may not leave, each with the flag that forces it, or with the word that
+    /// nothing does.
+    #[must_use]
+    pub fn refusals(&self, confirmed: &Confirmed) -> Vec<String> {
+        let (name, cluster) = (&self.name, &self.cluster);
+        if self.roles.is_none() {
+            // A removal that was interrupted after its document went has a key still.
+            let unknown = format!("there is no node {name}; `ctl status` shows them");
+            return if self.has_key {
+                Vec::new()
+            } else {
+                vec![unknown]
+            };
+        }
+        let mut reasons = self.indispensable();
+        if confirmed.dead && self.is_connected {
+            reasons.push(
+                "its minion is connected, so its host is not dead: leave out --dead".to_owned(),
+            );
+        }
+        if !confirmed.dead && self.has_key && !self.is_connected {
+            reasons.push(format!(
+                "its minion is not connected: start the host; if it is gone for good: --dead --force --cluster {cluster}"
+            ));
+        }
+        let named = confirmed.force && confirmed.cluster == *cluster;
+        if confirmed.force && !named {
+            reasons.push(format!(
+                "--cluster {} is not this cluster, which is {cluster}",
+                confirmed.cluster
+            ));
+        } else if !named && (confirmed.dead && self.has_key || self.has(Role::ControlPlane)) {
+            reasons.push(format!(
+                "it takes --force --cluster {cluster}: {}",
+                self.losses(confirmed.dead).join("; ")
+            ));
+        }
+        reasons
+    }
+
+    /// What nothing forces.
+    fn indispensable(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.has(Role::Bootstrap) {
+            reasons.push(
+                "it is the first host: only it has the master, its store and the CAs; nothing forces it".to_owned(),
+            );
+        }
+        if self.has(Role::ControlPlane) && self.other_control_planes == 0 {
+            reasons.push(
+                "it is the only control plane: all objects of the cluster would be lost; nothing forces it".to_owned(),
+            );
+        }
+        if self.has(Role::Registry) && self.other_registries == 0 {
+            reasons.push(
+                "only it serves packages and images: add another host with the role registry first; nothing forces it"
+                    .to_owned(),
+            );
+        }
+        if self.has_site_registry {
+            reasons.push(
+                "it runs the site registry, whose images would be lost: move siteRegistry.node in the cluster document first; \
+                 nothing forces it"
+                    .to_owned(),
+            );
+        }
+        match &self.vote {
+            Err(because) => reasons.push(format!(
+                "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
+            )),
+            Ok(Some(vote)) if !vote.voters.keep_quorum_without_one(vote.serves) => {
+                let Voters { all, serving } = vote.voters;
+                reasons.push(format!(
+                    "etcd would lose its quorum: {serving} of {all} voting members serve, and {} of the {} that remain would \
+                     be needed; bring the others back first; nothing forces it",
+                    quorum(all.saturating_sub(1)),
+                    all.saturating_sub(1)
+                ));
+            }
+            Ok(_) => {}
+        }
+        reasons
+    }
+
+    /// What the cluster loses with it, for people.
+    #[must_use]
+    pub fn losses(&self, dead: bool) -> Vec<String> {
+        let mut losses = Vec::new();
+        if dead {
+            losses.push("the data of its pods on its disks is given up".to_owned());
+        }
+        if let Ok(Some(vote)) = &self.vote {
+            let left = vote.voters.all.saturating_sub(1);
+            let members = if left == 1 {
+                "member is"
+            } else {
+                "members are"
+            };
+            let loss = match tolerance(left) {
+                0 => "none may fail".to_owned(),
+                may_fail => format!("{may_fail} may fail"),
+            };
+            losses.push(format!("its vote in etcd: {left} {members} left, {loss}"));
+        }
+        if self.has(Role::ControlPlane) {
+            losses.push(
+                "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
+                 so erase them"
+                    .to_owned(),
+            );
+        }
+        losses
+    }
+
+    /// The facts as a document, with the declared part of the node, for `ctl`.
+    #[must_use]
+    pub fn document(&self, declaration: &Declaration) -> Value {
+        let node = declaration.nodes.get(self.name.as_str());
+        json!({
+            "node": self.name,
+            "cluster": self.cluster,
+            "enrolled": self.has_key,
+            "connected": self.is_connected,
+            "losses": self.losses(false),
+            "declared": node.map(|node| json!({
+                "roles": node.roles,
+                "address": node.address,
+                "labels": node.labels,
+                "taints": node.taints,
+                "custom": node.custom,
+            })),
+        })
+    }
+}
+
+/// The vote of a host's member.
+fn vote(overview: &Overview, name: &str) -> Option<Vote> {
+    let mut members = overview.members.iter();
+    let own = members.find(|own| own.member.title() == name && !own.member.is_learner)?;
+    Some(Vote {
+        voters: overview.voters,
+        serves: own.fault.is_none(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(roles: &[Role]) -> Leaving {
+        Leaving {
+            name: "cp-2".to_owned(),
+            cluster: "prod".to_owned(),
+            roles: Some(roles.to_vec()),
+            other_control_planes: 2,
+            other_registries: 1,
+            has_site_registry: false,
+            has_key: true,
+            is_connected: true,
+            vote: Ok(None),
+        }
+    }
+
+    fn plane(all: usize, serving: usize, serves: bool) -> Leaving {
+        let voters = Voters { all, serving };
+        Leaving {
+            vote: Ok(Some(Vote { voters, serves })),
+            ..host(&[Role::ControlPlane, Role::Etcd])
+        }
+    }
+
+    fn confirmed(dead: bool, cluster: &str) -> Confirmed {
+        Confirmed {
+            dead,
+            force: !cluster.is_empty(),
+            cluster: cluster.to_owned(),
+        }
+    }
+
+    /// The only reason.
+    fn reason(leaving: &Leaving, confirmed: &Confirmed) -> String {
+        let reasons = leaving.refusals(confirmed);
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        reasons[0].clone()
+    }
+
+    #[test]
+    fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
+        let plain = Confirmed::default();
+        let worker = host(&[Role::Worker]);
+        assert!(worker.refusals(&plain).is_empty());
+        assert!(worker.losses(false).is_empty());
+
+        let gone = Leaving {
+            is_connected: false,
+            ..worker.clone()
+        };
+        assert!(reason(&gone, &plain).contains("--dead --force --cluster prod"));
+        assert!(
+            reason(&gone, &confirmed(true, ""))
+                .contains("it takes --force --cluster prod: the data")
+        );
+        assert!(
+            reason(&gone, &confirmed(true, "test"))
+                .contains("--cluster test is not this cluster, which is prod")
+        );
+        assert!(gone.refusals(&confirmed(true, "prod")).is_empty());
+        assert!(reason(&worker, &confirmed(true, "prod")).contains("leave out --dead"));
+
+        // Declared, and never enrolled: there is nothing to lose.
+        let never = Leaving {
+            has_key: false,
+            ..gone
+        };
+        assert!(never.refusals(&confirmed(true, "")).is_empty());
+    }
+
+    #[test]
+    fn a_name_without_document_and_key_is_unknown_and_one_with_a_key_goes_on() {
+        let undeclared = Leaving {
+            roles: None,
+            is_connected: false,
+            ..host(&[])
+        };
+        assert!(undeclared.refusals(&Confirmed::default()).is_empty());
+        let unknown = Leaving {
+            has_key: false,
+            ..undeclared
+        };
+        assert!(reason(&unknown, &Confirmed::default()).contains("there is no node cp-2"));
+    }
+
+    #[test]
+    fn a_control_plane_says_that_it_held_keys_and_wants_the_clusters_name() {
+        let text = reason(&plane(3, 3, true), &Confirmed::default());
+        for part in [
+            "--force --cluster prod",
+            "its vote in etcd: 2 members are left, none may fail",
+            "private keys of the cluster's CAs",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(
+            plane(3, 3, true)
+                .refusals(&confirmed(false, "prod"))
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_would_break_the_quorum_is_not_forced() {
+        // One of three is away: that one may leave, another one may not.
+        assert!(
+            plane(3, 2, false)
+                .refusals(&confirmed(false, "prod"))
+                .is_empty()
+        );
+        let text = reason(&plane(3, 2, true), &confirmed(false, "prod"));
+        assert!(
+            text.contains("2 of 3 voting members serve, and 2 of the 2 that remain"),
+            "{text}"
+        );
+        assert!(text.ends_with("nothing forces it"), "{text}");
+        let silent = Leaving {
+            vote: Err("no leader".to_owned()),
+            ..plane(3, 3, true)
+        };
+        assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));
+    }
+
+    #[test]
+    fn the_first_host_and_the_last_of_a_kind_stay() {
+        let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
+        let only = Leaving {
+            other_control_planes: 0,
+            other_registries: 0,
+            has_site_registry: true,
+            ..host(&all)
+        };
+        let reasons = only.refusals(&confirmed(false, "prod"));
+        assert_eq!(reasons.len(), 4, "{reasons:?}");
+        assert!(
+            reasons
+                .iter()
+                .all(|reason| reason.ends_with("nothing forces it"))
+        );
+    }
+}

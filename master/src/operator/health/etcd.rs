@@ -1,0 +1,76 @@
+//! Checks of etcd's members.
+
+use halite_etcd::{AlarmKind, MemberOverview};
+
+use super::Finding;
+use super::picture::Picture;
+
+/// The part of its quota, in percent, above which a database has little room.
+const FULL: i128 = 80;
+
+pub(super) fn quorum(picture: &Picture) -> Vec<Finding> {
+    let answer = picture.seen.as_ref().and_then(|seen| seen.etcd.as_ref());
+    match answer {
+        Some(Err(fault)) => vec![Finding::on(
+            "",
+            format!("no member of etcd answers: {fault}"),
+        )],
+        Some(Ok(overview)) if !overview.voters.have_quorum() => {
+            vec![Finding::on("", format!("etcd: {}", overview.quorum_line()))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn members(picture: &Picture) -> Vec<Finding> {
+    let members = picture.etcd().map(|overview| overview.members.as_slice());
+    let faults = members.unwrap_or_default().iter().filter_map(|own| {
+        let fault = own.fault.as_ref()?;
+        let message = format!("the etcd member {fault}");
+        Some(Finding::on(&own.member.title(), message))
+    });
+    faults.collect()
+}
+
+pub(super) fn alarms(picture: &Picture) -> Vec<Finding> {
+    let Some(overview) = picture.etcd() else {
+        return Vec::new();
+    };
+    let alarm = |alarm: &halite_etcd::Alarm| {
+        let mut members = overview.members.iter();
+        let owner = members.find(|own| own.member.id == alarm.member);
+        let name = owner.map_or_else(|| alarm.member.to_string(), |own| own.member.title());
+        let what = match alarm.kind {
+            AlarmKind::NoSpace => {
+                "NOSPACE: its database has reached its quota, and etcd takes no writes"
+            }
+            AlarmKind::Corrupt => "CORRUPT: its data differ from those of the other members",
+        };
+        Finding::on(
+            &name,
+            format!("the etcd member {name} has the alarm {what}"),
+        )
+    };
+    overview.alarms.iter().map(alarm).collect()
+}
+
+pub(super) fn space(picture: &Picture) -> Vec<Finding> {
+    let full = |own: &MemberOverview| {
+        let status = own.status.as_ref()?;
+        let (size, quota) = (i128::from(status.db_size), i128::from(status.db_quota));
+        if quota <= 0 || size * 100 < quota * FULL {
+            return None;
+        }
+        let (name, percent) = (own.member.title(), size * 100 / quota);
+        let message =
+            format!("the database of the etcd member {name} has used {percent} % of its quota");
+        Some(Finding::on(&name, message))
+    };
+    let overview = picture.etcd();
+    let members = overview.map(|overview| overview.members.as_slice());
+    members
+        .unwrap_or_default()
+        .iter()
+        .filter_map(full)
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! Checks of the hosts: minions, highstates, Kubernetes nodes.
+
+use serde_json::Value;
+
+use super::Finding;
+use super::picture::{Host, Picture};
+
+pub(super) fn minions(picture: &Picture) -> Vec<Finding> {
+    let away = picture
+        .hosts
+        .iter()
+        .filter(|host| host.declared && host.accepted && !host.connected);
+    away.map(|host| {
+        Finding::on(
+            &host.name,
+            format!("the minion on {} is not connected", host.name),
+        )
+    })
+    .collect()
+}
+
+pub(super) fn enrolment(picture: &Picture) -> Vec<Finding> {
+    let bare = picture
+        .hosts
+        .iter()
+        .filter(|host| host.declared && !host.accepted);
+    bare.map(|host| {
+        let name = &host.name;
+        Finding::on(name, format!("{name} is declared and has not enrolled"))
+    })
+    .collect()
+}
+
+pub(super) fn highstate(picture: &Picture) -> Vec<Finding> {
+    let one = |host: &Host| {
+        let result = host.highstate.as_deref()?;
+        let what = match result {
+            "failed" => "failed",
+            "interrupted" => "was interrupted",
+            "lost" => "has no return",
+            _ => return None,
+        };
+        let message = format!("the last highstate of {} {what}", host.name);
+        Some(Finding::on(&host.name, message))
+    };
+    picture.hosts.iter().filter_map(one).collect()
+}
+
+/// Nodes that are not Ready, or accept no pods. A host that has not enrolled has no node yet, and
+/// without the API nothing is known of any.
+pub(super) fn nodes(picture: &Picture) -> Vec<Finding> {
+    let known = (picture.seen.as_ref()).is_some_and(|seen| seen.api_fault.is_none());
+    if !known {
+        return Vec::new();
+    }
+    let one = |host: &Host| {
+        let name = &host.name;
+        let Some(node) = &host.node else {
+            // Its highstate has run: it should have registered.
+            let should = host.runs_containers && host.accepted && host.highstate.is_some();
+            return should.then(|| {
+                Finding::on(
+                    name,
+                    format!("{name} has not registered with the Kubernetes API"),
+                )
+            });
+        };
+        let reasons = node["reasons"].as_array().into_iter().flatten();
+        let reasons: Vec<&str> = reasons.filter_map(Value::as_str).collect();
+        let reasons = reasons.join("; ");
+        match node["ready"].as_bool() {
+            Some(true) if reasons.is_empty() => None,
+            Some(true) => Some(Finding::on(
+                name,
+                format!("{name} accepts no pods: {reasons}"),
+            )),
+            _ => Some(Finding::on(name, format!("{name} is not Ready: {reasons}"))),
+        }
+    };
+    picture.hosts.iter().filter_map(one).collect()
+}

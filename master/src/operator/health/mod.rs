@@ -1,0 +1,302 @@
+//! `ctl health`, and the findings in `ctl status`: named checks of what the master has seen of the
+//! cluster.
+//!
+//! A check is a row of [`CHECKS`] and a pure function of the [`Picture`]; the reference
+//! (docs/reference/health.md) is generated from the table. A new check is one row, one function in
+//! the module of its subject, and what it needs in the picture, which [`observe`] takes.
+
+mod certificates;
+mod cluster;
+mod etcd;
+mod hosts;
+mod observe;
+mod picture;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+
+pub(super) use observe::{Seen, observe};
+pub(super) use picture::{Host, Picture};
+
+/// The weight of a check's findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Severity {
+    /// Something is wrong: the exit code is 1.
+    Failure,
+    /// Something will be wrong, or could be better.
+    Warning,
+}
+
+impl Severity {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One thing that a check has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// One sentence.
+    message: String,
+    /// The name for HOST in the remedy; empty where the message has its own remedy.
+    host: Option<String>,
+}
+
+impl Finding {
+    /// A finding about a host, or about the cluster as a whole: then with an empty name.
+    fn on(host: &str, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            host: Some(host.to_owned()),
+        }
+    }
+
+    /// A finding whose message has its remedy.
+    fn complete(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            host: None,
+        }
+    }
+}
+
+/// A named check.
+pub(super) struct Check {
+    /// The name, for programs and for searches in the documents.
+    pub name: &'static str,
+    /// The sound state, as a heading.
+    pub title: &'static str,
+    /// The weight of its findings.
+    pub severity: Severity,
+    /// The next step of the operator, in one line; HOST is the name of the host.
+    pub remedy: &'static str,
+    judge: fn(&Picture) -> Vec<Finding>,
+}
+
+/// What other modules have found, by the name of the check.
+fn reported(picture: &Picture, name: &str) -> Vec<Finding> {
+    let texts = picture.reported.get(name).into_iter().flatten();
+    texts.cloned().map(Finding::complete).collect()
+}
+
+/// All checks, in the order of the report: what explains others comes first.
+pub(super) const CHECKS: &[Check] = &[
+    // The site.
+    Check {
+        name: "declaration",
+        title: "The documents are valid",
+        severity: Severity::Failure,
+        remedy: "`ctl config validate` shows each problem with its place",
+        judge: |picture| reported(picture, "declaration"),
+    },
+    Check {
+        name: "declaration-warnings",
+        title: "The documents have no warnings",
+        severity: Severity::Warning,
+        remedy: "`ctl config validate` shows each warning with its place",
+        judge: |picture| reported(picture, "declaration-warnings"),
+    },
+    Check {
+        name: "bundle",
+        title: "The bundle in use is readable",
+        severity: Severity::Failure,
+        remedy: "mount its disk, or `ctl bundle list` and `ctl bundle use` for another one",
+        judge: |picture| reported(picture, "bundle"),
+    },
+    Check {
+        name: "bundle-applied",
+        title: "Each host is as the bundle in use has it",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate` updates the hosts",
+        judge: |picture| reported(picture, "bundle-applied"),
+    },
+    Check {
+        name: "store-space",
+        title: "The master's store has room",
+        severity: Severity::Failure,
+        remedy: "free space on the file system of /var/lib/halite/master",
+        judge: |picture| reported(picture, "store-space"),
+    },
+    // The masters: standbys and their epoch.
+    //
+    // The hosts.
+    Check {
+        name: "minions",
+        title: "The minion of each host is connected",
+        severity: Severity::Failure,
+        remedy: "is HOST on and reachable? `systemctl status halite-minion` there shows the rest",
+        judge: hosts::minions,
+    },
+    Check {
+        name: "enrolment",
+        title: "Each declared host is enrolled",
+        severity: Severity::Warning,
+        remedy: "`ctl node add HOST` prints the command to run on it; `ctl key list` shows a key that waits",
+        judge: hosts::enrolment,
+    },
+    Check {
+        name: "minion-update",
+        title: "Updates of minions have reached the master",
+        severity: Severity::Failure,
+        remedy: "`journalctl -u halite-minion` on the host, then `ctl highstate` for it",
+        judge: |picture| reported(picture, "minion-update"),
+    },
+    Check {
+        name: "highstate",
+        title: "The last highstate of each host succeeded",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate HOST` shows what fails, and repeats the rest",
+        judge: hosts::highstate,
+    },
+    Check {
+        name: "certificates-valid",
+        title: "No certificate has expired",
+        severity: Severity::Failure,
+        remedy: "`ctl highstate HOST` makes it again",
+        judge: certificates::ended,
+    },
+    Check {
+        name: "certificates-ending",
+        title: "No certificate ends soon (in the last sixth of its time)",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate HOST` renews it",
+        judge: certificates::ending,
+    },
+    // etcd.
+    Check {
+        name: "etcd-quorum",
+        title: "The members of etcd have a quorum",
+        severity: Severity::Failure,
+        remedy: "switch on the hosts of the missing members; nothing is written until more than half serve",
+        judge: etcd::quorum,
+    },
+    Check {
+        name: "etcd-members",
+        title: "Each member of etcd serves",
+        severity: Severity::Failure,
+        remedy: "`crictl ps -a --name etcd` on HOST; `ctl highstate HOST` starts it again",
+        judge: etcd::members,
+    },
+    Check {
+        name: "etcd-data",
+        title: "Each member of etcd has its data",
+        severity: Severity::Failure,
+        remedy: "`ctl highstate` for the host names the way back",
+        judge: |picture| reported(picture, "etcd-data"),
+    },
+    Check {
+        name: "etcd-alarms",
+        title: "etcd has raised no alarm",
+        severity: Severity::Failure,
+        remedy: "NOSPACE: make room, `etcdctl compact`, `defrag` and `alarm disarm`; CORRUPT: remove the member and add it again",
+        judge: etcd::alarms,
+    },
+    Check {
+        name: "etcd-space",
+        title: "The database of etcd has room below its quota",
+        severity: Severity::Warning,
+        remedy: "`etcdctl defrag` on HOST, or a larger `quota-backend-bytes` in etcd.extraArgs",
+        judge: etcd::space,
+    },
+    // Kubernetes.
+    Check {
+        name: "api",
+        title: "The Kubernetes API answers",
+        severity: Severity::Failure,
+        remedy: "`crictl ps -a` on a control plane shows what does not run; `ctl highstate` repairs it",
+        judge: cluster::api,
+    },
+    Check {
+        name: "api-servers",
+        title: "Each API server is ready",
+        severity: Severity::Failure,
+        remedy: "`crictl ps -a --name kube-apiserver` on HOST; `ctl highstate HOST` repairs it",
+        judge: cluster::servers,
+    },
+    Check {
+        name: "control-plane-pods",
+        title: "Each control plane runs all its components",
+        severity: Severity::Failure,
+        remedy: "`ctl highstate HOST` puts its manifest back; `crictl ps -a` there shows one that fails",
+        judge: cluster::components,
+    },
+    Check {
+        name: "vip",
+        title: "One host holds the virtual address of the API",
+        severity: Severity::Failure,
+        remedy: "`systemctl status keepalived` on the control planes; `ctl highstate` repairs it",
+        judge: cluster::vip,
+    },
+    Check {
+        name: "nodes",
+        title: "Each Kubernetes node is Ready",
+        severity: Severity::Failure,
+        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` repairs it",
+        judge: hosts::nodes,
+    },
+    Check {
+        name: "dns",
+        title: "A replica of the cluster's DNS is ready",
+        severity: Severity::Failure,
+        remedy: "`kubectl -n kube-system get pods -l k8s-app=kube-dns -o wide`; `ctl highstate` repairs it",
+        judge: cluster::dns,
+    },
+    Check {
+        name: "dns-spread",
+        title: "The loss of one host leaves a replica of the cluster's DNS",
+        severity: Severity::Warning,
+        remedy: "`kubectl -n kube-system rollout restart deployment coredns` spreads the replicas again",
+        judge: cluster::dns_spread,
+    },
+    // Backups: the age of the last verified one of the cluster.
+    Check {
+        name: "registry-backup",
+        title: "The site registry is backed up",
+        severity: Severity::Failure,
+        remedy: "`journalctl -u halite-registry-backup` on the registry's host",
+        judge: |picture| reported(picture, "registry-backup"),
+    },
+];
+
+/// Runs all checks; answers with `healthy`, and one entry for each check.
+pub(super) fn report(picture: &Picture) -> Value {
+    let judged: Vec<(&Check, Vec<Finding>)> = CHECKS
+        .iter()
+        .map(|check| (check, (check.judge)(picture)))
+        .collect();
+    let failed = |(check, found): &(&Check, Vec<Finding>)| {
+        check.severity == Severity::Failure && !found.is_empty()
+    };
+    json!({
+        "healthy": !judged.iter().any(failed),
+        "checks": judged.iter().map(|(check, found)| entry(check, found)).collect::<Vec<_>>(),
+    })
+}
+
+fn entry(check: &Check, found: &[Finding]) -> Value {
+    let finding = |one: &Finding| {
+        let remedy = one.host.as_ref().map(|host| remedy(check, host));
+        json!({"message": one.message, "host": one.host, "remedy": remedy})
+    };
+    let state = match found {
+        [] => "good",
+        _ => check.severity.as_str(),
+    };
+    json!({
+        "name": check.name,
+        "title": check.title,
+        "state": state,
+        "findings": found.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+fn remedy(check: &Check, host: &str) -> String {
+    match host {
+        "" => check.remedy.to_owned(),
+        host => check.remedy.replace("HOST", host),
+    }
+}

@@ -1,0 +1,219 @@
+//! Asks the cluster: the Kubernetes API, each API server, the members of etcd, the minions. All are
+//! asked side by side, and each has [`LIMIT`], so that a cluster of which half is silent is seen as
+//! fast as a sound one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use halite_errors::chain;
+use halite_etcd::Overview;
+use halite_host_reports::health::{FUNCTION, HostHealth};
+use halite_names::NodeName;
+use halite_pillar::role::Role;
+use serde_json::{Map, Value, json};
+
+use crate::declared::Snapshot;
+use crate::jobs::Jobs;
+use crate::kubernetes::access::ApiServer;
+use crate::kubernetes::node::overview;
+use crate::kubernetes::{Api, ObjectRef};
+
+/// The time that each of the asked has.
+pub(in crate::operator) const LIMIT: Duration = Duration::from_secs(3);
+/// The static pods of a control plane, and that of an etcd member.
+const CONTROL_PLANE: [&str; 3] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
+const MEMBER: &str = "etcd";
+/// The label of a slice with the name of its Service, and the Service of the cluster's DNS.
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+const DNS: &str = "kube-dns";
+
+/// The answers of the cluster.
+#[derive(Default)]
+pub(in crate::operator) struct Seen {
+    /// The reason why the API does not answer.
+    pub api_fault: Option<String>,
+    /// The Kubernetes nodes by name.
+    pub nodes: Map<String, Value>,
+    /// The hosts with a ready replica of the cluster's DNS; `None` if the API did not say.
+    pub dns: Option<BTreeSet<String>>,
+    /// The components of the control planes.
+    pub components: Vec<Component>,
+    /// The API servers, each with the reason why it is not ready.
+    pub servers: Vec<(NodeName, Option<String>)>,
+    /// The members of etcd, or the reason why none answers; `None` where none is declared.
+    pub etcd: Option<Result<Overview, String>>,
+    /// The answers of the minions.
+    pub minions: BTreeMap<NodeName, HostHealth>,
+}
+
+/// A static pod that a host should run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::operator) struct Component {
+    /// The host.
+    pub host: NodeName,
+    /// The component: `kube-scheduler`, …
+    pub name: &'static str,
+    /// The reason why it is not ready.
+    pub fault: Option<String>,
+}
+
+/// Asks all.
+pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Seen {
+    let (objects, servers, etcd, minions) = tokio::join!(
+        objects(jobs, snapshot),
+        servers(jobs, snapshot),
+        etcd(jobs, snapshot),
+        minions(jobs, snapshot),
+    );
+    let seen = Seen {
+        servers,
+        etcd,
+        minions,
+        ..Seen::default()
+    };
+    match objects {
+        Ok(found) => Seen {
+            nodes: found.nodes,
+            dns: found.dns,
+            components: found.components,
+            ..seen
+        },
+        Err(fault) => Seen {
+            api_fault: Some(fault),
+            ..seen
+        },
+    }
+}
+
+/// Limits a question; the error names the silent one.
+async fn limited<T>(
+    who: &str,
+    question: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let late = || format!("{who} did not answer within {} s", LIMIT.as_secs());
+    let answer = tokio::time::timeout(LIMIT, question).await;
+    answer.unwrap_or_else(|_| Err(late()))
+}
+
+/// Objects of the API.
+struct Objects {
+    nodes: Map<String, Value>,
+    dns: Option<BTreeSet<String>>,
+    components: Vec<Component>,
+}
+
+async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, String> {
+    let asked = async {
+        let api = jobs.clusters().api(snapshot).await;
+        let api = api.map_err(|refusal| refusal.message)?;
+        let nodes = overview(api.as_ref()).await;
+        let nodes = nodes.map_err(|error| chain(&error))?;
+        let (dns, components) = tokio::join!(
+            dns(api.as_ref()),
+            join_all(wanted(snapshot).map(|(host, name)| component(api.as_ref(), host, name)))
+        );
+        Ok(Objects {
+            nodes,
+            dns,
+            components,
+        })
+    };
+    limited("the Kubernetes API", asked).await
+}
+
+/// The components that hosts should run; those of a host that has not joined yet are left out.
+fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = (&NodeName, &'static str)> {
+    let nodes = snapshot.declaration().nodes.iter();
+    nodes.flat_map(|(host, node)| {
+        let plane = (node.has(Role::ControlPlane) && node.is_member()).then_some(CONTROL_PLANE);
+        let member = node.is_member().then_some(MEMBER);
+        let names = plane.into_iter().flatten().chain(member);
+        names.map(move |name| (host, name))
+    })
+}
+
+async fn component(api: &dyn Api, host: &NodeName, name: &'static str) -> Component {
+    let reference = ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: "kube-system".to_owned(),
+        name: format!("{name}-{host}"),
+    };
+    let fault = match api.get(&reference).await {
+        Ok(Some(pod)) if is_ready(&pod) => None,
+        Ok(Some(_)) => Some("its pod is not ready".to_owned()),
+        Ok(None) => Some("it has no pod: no manifest, or a kubelet that does not run".to_owned()),
+        Err(error) => Some(chain(&error)),
+    };
+    Component {
+        host: host.clone(),
+        name,
+        fault,
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// The hosts of ready replicas, by the endpoints of the Service.
+async fn dns(api: &dyn Api) -> Option<BTreeSet<String>> {
+    let version = "discovery.k8s.io/v1";
+    let slices = api.list(version, "EndpointSlice", "kube-system", "").await;
+    let slices = slices.ok()?;
+    let label = |slice: &&Value| slice["metadata"]["labels"][SERVICE_LABEL] == DNS;
+    let endpoints = slices.iter().filter(label).flat_map(|slice| {
+        let endpoints = slice["endpoints"].as_array();
+        endpoints.into_iter().flatten()
+    });
+    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == json!(true));
+    let hosts = ready.filter_map(|endpoint| endpoint["nodeName"].as_str());
+    Some(hosts.map(str::to_owned).collect())
+}
+
+async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<String>)> {
+    // An API that cannot be asked at all is the problem of the API.
+    let servers = jobs.clusters().servers(snapshot).await.unwrap_or_default();
+    let ask = |server: ApiServer| async move {
+        let ready = async { server.api.ready().await.map_err(|error| chain(&error)) };
+        (server.host, limited("/readyz", ready).await.err())
+    };
+    join_all(servers.into_iter().map(ask)).await
+}
+
+async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, String>> {
+    let mut nodes = snapshot.declaration().nodes.values();
+    nodes.any(|node| node.is_member()).then_some(())?;
+    let asked = async {
+        let members = jobs.clusters().etcd().members(snapshot).await;
+        let members = members.map_err(|refusal| refusal.message)?;
+        let overview = Overview::take(members.as_ref()).await;
+        overview.map_err(|error| chain(&error))
+    };
+    Some(limited("etcd", asked).await)
+}
+
+/// The answers of the connected minions; a minion of an earlier version knows no answer.
+async fn minions(jobs: &Jobs, snapshot: &Snapshot) -> BTreeMap<NodeName, HostHealth> {
+    let nodes = &snapshot.declaration().nodes;
+    let connected = jobs.app().connections.connected();
+    let hosts = nodes.keys().filter_map(|name| {
+        let minion = connected.iter().find(|id| *id == name.as_str())?;
+        Some((name, minion))
+    });
+    let ask = |(name, minion)| async move {
+        let answer = jobs.ask(minion, FUNCTION, &json!({}), LIMIT).await;
+        let answer = answer.inspect_err(|error| tracing::debug!(%minion, %error, "no health"));
+        let health = serde_json::from_value(answer.ok()?).ok()?;
+        Some((NodeName::clone(name), health))
+    };
+    let answers = join_all(hosts.map(ask)).await;
+    answers.into_iter().flatten().collect()
+}

@@ -1,0 +1,72 @@
+//! What the master has seen of the cluster at one moment; the checks judge nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use halite_etcd::Overview;
+use halite_host_reports::health::HostHealth;
+use halite_names::NodeName;
+use serde_json::Value;
+
+use super::observe::Seen;
+use crate::store::Millis;
+
+/// The cluster at one moment.
+#[derive(Default)]
+pub(in crate::operator) struct Picture {
+    /// The time.
+    pub now: Millis,
+    /// The problems that other modules of the master find, by the name of the check.
+    pub reported: BTreeMap<&'static str, Vec<String>>,
+    /// All hosts that are declared or have a key.
+    pub hosts: Vec<Host>,
+    /// The virtual address, where Halite's keepalived holds it.
+    pub vip: Option<Ipv4Addr>,
+    /// Answers of the cluster; none while the declaration cannot be read.
+    pub seen: Option<Seen>,
+}
+
+/// A host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::operator) struct Host {
+    /// Its name.
+    pub name: String,
+    /// It is declared.
+    pub declared: bool,
+    /// It is a node of Kubernetes, as declared.
+    pub runs_containers: bool,
+    /// The master has accepted its key.
+    pub accepted: bool,
+    /// Its minion is connected.
+    pub connected: bool,
+    /// The result of its last highstate: `succeeded`, `failed`, …
+    pub highstate: Option<String>,
+    /// The state of its Kubernetes node: `ready`, `reasons`.
+    pub node: Option<Value>,
+}
+
+impl Picture {
+    /// The answer of a host's minion.
+    pub(super) fn health(&self, host: &str) -> Option<&HostHealth> {
+        self.seen.as_ref()?.minions.get(host)
+    }
+
+    /// The answers of all minions.
+    pub(super) fn answers(&self) -> impl Iterator<Item = (&NodeName, &HostHealth)> {
+        let seen = self.seen.iter();
+        seen.flat_map(|seen| &seen.minions)
+    }
+
+    /// The hosts that hold the virtual address, of those whose minions answered.
+    pub(in crate::operator) fn holders(&self) -> BTreeSet<&str> {
+        let holds =
+            |health: &HostHealth| self.vip.is_some_and(|vip| health.addresses.contains(&vip));
+        let answers = self.answers().filter(|(_, health)| holds(health));
+        answers.map(|(host, _)| host.as_str()).collect()
+    }
+
+    /// The members of etcd, if one answered.
+    pub(super) fn etcd(&self) -> Option<&Overview> {
+        self.seen.as_ref()?.etcd.as_ref()?.as_ref().ok()
+    }
+}

@@ -1,0 +1,376 @@
+//! Each check on a sound cluster and on one with its damage; the reference.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use futures_util::FutureExt as _;
+use halite_etcd::fake::FakeCluster;
+use halite_etcd::{Alarm, AlarmKind, Overview};
+use halite_host_reports::health::{HostHealth, Lifetime};
+
+use super::observe::Component;
+use super::*;
+
+const DAY: i64 = 24 * 60 * 60;
+
+fn overview(stopped: &[&str]) -> Overview {
+    let cluster = FakeCluster::new(&["cp-1", "cp-2", "cp-3"]);
+    stopped.iter().for_each(|name| cluster.stop(name));
+    let overview = Overview::take(&cluster).now_or_never();
+    overview.expect("the fake never waits").unwrap()
+}
+
+/// Three control planes; the second holds the virtual address.
+fn sound() -> Picture {
+    let names = ["cp-1", "cp-2", "cp-3"];
+    let name = |name: &str| name.parse().unwrap();
+    let host = |name: &&str| Host {
+        name: (*name).to_owned(),
+        declared: true,
+        runs_containers: true,
+        accepted: true,
+        connected: true,
+        highstate: Some("succeeded".to_owned()),
+        node: Some(json!({"ready": true})),
+    };
+    let answer = |index: u8| HostHealth {
+        addresses: match index {
+            2 => vec![[10, 0, 0, 2].into(), [10, 0, 0, 100].into()],
+            index => vec![[10, 0, 0, index].into()],
+        },
+        certificates: vec![Lifetime {
+            ends: 365 * DAY,
+            begins: 0,
+            path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
+        }],
+    };
+    let component = |host: &str, component: &'static str| Component {
+        host: name(host),
+        name: component,
+        fault: None,
+    };
+    let seen = Seen {
+        nodes: names
+            .iter()
+            .map(|name| ((*name).to_owned(), json!({"ready": true})))
+            .collect(),
+        dns: Some(["cp-1", "cp-2"].map(str::to_owned).into()),
+        components: names
+            .iter()
+            .map(|host| component(host, "kube-scheduler"))
+            .collect(),
+        servers: names.iter().map(|host| (name(host), None)).collect(),
+        etcd: Some(Ok(overview(&[]))),
+        minions: (1..)
+            .zip(names)
+            .map(|(index, host)| (name(host), answer(index)))
+            .collect(),
+        ..Seen::default()
+    };
+    Picture {
+        now: 200 * DAY * 1000,
+        hosts: names.iter().map(host).collect(),
+        vip: Some([10, 0, 0, 100].into()),
+        seen: Some(seen),
+        ..Picture::default()
+    }
+}
+
+fn seen(picture: &mut Picture) -> &mut Seen {
+    picture.seen.as_mut().unwrap()
+}
+
+fn etcd(picture: &mut Picture) -> &mut Overview {
+    let etcd = seen(picture).etcd.as_mut().unwrap();
+    etcd.as_mut().unwrap()
+}
+
+/// The checks with findings: name, state, first message, first remedy.
+fn found(picture: &Picture) -> Vec<[String; 4]> {
+    let report = report(picture);
+    let checks = report["checks"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let failing = checks.iter().filter(|check| check["state"] != "good");
+    failing
+        .map(|check| {
+            let first = &check["findings"][0];
+            [
+                text(&check["name"]),
+                text(&check["state"]),
+                text(&first["message"]),
+                text(&first["remedy"]),
+            ]
+        })
+        .collect()
+}
+
+#[test]
+fn a_sound_cluster_is_healthy() {
+    assert_eq!(found(&sound()), Vec::<[String; 4]>::new());
+    assert_eq!(report(&sound())["healthy"], true);
+    // Before anything is declared there is nothing to find, either.
+    assert_eq!(report(&Picture::default())["healthy"], true);
+}
+
+/// A damage, the name and state of the only check that finds it, its message, and a part of its
+/// remedy.
+type Case = (
+    fn(&mut Picture),
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const CASES: &[Case] = &[
+    (
+        |p| {
+            drop(
+                p.reported
+                    .insert("store-space", vec!["only 3 MiB are free".to_owned()]),
+            )
+        },
+        "store-space",
+        "failure",
+        "only 3 MiB are free",
+        "",
+    ),
+    (
+        |p| p.hosts[1].connected = false,
+        "minions",
+        "failure",
+        "the minion on cp-2 is not connected",
+        "is cp-2 on and reachable?",
+    ),
+    (
+        |p| (p.hosts[2].accepted, p.hosts[2].node) = (false, None),
+        "enrolment",
+        "warning",
+        "cp-3 is declared and has not enrolled",
+        "`ctl node add cp-3`",
+    ),
+    (
+        |p| p.hosts[0].highstate = Some("failed".to_owned()),
+        "highstate",
+        "warning",
+        "the last highstate of cp-1 failed",
+        "`ctl highstate cp-1`",
+    ),
+    (
+        |p| p.now = 310 * DAY * 1000,
+        "certificates-ending",
+        "warning",
+        "a certificate on cp-1 ends in 55 days: /etc/kubernetes/pki/apiserver.crt",
+        "`ctl highstate cp-1` renews it",
+    ),
+    (
+        |p| p.now = 365 * DAY * 1000,
+        "certificates-valid",
+        "failure",
+        "a certificate on cp-1 has expired: /etc/kubernetes/pki/apiserver.crt",
+        "`ctl highstate cp-1`",
+    ),
+    (
+        |p| seen(p).etcd = Some(Err("connection refused".to_owned())),
+        "etcd-quorum",
+        "failure",
+        "no member of etcd answers: connection refused",
+        "switch on the hosts",
+    ),
+    (
+        |p| seen(p).etcd = Some(Ok(overview(&["cp-3"]))),
+        "etcd-members",
+        "failure",
+        "the etcd member cp-3: ",
+        "on cp-3; `ctl highstate cp-3`",
+    ),
+    (
+        |p| {
+            let member = etcd(p).members[1].member.id;
+            let kind = AlarmKind::NoSpace;
+            etcd(p).alarms.push(Alarm { member, kind });
+        },
+        "etcd-alarms",
+        "failure",
+        "the etcd member cp-2 has the alarm NOSPACE",
+        "alarm disarm",
+    ),
+    (
+        |p| {
+            let status = etcd(p).members[0].status.as_mut().unwrap();
+            (status.db_size, status.db_quota) = (80, 100);
+        },
+        "etcd-space",
+        "warning",
+        "the database of the etcd member cp-1 has used 80 % of its quota",
+        "`etcdctl defrag` on cp-1",
+    ),
+    (
+        |p| seen(p).api_fault = Some("no route".to_owned()),
+        "api",
+        "failure",
+        "the Kubernetes API does not answer: no route",
+        "`crictl ps -a`",
+    ),
+    (
+        |p| seen(p).servers[1].1 = Some("connection refused".to_owned()),
+        "api-servers",
+        "failure",
+        "the API server on cp-2 is not ready: connection refused",
+        "on cp-2; `ctl highstate cp-2`",
+    ),
+    (
+        |p| seen(p).components[2].fault = Some("it has no pod".to_owned()),
+        "control-plane-pods",
+        "failure",
+        "kube-scheduler on cp-3 does not run: it has no pod",
+        "`ctl highstate cp-3` puts its manifest back",
+    ),
+    (
+        |p| {
+            seen(p)
+                .minions
+                .get_mut("cp-2")
+                .unwrap()
+                .addresses
+                .truncate(1)
+        },
+        "vip",
+        "failure",
+        "no host holds the virtual address 10.0.0.100",
+        "keepalived",
+    ),
+    (
+        |p| {
+            let own = seen(p).minions.get_mut("cp-3").unwrap();
+            own.addresses.push([10, 0, 0, 100].into());
+        },
+        "vip",
+        "failure",
+        "cp-2 and cp-3 hold the virtual address 10.0.0.100 at the same time",
+        "keepalived",
+    ),
+    (
+        |p| p.hosts[1].node = Some(json!({"ready": false, "reasons": ["Ready=False (x: y)"]})),
+        "nodes",
+        "failure",
+        "cp-2 is not Ready: Ready=False (x: y)",
+        "`kubectl describe node cp-2`",
+    ),
+    (
+        |p| p.hosts[1].node = Some(json!({"ready": true, "reasons": ["DiskPressure=True"]})),
+        "nodes",
+        "failure",
+        "cp-2 accepts no pods: DiskPressure=True",
+        "`kubectl describe node cp-2`",
+    ),
+    (
+        |p| p.hosts[1].node = None,
+        "nodes",
+        "failure",
+        "cp-2 has not registered with the Kubernetes API",
+        "journalctl -u kubelet",
+    ),
+    (
+        |p| seen(p).dns = Some(BTreeSet::new()),
+        "dns",
+        "failure",
+        "no replica of the cluster's DNS is ready",
+        "k8s-app=kube-dns",
+    ),
+    (
+        |p| seen(p).dns = Some(["cp-2".to_owned()].into()),
+        "dns-spread",
+        "warning",
+        "all replicas of the cluster's DNS are on cp-2",
+        "rollout restart",
+    ),
+];
+
+#[test]
+fn each_damage_is_found_by_its_check_and_has_a_remedy() {
+    for (damage, name, state, message, remedy) in CASES {
+        let mut picture = sound();
+        damage(&mut picture);
+        let found = found(&picture);
+        let [[own, weight, said, advice]] = found.as_slice() else {
+            panic!("{name}: {found:?}");
+        };
+        assert_eq!((own.as_str(), weight.as_str()), (*name, *state));
+        assert!(said.starts_with(message), "{name}: {said}");
+        assert!(advice.contains(remedy), "{name}: {advice}");
+        assert_eq!(advice.is_empty(), remedy.is_empty(), "{name}: {advice}");
+        assert_eq!(report(&picture)["healthy"], *state == "warning", "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_no_finding() {
+    let mut picture = sound();
+    // A minion that did not answer may be the one that holds the address.
+    seen(&mut picture).minions.remove("cp-2");
+    seen(&mut picture).dns = None;
+    assert_eq!(found(&picture), Vec::<[String; 4]>::new());
+    // Without the API nothing is known of the nodes.
+    seen(&mut picture).api_fault = Some("no route".to_owned());
+    picture.hosts.iter_mut().for_each(|host| host.node = None);
+    let names: Vec<String> = found(&picture).into_iter().map(|[name, ..]| name).collect();
+    assert_eq!(names, ["api"]);
+}
+
+#[test]
+fn without_a_quorum_the_members_are_named_too() {
+    let mut picture = sound();
+    seen(&mut picture).etcd = Some(Ok(overview(&["cp-2", "cp-3"])));
+    let found = found(&picture);
+    assert_eq!(found[0][0], "etcd-quorum");
+    assert_eq!(
+        found[0][2],
+        "etcd: 3 members, 0 of them serve: no quorum, 2 are needed"
+    );
+    assert_eq!(found[1][0], "etcd-members");
+}
+
+#[test]
+fn names_are_distinct_and_remedies_one_line() {
+    let names: BTreeSet<&str> = CHECKS.iter().map(|check| check.name).collect();
+    assert_eq!(names.len(), CHECKS.len());
+    for check in CHECKS {
+        assert!(!check.remedy.is_empty(), "{}", check.name);
+        let in_table = [check.title, check.remedy].concat();
+        assert!(!in_table.contains(['\n', '|']), "{}", check.name);
+    }
+}
+
+/// The reference of all checks in Markdown.
+fn reference() -> String {
+    let mut text = String::from(
+        "# Checks of `ctl health`\n\n\
+         Generated from the table in `master/src/operator/health`; a test compares them. A failure makes the exit code of\n\
+         `ctl health` and `ctl status` 1, a warning does not. [Health](../guide/health.md) says how to use them.\n\n\
+         | name | sound when | otherwise | what to do |\n|---|---|---|---|\n",
+    );
+    for check in CHECKS {
+        let (severity, remedy) = (check.severity.as_str(), check.remedy);
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {severity} | {remedy} |",
+            check.name, check.title
+        );
+    }
+    text
+}
+
+#[test]
+fn the_reference_in_docs_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/health.md");
+    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, reference()).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == reference(),
+        "docs/reference/health.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
+    );
+}

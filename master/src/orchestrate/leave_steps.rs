@@ -1,0 +1,128 @@
+//! `halite.node_may_leave`, `halite.node_forget`, `halite.key_reject` and `halite.key_delete`: the
+//! master's part of a host's departure.
+
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_etcd::{Pace as _, Wait};
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::pace::StepPace;
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
+use crate::keys::{Change, change};
+use crate::leaving::{Confirmed, Leaving};
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The time that the step gives a minion to reconnect after a restart of the master.
+const RECONNECT: Duration = Duration::from_secs(10);
+
+impl StepRunner<'_> {
+    /// Refuses the departure of a host that the cluster cannot miss.
+    pub(super) async fn node_may_leave(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        let confirmed = Confirmed {
+            dead: flag(chunk, "dead"),
+            force: flag(chunk, "force"),
+            cluster: text(chunk, "cluster").unwrap_or_default(),
+        };
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        if confirmed.dead && !self.run.test {
+            self.wait_disconnected(chunk, &node, index).await?;
+        } else if snapshot.declaration().nodes.contains_key(node.as_str()) {
+            let connections = &self.jobs.app().connections;
+            connections.wait_connected(&minion(&node)?, RECONNECT).await;
+        }
+        let (app, clusters) = (self.jobs.app(), self.jobs.clusters());
+        let leaving = Leaving::gather(app, clusters, &snapshot, &node).await;
+        let leaving = leaving.map_err(failed)?;
+        let reasons = leaving.refusals(&confirmed);
+        if !reasons.is_empty() {
+            return Err(Failure::new(format!(
+                "cannot remove {node}: {}",
+                reasons.join("\n")
+            )));
+        }
+        let losses = leaving.losses(confirmed.dead).join("; ");
+        let colon = if losses.is_empty() { "" } else { ": " };
+        Ok((Map::new(), format!("{node} may leave{colon}{losses}")))
+    }
+
+    /// Waits until a minion is disconnected. A host whose power was cut counts as connected until it
+    /// has not answered for a while.
+    async fn wait_disconnected(
+        &self,
+        chunk: &Chunk,
+        node: &str,
+        index: usize,
+    ) -> Result<(), Failure> {
+        let (id, limit) = (minion(node)?, timeout(chunk));
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        while self.jobs.app().connections.is_connected(&id) && pace.now() < limit {
+            let wait = Wait {
+                until: format!("{node} is disconnected"),
+                because: "it answered a moment ago".to_owned(),
+                since: pace.now(),
+                limit,
+            };
+            pace.report(&wait).await;
+            pace.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Removes the document of a node, or with `keep` only what Halite recorded in it.
+    pub(super) async fn node_forget(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run forgets {node}")));
+        }
+        let keep = flag(chunk, "keep");
+        let forgotten = self.jobs.declarations().forget_node(&node, keep).await;
+        if forgotten.map_err(failed)? {
+            let changes = Map::from_iter([(node.clone(), json!("forgotten"))]);
+            return Ok((changes, format!("{node} is forgotten")));
+        }
+        Ok((Map::new(), format!("nothing of {node} is left to forget")))
+    }
+
+    /// Rejects the key of a host, which cuts it off, or deletes it.
+    pub(super) async fn key(&self, chunk: &Chunk, action: &str) -> Result<Outcome, Failure> {
+        let name = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((
+                Map::new(),
+                format!("a real run does it: {action} the key of {name}"),
+            ));
+        }
+        let app = self.jobs.app();
+        let id = minion(&name)?;
+        let key = app.store.key(&id).await;
+        if key.map_err(|error| Failure::new(chain(&error)))?.is_none() {
+            return Ok((Map::new(), format!("{name} has no key")));
+        }
+        let order = Change {
+            id: name.clone(),
+            action: action.to_owned(),
+            cluster: app.config.cluster.clone(),
+            force: true,
+            ..Change::default()
+        };
+        change(app, &order).await.map_err(failed)?;
+        let changes = Map::from_iter([(name.clone(), json!(action))]);
+        Ok((changes, format!("the key of {name}: {action}")))
+    }
+}
+
+fn minion(name: &str) -> Result<MinionId, Failure> {
+    name.parse()
+        .map_err(|error: IdentityError| Failure::new(chain(&error)))
+}

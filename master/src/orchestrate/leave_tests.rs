@@ -1,0 +1,268 @@
+//! The shipped orchestration that removes a host, on the API, the members and the minions of tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use halite_etcd::fake::FakeCluster;
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::declared::NodeRequest;
+use crate::names::minion;
+use crate::store::{KeyState, Store as _};
+
+const SLS: &str = "halite.orchestrate.remove_node";
+
+/// A state of this id, in the place of the shipped ones.
+macro_rules! stub {
+    ($id:literal) => {
+        concat!(
+            $id,
+            ":\n  file.managed:\n    - name: /",
+            $id,
+            "\n    - contents: x\n"
+        )
+    };
+}
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "halite/orchestrate/remove_node.sls",
+        include_str!("../../../states/tree/halite/orchestrate/remove_node.sls"),
+    ),
+    ("halite/leave/address.sls", stub!("address")),
+    ("halite/leave/control_plane.sls", stub!("planes")),
+    ("halite/leave/host.sls", stub!("host")),
+    ("halite/leave/data.sls", stub!("data")),
+    ("halite/leave/minion.sls", stub!("minion")),
+    ("halite/host/hosts.sls", stub!("hosts")),
+    ("halite/host/firewall.sls", stub!("firewall")),
+    ("halite/host/keepalived.sls", stub!("keepalived")),
+];
+
+fn site() -> Site {
+    let site = Site::new(TREE);
+    for name in ["worker-1", "cp-2"] {
+        site.api.put(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}),
+        );
+    }
+    site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
+        "spec": {"nodeName": "worker-1"}}));
+    site
+}
+
+/// A site with two further control planes, and its members.
+fn planes() -> (Site, Arc<FakeCluster>) {
+    let mut site = site();
+    for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [control-plane, etcd]\nlabels: {{a: b}}\n\
+             resolved:\n  controlPlane: {address}\n  workloadPlane: {address}\n"
+        );
+        std::fs::write(document(&site, name), text).unwrap();
+    }
+    let cluster = Arc::new(FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]));
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    (site, cluster)
+}
+
+fn document(site: &Site, name: &str) -> std::path::PathBuf {
+    site.path().join(format!("etc/nodes/{name}.yaml"))
+}
+
+fn remove(life: &Life, pillar: &Value) -> (i32, String) {
+    let request = v1::OrchestrateRequest {
+        sls: SLS.into(),
+        pillar_json: pillar.to_string(),
+        ..Default::default()
+    };
+    let backend = &life.backend;
+    let stream = life.runtime.block_on(backend.orchestrate("root", request));
+    let events = life.collect(stream.unwrap());
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+fn applied(minion: &ScriptedMinion) -> Vec<String> {
+    minion.journal.lock().unwrap().applied.clone()
+}
+
+fn key(life: &Life, id: &str) -> Option<KeyState> {
+    let key = life.runtime.block_on(life.store.key(&minion(id)));
+    key.unwrap().map(|key| key.state)
+}
+
+#[test]
+fn a_worker_leaves_and_the_others_forget_it() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = (
+        ScriptedMinion::new("bootstrap-1"),
+        ScriptedMinion::new("worker-1"),
+    );
+    life.connect(&first);
+    life.connect(&worker);
+    let (retcode, data) = remove(&life, &json!({"node": "worker-1", "wipe_data": true}));
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(applied(&worker), ["host", "data", "minion"]);
+    assert_eq!(applied(&first), ["hosts", "firewall"]);
+    assert!(site.api.object("Pod", "web").is_none());
+    assert!(site.api.object("Node", "worker-1").is_none());
+    assert!(!document(&site, "worker-1").exists());
+    assert_eq!(key(&life, "worker-1"), None);
+
+    // It is gone, and the first host stays.
+    let (retcode, data) = remove(&life, &json!({"node": "worker-1"}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("cannot remove worker-1: there is no node worker-1"),
+        "{data}"
+    );
+    let (retcode, data) = remove(
+        &life,
+        &json!({"node": "bootstrap-1", "force": true, "cluster": "test"}),
+    );
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("it is the first host"), "{data}");
+}
+
+#[test]
+fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
+    let (site, cluster) = planes();
+    let life = site.live();
+    let (first, plane) = (
+        ScriptedMinion::new("bootstrap-1"),
+        ScriptedMinion::new("cp-2"),
+    );
+    life.connect(&first);
+    life.connect(&plane);
+    let (retcode, data) = remove(&life, &json!({"node": "cp-2"}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("private keys of the cluster's CAs"), "{data}");
+    assert!(applied(&plane).is_empty() && cluster.changes().is_empty());
+
+    let (retcode, data) = remove(
+        &life,
+        &json!({"node": "cp-2", "force": true, "cluster": "test"}),
+    );
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(applied(&plane), ["address", "planes", "host", "minion"]);
+    assert_eq!(applied(&first), ["hosts", "firewall", "keepalived"]);
+    assert_eq!(cluster.changes(), ["remove cp-2"]);
+
+    // Two are left, and one of them is away: the other one has all the votes that are left.
+    cluster.stop("bootstrap-1");
+    life.accept("cp-3");
+    let (retcode, data) = remove(
+        &life,
+        &json!({"node": "cp-3", "dead": true, "force": true, "cluster": "test"}),
+    );
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("nothing forces it"), "{data}");
+}
+
+#[test]
+fn a_dead_host_is_cut_off_and_its_place_is_kept_for_another() {
+    let (site, cluster) = planes();
+    cluster.stop("cp-2");
+    let life = site.live();
+    let first = ScriptedMinion::new("bootstrap-1");
+    life.connect(&first);
+    life.accept("cp-2");
+    let pillar =
+        json!({"node": "cp-2", "dead": true, "keep": true, "force": true, "cluster": "test"});
+    let (retcode, data) = remove(&life, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(cluster.changes(), ["remove cp-2"]);
+    assert_eq!(key(&life, "cp-2"), None);
+    assert!(site.api.object("Node", "cp-2").is_none());
+    let text = std::fs::read_to_string(document(&site, "cp-2")).unwrap();
+    assert!(
+        text.contains("labels: {a: b}") && !text.contains("resolved"),
+        "{text}"
+    );
+
+    // The same words declare the host that takes its place.
+    let request = NodeRequest {
+        name: "cp-2".parse().unwrap(),
+        address: String::new(),
+        roles: vec!["control-plane".into(), "etcd".into()],
+        further: r#"{"labels": {"a": "b"}, "taints": null, "custom": {}}"#.into(),
+    };
+    let declarations = life.backend.jobs().declarations();
+    life.runtime
+        .block_on(declarations.add_nodes(&[request]))
+        .unwrap();
+}
+
+/// The master is killed after each event of a removal in turn.
+#[test]
+fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
+    for kill_after in 1.. {
+        let site = site();
+        let (first, worker) = (
+            ScriptedMinion::new("bootstrap-1"),
+            ScriptedMinion::new("worker-1"),
+        );
+        let life = site.live();
+        life.connect(&first);
+        life.connect(&worker);
+        let seen = life.runtime.block_on(async {
+            let request = v1::OrchestrateRequest {
+                sls: SLS.into(),
+                pillar_json: r#"{"node": "worker-1"}"#.into(),
+                ..Default::default()
+            };
+            let mut stream = life.backend.orchestrate("root", request).await.unwrap();
+            let mut seen = 0;
+            while seen < kill_after && stream.next().await.is_some() {
+                seen += 1;
+            }
+            seen
+        });
+        life.kill();
+        let life = site.live();
+        let run = life
+            .runtime
+            .block_on(life.store.runs(10))
+            .unwrap()
+            .remove(0);
+        // The worker is not there any more when the others forget it; connecting it would make its
+        // key again. Without the first host no run gets past that step.
+        let steps = life.runtime.block_on(life.store.steps(&run.id)).unwrap();
+        let peers = steps.iter().find(|step| step.name == "peers").unwrap();
+        if peers.started.is_none() {
+            life.connect(&worker);
+        }
+        life.connect(&first);
+        let bus = life.app.events.subscribe();
+        let stream = life.runtime.block_on(async {
+            super::steps_watch::follow(Arc::clone(life.backend.jobs()), run.id, bus)
+        });
+        let events = life.collect(stream);
+        let last = events.last().unwrap();
+        assert_eq!(
+            last.retcode, 0,
+            "killed after {kill_after}: {}",
+            last.data_json
+        );
+        assert_eq!(
+            applied(&worker),
+            ["host", "minion"],
+            "killed after {kill_after}"
+        );
+        assert!(site.api.object("Node", "worker-1").is_none());
+        assert!(!document(&site, "worker-1").exists());
+        assert_eq!(key(&life, "worker-1"), None, "killed after {kill_after}");
+        if seen < kill_after {
+            return;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `halite.cordon`, `halite.drain`, `halite.uncordon` and `halite.node_delete`: steps on a node of
+//! the Kubernetes API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_etcd::{Pace as _, Wait};
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::pace::StepPace;
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
+use crate::kubernetes::drain::{Drain, Options, set_cordon};
+use crate::kubernetes::node::reference;
+use crate::kubernetes::{Api, ApiError};
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The pause between two rounds of a drain: each asks for the eviction of all pods that are left.
+const ROUND: Duration = Duration::from_secs(2);
+
+impl StepRunner<'_> {
+    /// Lets a node take no new pods, or take them again.
+    pub(super) async fn cordon(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+        cordon: bool,
+    ) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        let word = if cordon { "cordoned" } else { "uncordoned" };
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run makes {node} {word}")));
+        }
+        let change = Change::Cordon(cordon);
+        if self.patiently(chunk, index, &node, change).await? {
+            let changes = Map::from_iter([(node.clone(), json!(word))]);
+            return Ok((changes, format!("node/{node} {word}")));
+        }
+        Ok((Map::new(), format!("node/{node} already {word}")))
+    }
+
+    /// Evicts the pods of a node.
+    pub(super) async fn drain(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run drains {node}")));
+        }
+        let api = self.api().await?;
+        let pace = StepPace::new(self.recorder, index, ROUND);
+        let drain = Drain {
+            api: api.as_ref(),
+            pace: &pace,
+            node: &node,
+            options: Options {
+                delete_emptydir_data: flag(chunk, "delete_emptydir_data"),
+                force: flag(chunk, "force"),
+                grace_period: chunk.args.get("grace_period").and_then(Value::as_u64),
+            },
+            limit: timeout(chunk),
+        };
+        let drained = drain.run().await;
+        let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
+        if !drained.is_registered {
+            return Ok((Map::new(), format!("{node} is no node of the API")));
+        }
+        let evicted = drained.evicted.into_iter();
+        let changes: Map<String, Value> = evicted.map(|pod| (pod, json!("evicted"))).collect();
+        let comment = format!("node/{node} drained, {} pods evicted", changes.len());
+        Ok((changes, comment))
+    }
+
+    /// Removes a node from the API. What the node alone needs, its lease for example, goes with it.
+    pub(super) async fn node_delete(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run deletes the node {node}")));
+        }
+        if self.patiently(chunk, index, &node, Change::Delete).await? {
+            let changes = Map::from_iter([(node.clone(), json!("deleted"))]);
+            return Ok((changes, format!("node/{node} deleted")));
+        }
+        Ok((Map::new(), format!("{node} is no node of the API")))
+    }
+
+    async fn api(&self) -> Result<Arc<dyn Api>, Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        self.jobs.clusters().api(&snapshot).await.map_err(failed)
+    }
+
+    /// Repeats a change while the API does not answer, until the step's limit.
+    async fn patiently(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+        node: &str,
+        change: Change,
+    ) -> Result<bool, Failure> {
+        let (api, limit) = (self.api().await?, timeout(chunk));
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        loop {
+            let error = match change.make(api.as_ref(), node).await {
+                Ok(changed) => return Ok(changed),
+                Err(error) => error,
+            };
+            let since = pace.now();
+            if !error.is_transient() || since >= limit {
+                return Err(Failure::new(format!(
+                    "cannot {} {node}: {}",
+                    chunk.fun.replace("node_delete", "delete the node"),
+                    chain(&error)
+                )));
+            }
+            let wait = Wait {
+                until: "the API answers".to_owned(),
+                because: chain(&error),
+                since,
+                limit,
+            };
+            pace.report(&wait).await;
+            pace.pause().await;
+        }
+    }
+}
+
+/// A change of a node, safe to repeat.
+#[derive(Clone, Copy)]
+enum Change {
+    /// Lets it take no new pods, or take them again.
+    Cordon(bool),
+    /// Removes it.
+    Delete,
+}
+
+impl Change {
+    /// Answers whether something differed.
+    async fn make(self, api: &dyn Api, node: &str) -> Result<bool, ApiError> {
+        match self {
+            Self::Cordon(cordon) => set_cordon(api, node, cordon).await,
+            Self::Delete => {
+                let object = reference(node);
+                Ok(api.get(&object).await?.is_some() && api.delete(&object).await?)
+            }
+        }
+    }
+}

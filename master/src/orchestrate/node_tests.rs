@@ -1,0 +1,95 @@
+//! Steps on a node of the Kubernetes API.
+
+use std::sync::atomic::Ordering;
+
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, Site};
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "orchestrate/leave.sls",
+        "away:\n  halite.cordon:\n    - node: worker-1\n\
+         drained:\n  halite.drain:\n    - node: worker-1\n    - force: {{ pillar.force }}\n    - timeout: 0\n    - require: [{halite: away}]\n\
+         deleted:\n  halite.node_delete:\n    - node: worker-1\n    - require: [{halite: drained}]\n",
+    ),
+    (
+        "orchestrate/back.sls",
+        "back:\n  halite.uncordon:\n    - node: worker-1\n    - timeout: 0\n",
+    ),
+];
+
+fn site() -> Site {
+    let site = Site::new(TREE);
+    site.api.put(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}, "spec": {}}),
+    );
+    site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "alone", "namespace": "default"}, "spec": {"nodeName": "worker-1"}}));
+    site
+}
+
+fn orchestrate(life: &Life, sls: &str, pillar: &Value, test: bool) -> (i32, String) {
+    let request = v1::OrchestrateRequest {
+        sls: sls.into(),
+        pillar_json: pillar.to_string(),
+        test,
+        ..Default::default()
+    };
+    let backend = &life.backend;
+    let stream = life.runtime.block_on(backend.orchestrate("root", request));
+    let events = life.collect(stream.unwrap());
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+#[test]
+fn a_node_is_cordoned_drained_deleted_and_uncordoned() {
+    let site = site();
+    let life = site.live();
+    let leave =
+        |force: bool, test| orchestrate(&life, "orchestrate.leave", &json!({"force": force}), test);
+    // A test run says what it would do.
+    let (retcode, data) = leave(true, true);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("a real run drains worker-1"), "{data}");
+    assert!(site.api.writes.lock().unwrap().is_empty());
+
+    let (retcode, data) = leave(false, false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("(--force ends them): default/alone"),
+        "{data}"
+    );
+    let unschedulable = || site.api.object("Node", "worker-1").unwrap()["spec"].clone();
+    assert_eq!(unschedulable(), json!({"unschedulable": true}));
+
+    let (retcode, data) = orchestrate(&life, "orchestrate.back", &json!({}), false);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(unschedulable(), json!({}));
+
+    let (retcode, data) = leave(true, false);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(site.api.object("Node", "worker-1").is_none());
+
+    let (retcode, data) = orchestrate(&life, "orchestrate.back", &json!({}), false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("cannot uncordon worker-1: node worker-1 is not registered"),
+        "{data}"
+    );
+}
+
+#[test]
+fn an_api_that_does_not_answer_in_time_is_named() {
+    let site = site();
+    site.api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let life = site.live();
+    let (retcode, data) = orchestrate(&life, "orchestrate.back", &json!({}), false);
+    assert_eq!(retcode, 1, "{data}");
+    let text = "cannot uncordon worker-1: the Kubernetes API at 10.0.0.1:6443 does not answer";
+    assert!(data.contains(text), "{data}");
+}

@@ -1,0 +1,156 @@
+//! The answer to the master's question for this host's health: addresses, and the lifetimes of the
+//! certificates. It reads files and changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use halite_host_reports::health::{HostHealth, Lifetime};
+use x509_parser::pem::Pem;
+
+use crate::grains;
+use crate::host::linux::files;
+
+/// The directories with certificates, and those with kubeconfigs.
+const CERTIFICATES: [&str; 5] = [
+    "/etc/kubernetes/pki",
+    "/etc/kubernetes/pki/etcd",
+    "/etc/halite/pki",
+    "/etc/halite/registry",
+    "/var/lib/halite/minion",
+];
+const KUBECONFIGS: &str = "/etc/kubernetes";
+/// The kubelet's certificate in use, behind a link. Its directory has its earlier ones, too.
+const KUBELET: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+/// The line of a kubeconfig with the client's certificate.
+const EMBEDDED: &str = "client-certificate-data:";
+
+/// The health of the host below a root.
+#[must_use]
+pub fn report(root: &Path) -> HostHealth {
+    HostHealth {
+        addresses: grains::local_addresses(),
+        certificates: certificates(root),
+    }
+}
+
+/// The lifetimes of all certificates, those that end first before the others.
+fn certificates(root: &Path) -> Vec<Lifetime> {
+    let mut found = Vec::new();
+    let mut take = |path: &Path| {
+        let below = root.join(path.strip_prefix("/").unwrap_or(path));
+        found.extend(lifetime(path, &below));
+    };
+    for directory in CERTIFICATES {
+        named(root, directory, "crt")
+            .iter()
+            .for_each(|path| take(path));
+    }
+    for path in named(root, KUBECONFIGS, "conf") {
+        take(&path);
+    }
+    take(Path::new(KUBELET));
+    found.sort();
+    found
+}
+
+/// The files of a directory with an ending, as paths of the host.
+fn named(root: &Path, directory: &str, ending: &str) -> Vec<PathBuf> {
+    let below = root.join(directory.trim_start_matches('/'));
+    let names = files::list(&below).unwrap_or_default();
+    let paths = names
+        .into_iter()
+        .map(|name| Path::new(directory).join(name));
+    paths
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .collect()
+}
+
+/// The lifetime of the first certificate in a file; none of what is no certificate.
+fn lifetime(path: &Path, below: &Path) -> Option<Lifetime> {
+    let content = files::read(below).ok().flatten()?;
+    let pem = match path.extension().is_some_and(|ending| ending == "conf") {
+        true => embedded(&content)?,
+        false => content,
+    };
+    let first = Pem::iter_from_buffer(&pem)
+        .flatten()
+        .find(|block| block.label == "CERTIFICATE")?;
+    let validity = first.parse_x509().ok()?.validity().clone();
+    Some(Lifetime {
+        ends: validity.not_after.timestamp(),
+        begins: validity.not_before.timestamp(),
+        path: path.display().to_string(),
+    })
+}
+
+/// The client's certificate in a kubeconfig.
+fn embedded(kubeconfig: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(kubeconfig).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(EMBEDDED))?;
+    STANDARD.decode(line.trim().trim_matches(['"', '\''])).ok()
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test makes a host's files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn certificate(days: u8) -> String {
+        let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 1, 1 + days);
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    #[test]
+    fn each_certificate_is_found_where_it_is_used() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(certificates(root.path()), []);
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("etc/kubernetes/pki/apiserver.crt", &certificate(15));
+        put("etc/kubernetes/pki/apiserver.key", &certificate(1));
+        put("etc/kubernetes/pki/etcd/server.crt", &certificate(10));
+        put("etc/kubernetes/pki/damaged.crt", "no certificate");
+        let data = STANDARD.encode(certificate(5));
+        put(
+            "etc/kubernetes/admin.conf",
+            &format!("users:\n- user:\n    {EMBEDDED} {data}\n"),
+        );
+        put(
+            "etc/kubernetes/kubelet.conf",
+            "users:\n- user:\n    client-certificate: /x\n",
+        );
+        put(KUBELET.trim_start_matches('/'), &certificate(20));
+        let found = certificates(root.path());
+        let begins = found[0].begins;
+        let days: Vec<(i64, &str)> = found
+            .iter()
+            .map(|one| ((one.ends - begins) / 86_400, one.path.as_str()))
+            .collect();
+        assert_eq!(
+            days,
+            [
+                (5, "/etc/kubernetes/admin.conf"),
+                (10, "/etc/kubernetes/pki/etcd/server.crt"),
+                (15, "/etc/kubernetes/pki/apiserver.crt"),
+                (20, KUBELET),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_addresses_of_this_host_are_there() {
+        let found = report(Path::new("/nowhere")).addresses;
+        assert!(found.contains(&std::net::Ipv4Addr::LOCALHOST), "{found:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Warnings: what works, and is probably not meant. They refuse nothing.
+
+use halite_document::Problem;
+
+use crate::declaration::Declaration;
+use crate::role::Role;
+
+/// The warnings about valid documents.
+#[must_use]
+pub fn warnings(declaration: &Declaration) -> Vec<Problem> {
+    members(declaration).into_iter().collect()
+}
+
+/// An even number of etcd members: one member more than the next smaller cluster, and no more of
+/// them may fail.
+fn members(declaration: &Declaration) -> Option<Problem> {
+    let nodes = declaration.nodes.values();
+    let members: Vec<_> = nodes.filter(|node| node.has(Role::Etcd)).collect();
+    let last = members.last()?;
+    let count = members.len();
+    if !count.is_multiple_of(2) {
+        return None;
+    }
+    // More than half must serve.
+    let (more, less) = (count + 1, count - 1);
+    let message = match (count - 1) / 2 {
+        0 => format!("{count} members of etcd, none may fail"),
+        spare => format!("{count} members of etcd, {spare} may fail, as of {less}"),
+    };
+    let spare = more / 2;
+    let hint = format!(
+        "with {more} members {spare} may fail: give one more host the roles control-plane and etcd"
+    );
+    Some(last.source.problem("roles", message).hint(hint))
+}

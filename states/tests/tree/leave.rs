@@ -1,0 +1,238 @@
+//! Hosts that leave the cluster: the steps, and what is taken from a host.
+
+use halite_states::compile;
+use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
+use serde_json::{Value, json};
+
+use crate::support::{fixture, highstate, sure, with};
+
+fn remove(pillar: &Value, grains: &Value) -> Compiled {
+    sure(with(pillar, grains, |i| {
+        compile::sls(i, &["halite.orchestrate.remove_node".to_owned()])
+    }))
+}
+
+fn steps(compiled: &Compiled) -> Vec<&str> {
+    let chunks = compiled.low.chunks.iter();
+    chunks.map(|chunk| chunk.id.as_str()).collect()
+}
+
+#[test]
+fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    let plain = pillar.clone();
+    let worker = remove(&plain, &grains);
+    let wanted = [
+        "turn",
+        "allowed",
+        "drained",
+        "host",
+        "node",
+        "minion",
+        "undeclared",
+        "peers",
+        "names",
+        "key",
+    ];
+    assert_eq!(steps(&worker), wanted);
+    for (index, chunk) in worker.low.chunks.iter().enumerate().skip(1) {
+        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
+    }
+
+    // A host that is gone is asked nothing, and cut off first.
+    pillar["dead"] = json!(true);
+    pillar["keep"] = json!(true);
+    pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane", "etcd"]);
+    let dead = remove(&pillar, &grains);
+    let wanted = [
+        "turn",
+        "allowed",
+        "fenced",
+        "member",
+        "node",
+        "undeclared",
+        "peers",
+        "key",
+    ];
+    assert_eq!(steps(&dead), wanted);
+    let target = |chunk: &Chunk| chunk.args.get("tgt").and_then(Value::as_str) == Some("worker-1");
+    assert!(!dead.low.chunks.iter().any(target));
+
+    pillar["dead"] = json!(false);
+    pillar["keep"] = json!(false);
+    let plane = remove(&pillar, &grains);
+    let wanted = [
+        "turn",
+        "allowed",
+        "address",
+        "drained",
+        "control-plane",
+        "member",
+        "host",
+        "node",
+        "minion",
+        "undeclared",
+        "peers",
+        "names",
+        "key",
+    ];
+    assert_eq!(steps(&plane), wanted);
+
+    // The document went in an earlier, interrupted run: what is left to do does not ask the host.
+    pillar["halite"]["nodes"]
+        .as_object_mut()
+        .unwrap()
+        .remove("worker-1");
+    let rest = remove(&pillar, &grains);
+    let wanted = [
+        "turn",
+        "allowed",
+        "node",
+        "undeclared",
+        "peers",
+        "names",
+        "clients",
+        "key",
+    ];
+    assert_eq!(steps(&rest), wanted);
+}
+
+#[test]
+fn options_of_a_removal_reach_their_steps() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    pillar["force"] = json!(true);
+    pillar["cluster"] = json!("prod");
+    pillar["wipe_data"] = json!(true);
+    pillar["packages"] = json!(true);
+    pillar["drain"] = json!({"delete_emptydir_data": true, "timeout": 60});
+    let compiled = remove(&pillar, &grains);
+    let step = |id: &str| {
+        let chunk = compiled.low.chunks.iter().find(|chunk| chunk.id == id);
+        &chunk.unwrap().args
+    };
+    assert_eq!(step("allowed")["force"], true);
+    assert_eq!(step("allowed")["cluster"], "prod");
+    assert_eq!(step("drained")["delete_emptydir_data"], true);
+    assert_eq!(step("drained")["timeout"], 60);
+    let sls = [
+        "halite.leave.host",
+        "halite.leave.data",
+        "halite.leave.packages",
+    ];
+    assert_eq!(step("host")["sls"], json!(sls));
+    let forget = step("names")["arg"][0].as_str().unwrap();
+    assert!(
+        forget.contains("[[:space:]]+worker-1[[:space:]]*$/d"),
+        "{forget}"
+    );
+}
+
+/// The line of a `hosts` file of a removed host goes, and nothing else.
+#[test]
+fn only_the_removed_name_leaves_the_hosts_file() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    let compiled = remove(&pillar, &grains);
+    let names = compiled.low.chunks.iter().find(|chunk| chunk.id == "names");
+    let line = names.unwrap().args["arg"][0].as_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    let kept = "127.0.1.1 worker-1\n10.0.0.13\tworker-10\n10.0.0.14 worker-1.example alias\n";
+    std::fs::write(&hosts, format!("10.0.0.12\tworker-1\n{kept}")).unwrap();
+    let line = line.replace("/etc/hosts", hosts.to_str().unwrap());
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", &line])
+        .status();
+    assert!(status.unwrap().success(), "{line}");
+    assert_eq!(std::fs::read_to_string(&hosts).unwrap(), kept);
+}
+
+/// Paths that the states of a host write.
+fn written(compiled: &Compiled) -> Vec<String> {
+    let mut paths = Vec::new();
+    for chunk in &compiled.low.chunks {
+        let name = chunk.name.clone();
+        match chunk.function().as_str() {
+            "file.managed" | "file.directory" | "file.symlink" | "x509.certificate"
+            | "kubeconfig.managed" => {
+                paths.push(name);
+            }
+            "pkgrepo.managed" => paths.push(format!("/etc/apt/sources.list.d/{name}.list")),
+            "kmod.present" => paths.push("/etc/modules-load.d/halite.conf".to_owned()),
+            "sysctl.present" => paths.push(chunk.args["config"].as_str().unwrap().to_owned()),
+            _ => {}
+        }
+    }
+    // The first host cannot leave, so its master stays.
+    paths.retain(|path| !path.contains("halite-master"));
+    paths
+}
+
+#[test]
+fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
+    for name in ["bootstrap", "worker"] {
+        let (pillar, grains) = fixture(name);
+        let slss = [
+            "host",
+            "data",
+            "minion",
+            "address",
+            "control_plane",
+            "packages",
+        ];
+        let mut gone: Vec<String> = Vec::new();
+        for sls in slss {
+            let sls = [format!("halite.leave.{sls}")];
+            let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
+            for chunk in &compiled.low.chunks {
+                match chunk.function().as_str() {
+                    "file.absent" => gone.push(chunk.name.clone()),
+                    // A word of a command, without the quotes around it.
+                    "cmd.run" => {
+                        let words = chunk
+                            .name
+                            .split(|c: char| c.is_whitespace() || "\"';".contains(c));
+                        gone.extend(
+                            words
+                                .filter(|word| word.starts_with('/'))
+                                .map(str::to_owned),
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let paths = written(&highstate(&pillar, &grains));
+        assert!(paths.len() > 10, "{paths:?}");
+        for path in paths {
+            let goes = gone.iter().any(|gone| {
+                let rest = path.strip_prefix(gone.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            assert!(goes, "{name}: {path} stays");
+        }
+    }
+}
+
+/// A declared host without an address, which has not enrolled yet or is to be replaced, does not
+/// keep the others from their states.
+#[test]
+fn a_host_without_an_address_is_left_out_of_the_others_states() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let new = &mut pillar["halite"]["nodes"]["cp-2"];
+    *new = json!({"roles": ["control-plane", "etcd"], "runs": {"containers": true}, "controlPlane": null,
+        "workloadPlane": null, "labels": {}, "taints": []});
+    let compiled = highstate(&pillar, &grains);
+    for chunk in &compiled.low.chunks {
+        let args = Value::Object(chunk.args.clone()).to_string();
+        assert!(chunk.name != "cp-2", "{}", chunk.id);
+        assert!(
+            !args.contains("None") && !args.contains("\"none\""),
+            "{}: {args}",
+            chunk.id
+        );
+    }
+}

@@ -1,0 +1,5 @@
+# Releases the virtual address for good: keepalived does not start again on this host.
+keepalived:
+  service.dead:
+    - enable: False
+    - onlyif: test -e /etc/keepalived/check-apiserver

@@ -1,0 +1,176 @@
+{#- Takes from a host that leaves the cluster what Halite put there, but for the minion, which goes
+    last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
+    and halite.leave.data. What the host had before is not brought back: swap, other versions of
+    packages. -#}
+{%- from 'halite/map.jinja' import is_red_hat with context %}
+include:
+  - halite.services.bundle_server.absent
+  - halite.services.site_registry.absent
+
+kubelet:
+  service.dead:
+    - enable: False
+
+# Without a kubelet nothing starts a container again. Their processes, mounts and network go.
+containers:
+  cmd.run:
+    - name: >-
+        for id in $(ctr -n k8s.io tasks ls -q); do ctr -n k8s.io tasks kill --all --signal SIGKILL "$id"; done;
+        for _ in $(seq 100); do ctr -n k8s.io tasks ls | grep -q RUNNING || break; sleep 0.1; done;
+        ctr -n k8s.io containers ls -q | xargs -r ctr -n k8s.io containers rm; true
+    - onlyif: systemctl --quiet is-active containerd
+    - require:
+        - service: kubelet
+
+containerd:
+  service.dead:
+    - enable: False
+    - require:
+        - cmd: containers
+
+containers-gone:
+  cmd.run:
+    - name: >-
+        pkill -KILL -f '[c]ontainerd-shim-runc-v2 .*-namespace k8s.io';
+        awk '$2 ~ "^(/var/lib/kubelet/|/run/containerd/|/run/netns/cni-)" { print $2 }' /proc/self/mounts | sort -r |
+        xargs -r -n 1 umount;
+        rm -rf /run/netns/cni-* /run/flannel;
+        for link in cni0 flannel.1 kube-ipvs0; do ip link delete "$link" 2>/dev/null; done;
+        for family in iptables ip6tables; do
+        command -v $family-save >/dev/null || continue;
+        $family-save | grep -qE 'KUBE-|FLANNEL|CNI-' || continue;
+        $family-save | grep -vE 'KUBE-|FLANNEL|CNI-|flanneld' | $family-restore;
+        done;
+        for family in ip ip6; do nft delete table $family kube-proxy 2>/dev/null; done; true
+    - onlyif: >-
+        pgrep -f '[c]ontainerd-shim-runc-v2 .*-namespace k8s.io' || ls -d /run/netns/cni-* /run/flannel ||
+        grep -qE ' (/var/lib/kubelet/|/run/containerd/)' /proc/self/mounts || ip link show cni0 || ip link show flannel.1 ||
+        nft list tables | grep -q kube-proxy || iptables-save | grep -qE 'KUBE-|FLANNEL'
+    - require:
+        - service: containerd
+
+# Another member may have this host's place one day: its data must not be taken for that one's.
+etcd-data-aside:
+  cmd.run:
+    - name: mv -T /var/lib/etcd/member "/var/lib/etcd/member.removed-$(date +%s)"
+    - onlyif: test -e /var/lib/etcd/member
+    - require:
+        - cmd: containers-gone
+{%- set files = [
+      '/etc/kubernetes',
+      '/etc/cni/net.d/10-flannel.conflist',
+      '/etc/containerd/config.toml',
+      '/etc/containerd/certs.d',
+      '/etc/systemd/system/containerd.service.d/halite-proxy.conf',
+      '/etc/systemd/system/kubelet.service.d/20-halite.conf',
+      '/etc/systemd/system/keepalived.service.d/halite.conf',
+      '/var/lib/kubelet/pki',
+      '/var/lib/kubelet/config.yaml',
+      '/var/lib/kubelet/instance-config.yaml',
+      '/var/lib/kubelet/kubeadm-flags.env',
+      '/var/lib/halite/etcd-member.json',
+      '/etc/sysctl.d/99-halite.conf',
+      '/etc/modules-load.d/halite.conf',
+      '/etc/halite/pki/site-ca.crt',
+    ] + (['/etc/yum.repos.d/halite.repo', '/etc/pki/rpm-gpg/RPM-GPG-KEY-halite',
+          '/etc/pki/ca-trust/source/anchors/halite.pem'] if is_red_hat else
+         ['/etc/apt/sources.list.d/halite.list', '/etc/apt/keyrings/halite.gpg', '/etc/apt/apt.conf.d/60halite',
+          '/etc/apt/halite', '/usr/local/share/ca-certificates/halite']) %}
+{%- for path in files %}
+
+{{ path }}:
+  file.absent:
+    - require:
+        - cmd: etcd-data-aside
+{%- endfor %}
+
+/root/.kube/config:
+  file.absent:
+    - onlyif: test "$(readlink /root/.kube/config)" = /etc/kubernetes/admin.conf
+    - require:
+        - cmd: etcd-data-aside
+
+kubectl-directory:
+  cmd.run:
+    - name: rmdir --ignore-fail-on-non-empty /root/.kube
+    - onlyif: test -d /root/.kube
+    - require:
+        - file: /root/.kube/config
+
+# The certificates of the site's own authorities are no longer trusted.
+trust-store:
+  cmd.run:
+{%- if is_red_hat %}
+    - name: update-ca-trust
+    - onchanges:
+        - file: /etc/pki/ca-trust/source/anchors/halite.pem
+{%- else %}
+    - name: update-ca-certificates && find /etc/ssl/certs -xtype l -delete && openssl rehash /etc/ssl/certs
+    - onchanges:
+        - file: /usr/local/share/ca-certificates/halite
+{%- endif %}
+
+# Configuration with the mark of Halite; another one stays.
+/etc/keepalived/keepalived.conf:
+  file.absent:
+    - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf
+
+/etc/keepalived/check-apiserver:
+  file.absent:
+    - require:
+        - file: /etc/keepalived/keepalived.conf
+{%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
+
+# With the distribution's configuration it would ask servers on the internet.
+{{ unit }}:
+  service.dead:
+    - enable: False
+    - onlyif: test -e /etc/systemd/system/{{ unit }}.service.d/halite.conf
+
+/etc/systemd/system/{{ unit }}.service.d/halite.conf:
+  file.absent:
+    - require:
+        - service: {{ unit }}
+
+/etc/chrony/halite.conf:
+  file.absent:
+    - require:
+        - file: /etc/systemd/system/{{ unit }}.service.d/halite.conf
+{%- if pillar.halite.host.manageFirewall %}
+
+# firewalld stays, without a zone, a policy or a set of Halite.
+firewall:
+  firewalld.owned:
+    - zones: []
+    - policies: []
+    - ipsets: []
+    - onlyif: systemctl --quiet is-active firewalld
+{%- endif %}
+{%- set names = namespace(all=[pillar.halite.apiServer.endpoint]) %}
+{%- for name in pillar.halite.nodes %}
+{%-   set names.all = names.all + [name] %}
+{%- endfor %}
+{%- if pillar.halite.siteRegistry.address %}
+{%-   set names.all = names.all + [pillar.halite.siteRegistry.name] %}
+{%- endif %}
+{%- set expressions = namespace(all=[]) %}
+{%- for name in names.all | sort %}
+{%-   set expressions.all = expressions.all + ["-e '/^127[.]/!{/^[0-9.]+[[:space:]]+" ~ (name | replace('.', '[.]')) ~ "[[:space:]]*$/d}'"] %}
+{%- endfor %}
+
+# The cluster's names, where a line has no other name.
+cluster-names:
+  cmd.run:
+    - name: {{ ('sed -i -E ' ~ (expressions.all | join(' ')) ~ ' /etc/hosts') | json }}
+    - onlyif: grep -qE '^[0-9.]+[[:space:]]+({{ names.all | join('|') | replace('.', '[.]') }})[[:space:]]*$' /etc/hosts
+
+units:
+  cmd.run:
+    - name: >-
+        rmdir --ignore-fail-on-non-empty /etc/systemd/system/kubelet.service.d /etc/systemd/system/containerd.service.d
+        /etc/systemd/system/keepalived.service.d /etc/systemd/system/{{ unit }}.service.d 2>/dev/null; systemctl daemon-reload
+    - onchanges:
+        - file: /etc/systemd/system/containerd.service.d/halite-proxy.conf
+        - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
+        - file: /etc/systemd/system/keepalived.service.d/halite.conf
+        - file: /etc/systemd/system/{{ unit }}.service.d/halite.conf

@@ -1,0 +1,5 @@
+{#- Keeps new pods away from a node; `pillar.node` is its name (`ctl node cordon`). -#}
+cordoned:
+  halite.cordon:
+    - node: {{ pillar.node }}
+    - timeout: 60

@@ -1,0 +1,175 @@
+{#- Takes a host out of the cluster (`ctl node remove`, `ctl node replace`); `pillar.node` is its name.
+    A host that is `dead` is asked nothing. With `keep` its document keeps what the operator declared,
+    for the host that replaces it. Each step may be repeated: the document goes when nothing needs it
+    any more, and the key last, so that a removal that was cut off is known. -#}
+{%- set name = pillar.node %}
+{%- set is_declared = name in pillar.halite.nodes %}
+{%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
+{%- set dead = pillar.get('dead', False) %}
+{%- set keep = pillar.get('keep', False) %}
+{%- set is_live = is_declared and not dead %}
+{%- set is_control_plane = 'control-plane' in node.roles %}
+{%- set drain = pillar.get('drain', {}) %}
+{%- set peers = '* and not L@' ~ name ~ ' and not L@master' %}
+{%- set ns = namespace(last='allowed') %}
+
+# One change of membership at a time.
+turn:
+  halite.lock:
+    - lock: etcd-members
+
+# Before anything is touched: no step after this one asks whether the cluster can miss the host.
+allowed:
+  halite.node_may_leave:
+    - node: {{ name }}
+    - dead: {{ dead }}
+    - force: {{ pillar.get('force', False) }}
+    - cluster: {{ pillar.get('cluster', '') | json }}
+    # Longer than the 25 s after which the master notices that a host is silent.
+    - timeout: 40
+    - require:
+        - halite: turn
+{%- if dead %}
+
+# Switched on again, it must not take part: it is cut off from the master before its place is free.
+fenced:
+  halite.key_reject:
+    - node: {{ name }}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'fenced' %}
+{%- endif %}
+{%- if is_live and is_control_plane %}
+
+# keepalived says good-bye to its peers when it stops, so that another host takes the address at once.
+address:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.leave.address]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'address' %}
+{%- endif %}
+{%- if is_live and node.runs.containers %}
+
+drained:
+  halite.drain:
+    - node: {{ name }}
+{%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
+    - {{ option }}: {{ drain[option] | json }}
+{%-   endfor %}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'drained' %}
+{%- endif %}
+{%- if is_live and is_control_plane %}
+
+# An API server that stops by itself takes its address out of the Service `kubernetes`.
+control-plane:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.leave.control_plane]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'control-plane' %}
+{%- endif %}
+{%- if 'etcd' in node.roles %}
+
+member:
+  halite.etcd_remove:
+    - node: {{ name }}
+    - dead: {{ dead }}
+    - timeout: 300
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'member' %}
+{%- endif %}
+{%- if is_live %}
+
+host:
+  halite.state:
+    - tgt: {{ name }}
+    - sls:
+        - halite.leave.host
+{%-   if pillar.get('wipe_data') %}
+        - halite.leave.data
+{%-   endif %}
+{%-   if pillar.get('packages') %}
+        - halite.leave.packages
+{%-   endif %}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'host' %}
+{%- endif %}
+
+node:
+  halite.node_delete:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.last }}
+{%- set ns.last = 'node' %}
+{%- if is_live %}
+
+# The minion last: it ends with this step. A repetition finds it gone.
+minion:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.leave.minion]
+    - offline: skip
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'minion' %}
+{%- endif %}
+
+undeclared:
+  halite.node_forget:
+    - node: {{ name }}
+    - keep: {{ keep }}
+    - require:
+        - halite: {{ ns.last }}
+
+# What is compiled for the others is without the host from now on.
+peers:
+  halite.state:
+    - tgt: '{{ peers }}'
+    - tgt_type: compound
+    - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane or not is_declared else '' }}]
+    - offline: skip
+    - require:
+        - halite: undeclared
+{%- set ns.last = 'peers' %}
+{%- if not keep %}
+
+# No state removes a name from /etc/hosts that is no longer declared. Lines with other names stay.
+names:
+  halite.function:
+    - tgt: '{{ peers }}'
+    - tgt_type: compound
+    - fun: cmd.run
+    - arg:
+        - sed -i -E '/^127[.]/!{/^[0-9.]+[[:space:]]+{{ name | replace('.', '[.]') }}[[:space:]]*$/d}' /etc/hosts
+    - offline: skip
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'names' %}
+{%- endif %}
+{%- if 'registry' in node.roles or not is_declared %}
+
+# The others no longer ask it for packages and images.
+clients:
+  halite.state:
+    - tgt: '{{ peers }}'
+    - tgt_type: compound
+    - sls: [halite.host.repository, halite.base.containerd.servers]
+    - offline: skip
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'clients' %}
+{%- endif %}
+
+key:
+  halite.key_delete:
+    - node: {{ name }}
+    - require:
+        - halite: {{ ns.last }}

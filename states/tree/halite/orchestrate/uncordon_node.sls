@@ -1,0 +1,5 @@
+{#- Lets a node take new pods again; `pillar.node` is its name (`ctl node uncordon`). -#}
+uncordoned:
+  halite.uncordon:
+    - node: {{ pillar.node }}
+    - timeout: 60

@@ -1,0 +1,163 @@
+//! Hosts that leave the cluster of three control planes and come back: a worker that is drained and
+//! removed, and a control plane that is destroyed and replaced.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use halite_upstream::versions::NEWEST;
+use serde_json::{Value, json};
+
+use super::{BACK, is_complete, same_content};
+use crate::test::Counts;
+
+/// The namespace of the pods that are evicted.
+const NAMESPACE: &str = "leaving";
+
+/// A Deployment with one pod on that host, and a budget that allows none to be missing.
+fn held(host: &Host) -> Value {
+    let labels = json!({"app": "held"});
+    let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "held", "namespace": NAMESPACE},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "nodeSelector": {"kubernetes.io/hostname": host.spec.name},
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "it", "image": image}]}}}},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "none-may-go", "namespace": NAMESPACE},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}}},
+    ]})
+}
+
+/// Runs `ctl node` on the first host; a failure is an error with all that it said.
+fn ctl_node(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    cluster.bootstrap.run(&[&["ctl", "node"], words].concat())
+}
+
+/// A budget holds a drain, which names it; without the budget the node is drained, and uncordoned
+/// it takes pods again.
+pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    let name = worker.spec.name.as_str();
+    let file = cluster.bootstrap.file("/root/held.json");
+    std::fs::write(&file, held(worker).to_string())?;
+    cluster.kubectl(&["apply", "-f", "/root/held.json"])?;
+    let rollout = [
+        "rollout",
+        "status",
+        "deployment/held",
+        "--timeout=120s",
+        "-n",
+        NAMESPACE,
+    ];
+    cluster.kubectl(&rollout)?;
+    let drain = ["ctl", "node", "drain", name, "--timeout", "3s"];
+    let output = cluster.bootstrap.output(&drain)?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(!output.status.success(), "the budget held nothing: {text}");
+    for part in ["leaving/held-", "Deployment held", "leaving/none-may-go"] {
+        ensure!(text.contains(part), "{part} is not in: {text}");
+    }
+    cluster.kubectl(&["delete", "pdb", "none-may-go", "-n", NAMESPACE])?;
+    ctl_node(cluster, &["drain", name, "--delete-emptydir-data"])?;
+    // Its only place takes no pods.
+    let pods = ["get", "pods", "-n", NAMESPACE, "-o", "json"];
+    let pods: Value = serde_json::from_str(&cluster.kubectl(&pods)?)?;
+    let mut pods = pods["items"].as_array().into_iter().flatten();
+    ensure!(
+        pods.all(|pod| pod["spec"]["nodeName"].is_null()),
+        "{pods:?}"
+    );
+    ctl_node(cluster, &["uncordon", name])?;
+    cluster.kubectl(&rollout)?;
+    cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
+    Ok(Counts::ONE)
+}
+
+/// A removed worker has nothing of Halite, the others have forgotten it, and it can be added again.
+pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    let name = worker.spec.name.as_str();
+    ctl_node(
+        cluster,
+        &["remove", name, "--yes", "--delete-emptydir-data"],
+    )?;
+    // The minion removes itself when its last return has been delivered.
+    wait::until("the minion to be gone", BACK, || {
+        let gone = "! test -e /usr/local/bin/halite-minion && ! test -e /var/lib/halite && ! test -e /etc/halite";
+        worker.sh(gone).map(|_| ())
+    })?;
+    let bare = [
+        "! test -e /etc/kubernetes",
+        "! test -e /var/lib/kubelet/config.yaml",
+        "! systemctl --quiet is-active kubelet containerd halite-minion",
+        "! pgrep -x kubelet && ! pgrep -f '[c]ontainerd-shim'",
+        "! ip link show cni0 2>/dev/null",
+        "! firewall-cmd --permanent --get-policies | grep halite",
+        "! firewall-cmd --get-ipsets | grep halite",
+        "! find /etc/apt /etc/systemd/system -name '*halite*' | grep .",
+        "! grep -E 'cp-[123]|api[.]demo' /etc/hosts",
+    ];
+    for check in bare {
+        worker
+            .sh(check)
+            .with_context(|| format!("on {name}: {check}"))?;
+    }
+    let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
+    ensure!(!nodes.contains(name), "{nodes}");
+    for host in cluster.control_planes() {
+        let hosts = std::fs::read_to_string(host.file("/etc/hosts"))?;
+        ensure!(!hosts.contains(name), "{}: {hosts}", host.spec.name);
+        let sets = host.run(&["firewall-cmd", "--ipset=halite-nodes", "--get-entries"])?;
+        let address = worker.control_plane_address();
+        ensure!(!sets.lines().any(|line| line == address), "{sets}");
+    }
+    let unknown = cluster
+        .bootstrap
+        .output(&["ctl", "node", "remove", name, "--yes"])?;
+    ensure!(!unknown.status.success(), "{name} was removed twice");
+    cluster.join(&[name])?;
+    wait::until("the worker to be back", BACK, || is_complete(cluster))?;
+    Ok(Counts::ONE)
+}
+
+/// A control plane whose disks are gone is replaced by one command, and the cluster is as it was.
+pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
+    let planes = cluster.control_planes();
+    let lost = planes.get(1).context("no second control plane")?;
+    let name = lost.spec.name.as_str();
+    // Alive it is not dead, and without the cluster's name nothing is lost.
+    for words in [
+        &["replace", name, "--force", "--cluster", "demo"][..],
+        &["remove", name, "--yes"],
+        &[
+            "remove",
+            &cluster.bootstrap.spec.name,
+            "--force",
+            "--cluster",
+            "demo",
+        ],
+    ] {
+        let output = cluster
+            .bootstrap
+            .output(&[&["ctl", "node"], words].concat())?;
+        ensure!(
+            !output.status.success(),
+            "ctl node {words:?} was not refused"
+        );
+    }
+    is_complete(cluster)?;
+    cluster.lab.power_off(&[name.to_owned()], true)?;
+    cluster.replace(name)?;
+    wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}

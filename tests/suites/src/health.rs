@@ -1,0 +1,87 @@
+//! `ctl health` on a sound cluster, and after a damage that it names.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
+use halite_lab::wait;
+use serde_json::Value;
+
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "health: a scheduler that is gone is named, and the remedy brings it back",
+    run: lost_scheduler,
+}];
+
+/// Limit for the kubelet to notice a manifest that has gone, and for a remedy to take effect.
+const LIMIT: Duration = Duration::from_secs(180);
+const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
+
+/// The status as a document, whether all is well or not.
+pub(super) fn status(cluster: &Cluster) -> Result<Value> {
+    document(cluster, &["status"]).map(|(_, status)| status)
+}
+
+/// The exit code and the document of a command that has one in any case.
+fn document(cluster: &Cluster, words: &[&str]) -> Result<(Option<i32>, Value)> {
+    let all = [&[CTL], words, &["-o", "json"]].concat();
+    let output = cluster.bootstrap.output(&all)?;
+    let document = serde_json::from_slice(&output.stdout).with_context(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{} printed no JSON: {said}", all.join(" "))
+    })?;
+    Ok((output.status.code(), document))
+}
+
+/// Waits until all is well.
+pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
+    let said = cluster.bootstrap.run(&[CTL, "health", "--wait", "3m"]);
+    said.map(drop).context("the cluster is not healthy")
+}
+
+fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    is_well(cluster)?;
+    let (code, health) = document(cluster, &["health"])?;
+    ensure!(code == Some(0), "exit code {code:?}: {health:#}");
+    let aside = "/root/kube-scheduler.yaml";
+    host.run(&["mv", MANIFEST, aside])?;
+    let found = wait::until("the health to name the scheduler", LIMIT, || {
+        let (code, health) = document(cluster, &["health"])?;
+        let finding = finding(&health, "control-plane-pods");
+        let finding = finding.with_context(|| format!("not found: {health:#}"))?;
+        ensure!(code == Some(1), "exit code {code:?}: {health:#}");
+        Ok(finding)
+    })?;
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    let (message, remedy) = (text("message"), text("remedy"));
+    ensure!(
+        message.starts_with(&format!("kube-scheduler on {BOOTSTRAP} does not run")),
+        "{message}"
+    );
+    ensure!(
+        remedy.contains(&format!("`ctl highstate {BOOTSTRAP}`")),
+        "{remedy}"
+    );
+    let output = host.output(&[CTL, "status"])?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.code() == Some(1) && said.contains(&message) && said.contains(&remedy),
+        "ctl status ended with {}: {said}",
+        output.status
+    );
+    // As the remedy says.
+    host.run(&[CTL, "highstate", BOOTSTRAP])?;
+    host.run(&["test", "-s", MANIFEST])?;
+    host.run(&["rm", aside])?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The first finding of a check.
+fn finding(health: &Value, name: &str) -> Option<Value> {
+    let mut checks = health["checks"].as_array()?.iter();
+    let check = checks.find(|check| check["name"] == name)?;
+    check["findings"].as_array()?.first().cloned()
+}
