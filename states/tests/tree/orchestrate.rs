@@ -98,6 +98,7 @@ fn orchestrations_compile() {
                 "etcd",
                 "promoted",
                 "control-plane",
+                "clients",
                 "node",
                 "ready",
                 "custom",
