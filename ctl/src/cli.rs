@@ -1,5 +1,6 @@
 //! The command line, as definitions for clap. The help texts are also the manual pages.
 
+mod backup;
 mod bundle;
 mod etcd;
 mod health;
@@ -14,6 +15,7 @@ use halite_proto::ids::{JobId, MinionId};
 
 use crate::output::Format;
 
+pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
@@ -111,6 +113,9 @@ pub enum Command {
     /// Build, copy, verify and use bundles.
     #[command(subcommand)]
     Bundle(Bundle),
+    /// Back up the cluster: etcd, the CAs, the master's store, and what is declared.
+    #[command(subcommand)]
+    Backup(Backup),
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
@@ -131,6 +136,12 @@ pub struct Bootstrap {
     /// The cluster document; default: /etc/halite/cluster.yaml, if it exists.
     #[arg(long)]
     pub config: Option<PathBuf>,
+    /// Make the first host of a lost cluster again from this backup, on a bare host with the name
+    /// and address of the lost one.
+    #[arg(long, conflicts_with = "config")]
+    pub restore: Option<PathBuf>,
+    #[command(flatten)]
+    pub key: BackupKey,
     /// The bundle's ISO or directory; default: the bundle that contains this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::backup::Backup;
 use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
@@ -71,6 +72,9 @@ pub struct Cluster {
     /// The site registry: a registry for the site's own images, which clients can push to.
     #[serde(default)]
     pub site_registry: SiteRegistry,
+    /// Backups of the whole cluster: etcd, the master's store, the CAs, and what is declared.
+    #[serde(default)]
+    pub backup: Backup,
     /// Certificates that every host trusts, in addition to those of its distribution.
     #[serde(default)]
     pub trust: Trust,

@@ -127,6 +127,14 @@ pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "time-of-day"})
 }
 
+pub(crate) fn times_of_day(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "times-of-day"})
+}
+
+pub(crate) fn recipients(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "age-recipient"}})
+}
+
 pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "day-of-week"})
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
 use halite_document::schema::{Misfit, Rules};
-use halite_names::{BundleVersion, Misnomer};
+use halite_names::{AgeRecipient, BundleVersion, Misnomer};
 use ipnet::Ipv4Net;
 
 /// A rule for texts.
@@ -47,7 +47,8 @@ impl Rules for Documents {
     }
 
     fn secret_paths(&self) -> &'static [&'static str] {
-        &["secrets."]
+        // A secret key where its public half belongs must not be repeated.
+        &["secrets.", "backup.recipients"]
     }
 }
 
@@ -102,6 +103,8 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "time-server" => check_time_server(text),
         "absolute-path" => check_path(text),
         "time-of-day" => check_time(text),
+        "times-of-day" => check_times(text),
+        "age-recipient" => check_recipient(text),
         "day-of-week" => check_day(text),
         _ => Ok(()),
     }
@@ -413,6 +416,38 @@ fn check_time(text: &str) -> Result<(), Misfit> {
             "is not a time of the day",
             "hours and minutes, for example \"02:30\"",
         ))
+    }
+}
+
+/// A time of the day, or every few hours from one on, as systemd writes it: `00/6:00`.
+fn check_times(text: &str) -> Result<(), Misfit> {
+    let repeats = |step: &str| {
+        step.parse::<u8>()
+            .is_ok_and(|hours| (1..24).contains(&hours))
+    };
+    let (first, minute) = text.split_once(':').unwrap_or((text, ""));
+    let fits = match first.split_once('/') {
+        Some((hour, step)) => {
+            repeats(step) && step.len() <= 2 && check_time(&format!("{hour}:{minute}")).is_ok()
+        }
+        None => check_time(text).is_ok(),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Misfit::new(
+        "is no time of the day",
+        "\"02:30\" for each day, \"00/6:00\" for every six hours from midnight on",
+    ))
+}
+
+fn check_recipient(text: &str) -> Result<(), Misfit> {
+    match text.parse::<AgeRecipient>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Misfit::new(
+            "is no recipient of age",
+            "the public key that `age-keygen` prints: `age1` and 58 characters; no secret key, and no key of SSH",
+        )),
     }
 }
 

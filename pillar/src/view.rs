@@ -11,6 +11,7 @@ use halite_names::NodeName;
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
+use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
 use crate::declaration::{Declaration, Document};
 use crate::node::Node;
@@ -188,6 +189,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
+        "backup": backup(&cluster.backup),
         "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "trust": trust::view(&cluster.trust),
@@ -205,6 +207,16 @@ pub fn view(
         "secrets": own_secrets(&allowed),
     });
     Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
+}
+
+/// The schedule of backups. `ctl` gets the recipients from the master when it makes one.
+fn backup(backup: &Backup) -> Value {
+    json!({
+        "at": backup.at,
+        "directory": backup.directory,
+        "verify": backup.verify,
+        "isVerified": backup.is_verified(),
+    })
 }
 
 /// The URL at which a host serves a bundle.

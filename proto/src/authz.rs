@@ -80,6 +80,8 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/ReadAudit",
         Caller::Operator(Role::Viewer),
     ),
+    // It has the keys of the CAs.
+    ("/halite.v1.Operator/Backup", Caller::Operator(Role::Admin)),
 ];
 
 /// The decision of the table about a call.
@@ -162,7 +164,7 @@ mod tests {
             (Role::Deployer, "CancelJob Orchestrate"),
             (
                 Role::Admin,
-                "AddNode ChangeKey CreateOperator CreateToken RevokeOperator RevokeToken",
+                "AddNode Backup ChangeKey CreateOperator CreateToken RevokeOperator RevokeToken",
             ),
         ];
         let mut allowed = BTreeSet::new();

@@ -11,6 +11,7 @@ base:
   'I@halite:node:roles:bootstrap':
     - match: compound
     - halite.services.master
+    - halite.services.backup
 
   'I@halite:node:roles:bootstrap or I@halite:node:roles:registry':
     - match: compound

@@ -2,6 +2,7 @@
 //! values that are resolved from both.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -12,7 +13,7 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
-use halite_pillar::role::BOOTSTRAP_ROLES;
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
@@ -94,6 +95,14 @@ impl InitialDocuments {
             });
         }
         Ok(Self { texts, existing })
+    }
+
+    /// The same documents, of which the host has none yet: they are those of a backup.
+    pub fn of_bare_host(self) -> Self {
+        Self {
+            existing: ExistingCluster::None,
+            ..self
+        }
     }
 
     /// The cluster whose configuration is on the host.
@@ -298,6 +307,20 @@ impl Declared {
     /// The cluster's name.
     pub fn cluster(&self) -> &str {
         &self.declaration.cluster.metadata.name
+    }
+
+    /// The control-plane address of a host.
+    pub fn control_plane(&self, name: &str) -> Option<Ipv4Addr> {
+        self.declaration.nodes.get(name)?.control_plane()
+    }
+
+    /// The other hosts with the role of a member of etcd, with their addresses.
+    pub fn other_members(&self, name: &str) -> Vec<(String, Ipv4Addr)> {
+        let nodes = self.declaration.nodes.iter();
+        let others = nodes.filter(|(other, node)| **other != *name && node.has(Role::Etcd));
+        others
+            .filter_map(|(other, node)| Some((other.to_string(), node.control_plane()?)))
+            .collect()
     }
 
     /// The pillar view of a host.

@@ -12,6 +12,7 @@ mod daemon;
 mod declaration;
 mod install;
 mod local_states;
+mod restore;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 use self::bundle::BootstrapBundle;
 use self::declaration::{Declared, InitialDocuments};
 use self::local_states::apply;
+use self::restore::Restore;
 use crate::cli::{Bootstrap, Global};
 use crate::minion::Minion;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
@@ -64,9 +66,11 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         bail!(reason);
     }
     let here = Site::here();
+    let mut restore = Restore::open(args, screen)?;
+    let config = restore.as_ref().map_or(CONFIG.into(), Restore::config);
     let checked = match BootstrapBundle::open(&here, args, screen)? {
         Ok(checked) => checked,
-        Err(problems) => return damaged(args, problems, screen).await,
+        Err(problems) => return damaged(args, &config, problems, screen).await,
     };
     let (bundle, site) = (checked.bundle.clone(), checked.site.clone());
     let manifest = halite_manifest::manifest::load(&bundle)?;
@@ -83,8 +87,10 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         name,
     };
 
-    let initial =
-        InitialDocuments::read(Path::new(CONFIG), args.config.as_deref(), &preparation.name)?;
+    let mut initial = InitialDocuments::read(&config, args.config.as_deref(), &preparation.name)?;
+    if restore.as_ref().is_some_and(Restore::is_bare) {
+        initial = initial.of_bare_host();
+    }
     let declared = initial.load(&preparation);
     let findings = findings(&preparation, &initial, &declared).await;
     let declared = match declared {
@@ -93,6 +99,10 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     };
     let paint = screen.paint();
     screen.line(preflight::report(&findings, paint));
+    if let Some(restore) = &restore {
+        restore.refuse_living(&declared, &preparation.name)?;
+        screen.line(restore.summary());
+    }
 
     let plan = plan(&preparation, &declared, screen).await?;
     let summary = format!(
@@ -130,7 +140,13 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
 
     checked.install(&here, screen)?;
     preparation.bundle.clone_from(&preparation.site);
+    if let Some(restore) = &mut restore {
+        restore.place(&preparation, &declared, screen)?;
+    }
     declared.write(Path::new(CONFIG))?;
+    if let Some(restore) = &mut restore {
+        restore.placed()?;
+    }
     clock::set(&declared, screen).await?;
     install::install(global, &preparation, &declared, screen).await?;
     let request = v1::OrchestrateRequest {
@@ -138,6 +154,9 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         ..v1::OrchestrateRequest::default()
     };
     let done = run_orchestration(global, request, &preparation.name, screen).await?;
+    if let Some(restore) = restore.filter(|_| done.retcode == 0) {
+        restore.finish()?;
+    }
     // The whole time, not only that of the orchestration.
     let done = FinishedRun {
         seconds: started.elapsed().as_secs_f64(),
@@ -175,11 +194,12 @@ fn name(args: &Bootstrap) -> String {
 /// checks that work without it are reported as well.
 async fn damaged(
     args: &Bootstrap,
+    config: &Path,
     problems: Vec<String>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let name = name(args);
-    let initial = InitialDocuments::read(Path::new(CONFIG), args.config.as_deref(), &name)?;
+    let initial = InitialDocuments::read(config, args.config.as_deref(), &name)?;
     let mut facts =
         preflight::NodeFacts::collect(initial.requirements(), jiff::Timestamp::now().as_second())
             .await;

@@ -1,5 +1,6 @@
 //! One module for each group of commands.
 
+pub mod backup;
 mod bundle;
 mod config;
 mod etcd;
@@ -45,6 +46,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Audit(args) => operators::audit(&global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
+        Command::Backup(command) => backup::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),

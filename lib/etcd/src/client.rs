@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::sync::Mutex;
-use tonic::{Response, Status as Answered, Streaming};
+use tonic::{Response, Status as Answered};
 
 use crate::access::{Access, AccessError};
 use crate::connection::Connection;
 use crate::error::{EtcdError, NoAnswer, Unanswered};
 use crate::member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
 use crate::refusal::Refusal;
+use crate::snapshot::{SNAPSHOT, Snapshot};
 use crate::wire::alarm_request::AlarmAction;
 use crate::wire::cluster_client::ClusterClient;
 use crate::wire::kv_client::KvClient;
@@ -22,7 +23,7 @@ use crate::wire::maintenance_client::MaintenanceClient;
 use crate::wire::{
     AlarmRequest, AlarmType, DefragmentRequest, HashKvRequest, MemberAddRequest, MemberListRequest,
     MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest,
-    SnapshotRequest, SnapshotResponse, StatusRequest,
+    SnapshotRequest, StatusRequest,
 };
 
 /// Time limit of a call. etcd itself gives up one that needs a quorum after about seven seconds.
@@ -40,12 +41,6 @@ pub struct Client {
     /// The place of the address that answered last.
     last: AtomicUsize,
     open: Mutex<BTreeMap<String, Connection>>,
-}
-
-/// The bytes of a snapshot, as they come. The last 32 are the SHA-256 of those before.
-pub struct Snapshot {
-    stream: Streaming<SnapshotResponse>,
-    endpoint: String,
 }
 
 impl Client {
@@ -242,35 +237,6 @@ impl Client {
         };
         self.any("disarm an alarm", call).await.map(drop)
     }
-
-    /// A snapshot of a member's database.
-    ///
-    /// # Errors
-    /// The member does not answer.
-    pub async fn snapshot(&self, member: &Member) -> Result<Snapshot, EtcdError> {
-        let call = |connection| async move {
-            let request = SnapshotRequest {};
-            MaintenanceClient::new(connection).snapshot(request).await
-        };
-        let stream = self.at(member, CALL, "take a snapshot", call).await?;
-        let endpoint = member.client_urls.first().cloned().unwrap_or_default();
-        Ok(Snapshot { stream, endpoint })
-    }
-}
-
-impl Snapshot {
-    /// The next bytes; `None` at the end.
-    ///
-    /// # Errors
-    /// The stream broke: what came is not a snapshot.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
-        let next = self.stream.message().await;
-        let next = next.map_err(|status| {
-            let refusal = Refusal::from_status(&status);
-            refused("take a snapshot", &self.endpoint, refusal)
-        })?;
-        Ok(next.map(|part| part.blob))
-    }
 }
 
 fn refused(action: &'static str, endpoint: &str, source: Refusal) -> EtcdError {
@@ -388,6 +354,19 @@ impl Members for Client {
             self.at(leader, CALL, "move the leader", call)
                 .await
                 .map(drop)
+        })
+    }
+
+    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = SnapshotRequest {};
+                MaintenanceClient::new(connection).snapshot(request).await
+            };
+            let stream = self.at(member, CALL, SNAPSHOT, call).await?;
+            let endpoint = member.client_urls.first().cloned().unwrap_or_default();
+            let broken = move |status| refused(SNAPSHOT, &endpoint, Refusal::from_status(&status));
+            Snapshot::begin(stream, broken).await
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::member::{Alarm, Answer, Member, MemberId, Members, Status};
 use crate::pace::{Moment, Pace, Wait};
 use crate::quorum::quorum;
 use crate::refusal::Refusal;
+use crate::snapshot::{SNAPSHOT, Snapshot};
 
 /// The peer address of a host in the fake.
 #[must_use]
@@ -35,6 +36,8 @@ struct State {
     rate: u64,
     /// The changes of membership that happened.
     changes: Vec<String>,
+    /// The parts of the snapshot that each member gives.
+    snapshot: Vec<Vec<u8>>,
 }
 
 struct FakeMember {
@@ -176,6 +179,7 @@ impl FakeCluster {
             index: 100,
             rate: 1000,
             changes: Vec::new(),
+            snapshot: vec![vec![1; 40], vec![2; 30]],
         };
         state.elect();
         Self {
@@ -385,6 +389,17 @@ impl Members for FakeCluster {
 
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
         ready(self.decided("move the leader", |state| state.move_leader(leader.id, to)))
+    }
+
+    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+        let runs = self.state().find(member.id).is_ok_and(|own| own.runs);
+        if !runs {
+            return ready(Err(EtcdError::NoAnswer {
+                action: SNAPSHOT,
+                source: Unanswered(vec![(member.client_urls.join(","), NoAnswer::Stopped)]),
+            }));
+        }
+        ready(Ok(Snapshot::of_parts(self.state().snapshot.clone())))
     }
 }
 

@@ -16,16 +16,18 @@ mod overview;
 mod pace;
 pub mod quorum;
 mod refusal;
+mod snapshot;
 mod view;
 
 pub use access::{Access, AccessError};
 pub use change::{ChangeError, Changes, Gate, Host, Joined, Removal};
-pub use client::{Client, Snapshot};
+pub use client::Client;
 pub use error::{EtcdError, NoAnswer, Unanswered};
 pub use member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
 pub use overview::{MemberOverview, Overview};
 pub use pace::{Moment, Pace, RealPace, Wait};
 pub use refusal::Refusal;
+pub use snapshot::Snapshot;
 
 /// The generated messages and clients.
 #[allow(

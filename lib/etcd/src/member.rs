@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::error::EtcdError;
+use crate::snapshot::Snapshot;
 
 /// An answer of the cluster, boxed: the cluster is used as `dyn Members`.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EtcdError>> + Send + 'a>>;
@@ -124,4 +125,6 @@ pub trait Members: Send + Sync {
     fn remove(&self, id: MemberId) -> Answer<'_, ()>;
     /// Makes another member the leader; asked of the present one.
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()>;
+    /// A snapshot of a member's database.
+    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot>;
 }

@@ -7,11 +7,14 @@
 //! The crate has the types that crates of both sides of the wire hold, and [`text_id!`], with which
 //! other crates make theirs.
 
+mod age_recipient;
+pub mod bech32;
 mod bundle_version;
 mod node_name;
 mod subdomain;
 mod text_id;
 
+pub use age_recipient::{AgeRecipient, AgeRecipientError};
 pub use bundle_version::{BundleVersion, BundleVersionError};
 pub use node_name::{MASTER, NodeName, NodeNameError};
 pub use subdomain::{LABEL_MAX, Misnomer, NAME_MAX, NameError, check_subdomain};

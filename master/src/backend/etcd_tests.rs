@@ -1,16 +1,20 @@
 //! Ordered jobs and steps of orchestrations that ask the members of etcd.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use halite_etcd::fake::{FakeCluster, host};
-use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Status};
+use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Snapshot, Status};
 use halite_proto::v1;
+use halite_proto::v1::backup_part::Part;
 use serde_json::{Value, json};
 
 use super::Backend as _;
 use super::fixture::{Journal, Life, ScriptedMinion, Site};
+use crate::store::{SqliteStore, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  'bootstrap-1':\n    - one\n"),
@@ -72,6 +76,9 @@ impl Members for Recovering {
     }
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
         self.cluster.move_leader(leader, to)
+    }
+    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+        self.cluster.snapshot(member)
     }
 }
 
@@ -227,5 +234,93 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
     assert!(
         text.contains("cp-9=https://cp-9:2380,bootstrap-1=https://10.10.0.11:2380"),
         "{text}"
+    );
+}
+
+/// A backup as it comes from the master: the head, and each file with its mode and content.
+fn backup(life: &Life) -> Result<(Value, BTreeMap<String, (u32, Vec<u8>)>), String> {
+    let parts = life.runtime.block_on(async {
+        let parts = life.backend.backup().await?;
+        parts
+            .collect::<Vec<_>>()
+            .await
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()
+    });
+    let parts = parts.map_err(|refusal| refusal.to_string())?;
+    let (mut head, mut files, mut ended) = (Value::Null, BTreeMap::new(), false);
+    let mut current = String::new();
+    for part in parts.into_iter().map(|part| part.part.unwrap()) {
+        assert!(!ended, "a part after the end");
+        match part {
+            Part::HeadJson(text) => head = serde_json::from_str(&text).unwrap(),
+            Part::File(file) => {
+                current.clone_from(&file.path);
+                let before = files.insert(file.path, (file.mode, Vec::new()));
+                assert!(before.is_none(), "{current} is there twice");
+            }
+            Part::Data(data) => files.get_mut(&current).unwrap().1.extend(data),
+            Part::End(end) => ended = end,
+        }
+    }
+    assert!(ended, "no end");
+    Ok((head, files))
+}
+
+#[test]
+fn a_backup_has_what_a_new_first_host_cannot_make() {
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(degraded());
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let etc = site.path().join("etc");
+    std::fs::create_dir_all(etc.join("custom/app")).unwrap();
+    std::fs::create_dir_all(etc.join("operator")).unwrap();
+    std::fs::write(etc.join("custom/app/init.sls"), "own: {}\n").unwrap();
+    std::fs::write(etc.join("operator/operator.key"), "made again").unwrap();
+    std::os::unix::fs::symlink("/nowhere", etc.join("dangling")).unwrap();
+    let life = site.live();
+    let (head, files) = backup(&life).unwrap();
+    assert_eq!(head["cluster"], "test");
+    assert_eq!(head["cluster_id"].as_str().unwrap().len(), 64);
+    // Not the leader, which has enough to do, and not the member that does not answer.
+    assert_eq!(
+        head["etcd"],
+        json!({"member": "cp-3", "version": "3.6.0", "cluster": "1"})
+    );
+    assert_eq!(head["backup"]["keep"], 28);
+    for path in [
+        "config/cluster.yaml",
+        "config/nodes/bootstrap-1.yaml",
+        "config/custom/app/init.sls",
+        "state/ca/halite.key",
+        "state/ca/etcd.crt",
+        "state/sa.key",
+        "state/store.db",
+        "etcd/snapshot.db",
+    ] {
+        assert!(files.contains_key(path), "{path}: {:?}", files.keys());
+    }
+    assert!(
+        !files.keys().any(|path| path.contains("operator")),
+        "{:?}",
+        files.keys()
+    );
+    assert_eq!(files["state/store.db"].0, 0o600);
+    assert_eq!(files["state/ca/halite.key"].0, 0o600);
+    assert_eq!(files["etcd/snapshot.db"].1.len(), 70);
+
+    // The copy of the store is one: a master that begins with it raises the epoch.
+    let restored = tempfile::tempdir().unwrap();
+    let path = restored.path().join("store.db");
+    std::fs::write(&path, &files["state/store.db"].1).unwrap();
+    let store = life.runtime.block_on(SqliteStore::open(&path)).unwrap();
+    assert_eq!(store.epoch(), head["epoch"].as_u64().unwrap() + 1);
+
+    // Without a quorum nothing says which data are right.
+    cluster.stop("cp-3");
+    let refused = backup(&life).unwrap_err();
+    assert!(
+        refused.contains("cannot take a snapshot of etcd: 3 members, 0 of them"),
+        "{refused}"
     );
 }

@@ -17,7 +17,8 @@ use crate::files;
 use crate::files::ByteStream;
 use crate::jobs::Jobs;
 use crate::kubernetes::access::Clusters;
-use crate::operator::{history, run, show, status};
+use crate::operator::backup::BackupParts;
+use crate::operator::{backup, history, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
 
@@ -138,6 +139,10 @@ impl Backend for LiveBackend {
         request: v1::OrchestrateRequest,
     ) -> BackendFuture<'a, EventStream> {
         Box::pin(self.orchestrator.start(operator, request))
+    }
+
+    fn backup(&self) -> BackendFuture<'_, BackupParts> {
+        Box::pin(backup::backup(&self.app, &self.jobs))
     }
 
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {

@@ -31,6 +31,7 @@ use serde_json::Value;
 
 use crate::event_stream::EventStream;
 use crate::files::ByteStream;
+use crate::operator::backup::BackupParts;
 use crate::refusal::Refusal;
 
 pub use live::{LiveBackend, start};
@@ -58,6 +59,8 @@ pub trait Backend: Send + Sync {
         operator: &'a str,
         request: v1::OrchestrateRequest,
     ) -> BackendFuture<'a, EventStream>;
+    /// `Operator.Backup`: the parts, from the head to the end.
+    fn backup(&self) -> BackendFuture<'_, BackupParts>;
     /// `Operator.ListJobs`.
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
     /// `Operator.CancelJob`.

@@ -2,6 +2,7 @@
 //! who is calling and what they may do.
 
 pub mod audit;
+pub mod backup;
 mod backups;
 mod etcd;
 mod etcd_members;

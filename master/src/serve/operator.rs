@@ -12,11 +12,11 @@ use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
-    AddNodeReply, AddNodeRequest, AddedNode, CancelJobRequest, ChangeKeyRequest,
-    CreateOperatorReply, CreateOperatorRequest, CreateTokenReply, CreateTokenRequest, Document,
-    Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode,
-    OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
-    ShowJobRequest, ShowRequest, StatusRequest,
+    AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
+    ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest, CreateTokenReply,
+    CreateTokenRequest, Document, Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
+    ListTokensRequest, NewNode, OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest,
+    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -37,6 +37,7 @@ const BUNDLE_PORT: u16 = 4551;
 /// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);
 
+type Parts = Pin<Box<dyn Stream<Item = Result<BackupPart, Status>> + Send>>;
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Status>> + Send>>;
 
 fn document(value: &Value) -> Document {
@@ -100,6 +101,22 @@ impl Operator for Services {
         } else {
             self.audited(call, work).await
         }
+    }
+
+    type BackupStream = Parts;
+
+    async fn backup(
+        &self,
+        request: Request<BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let peer = Peer::of(&request)?;
+        let call = Call::new(peer, "Operator/Backup", String::new());
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            let parts = backend.backup().await?;
+            Ok(Box::pin(parts.map(|part| part.map_err(status))) as Parts)
+        })
+        .await
     }
 
     type OrchestrateStream = Events;

@@ -11,6 +11,7 @@ mod sqlite;
 mod suite;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use halite_proto::ids::{JobId, MinionId};
@@ -103,6 +104,10 @@ pub enum Created<T> {
 pub trait Store: Send + Sync {
     /// The epoch: it grows whenever the store goes back to an earlier state.
     fn epoch(&self) -> u64;
+
+    /// Copies the store as it is now, and answers with the file of the copy. A store that is opened
+    /// from it has gone back to an earlier state. The file is replaced as a whole by the next copy.
+    fn copy(&self) -> StoreFuture<'_, PathBuf>;
 
     /// Answers when the store can be read and takes changes; changes nothing.
     fn probe(&self) -> StoreFuture<'_, ()>;
@@ -278,8 +283,8 @@ pub trait Store: Send + Sync {
     /// A run's steps, in order.
     fn steps<'a>(&'a self, run: &'a JobId) -> StoreFuture<'a, Vec<Step>>;
 
-    /// Takes a lock for a run, unless another run holds it that has not ended; answers with that one.
-    /// A run that has it already keeps it. A lock whose run has ended is taken over.
+    /// Takes a lock for a run, unless another run holds it that has not ended; answers with that
+    /// one. A run that has it already keeps it. A lock whose run has ended is taken over.
     fn take_lock<'a>(
         &'a self,
         name: &'a str,
@@ -309,8 +314,8 @@ pub trait Store: Send + Sync {
     fn facts<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Option<Facts>>;
     /// All facts, by minion.
     fn all_facts(&self) -> StoreFuture<'_, Vec<Facts>>;
-    /// Keeps, or keeps on, a rendered file by the SHA-256 (hex) of its content, so that a stored job can be sent
-    /// again.
+    /// Keeps, or keeps on, a rendered file by the SHA-256 (hex) of its content, so that a stored
+    /// job can be sent again.
     fn put_blob<'a>(
         &'a self,
         sha256: &'a str,

@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
+use halite_master::operator::backup::BackupParts;
 use halite_master::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
@@ -95,6 +96,10 @@ impl Backend for OneJob {
 
     fn status(&self) -> BackendFuture<'_, Value> {
         self.answer("status".to_owned(), json!({}))
+    }
+
+    fn backup(&self) -> BackendFuture<'_, BackupParts> {
+        Box::pin(async { Ok(Box::pin(futures_util::stream::empty()) as BackupParts) })
     }
 
     fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {

@@ -5,6 +5,7 @@
 
 mod addons;
 mod api;
+mod backup;
 mod components;
 mod external;
 mod networks;
@@ -45,6 +46,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
+    backup::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
     check.problems

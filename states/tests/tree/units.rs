@@ -35,6 +35,8 @@ fn units_are_exposed_no_more_than_their_work_needs() {
         ("halite-registry-backup.service", 3.0),
         ("halite-registry-verify.service", 3.0),
         ("halite-failed@.service", 3.0),
+        ("halite-backup.service", 3.0),
+        ("halite-backup-verify.service", 3.0),
         ("halite-registry.service", 3.0),
         // Root on the host, with all of root's power: that is its work.
         ("halite-minion.service", 9.5),

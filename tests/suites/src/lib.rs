@@ -6,6 +6,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod disaster;
 mod enrolment;
 mod every_option;
 mod external;
@@ -129,5 +130,6 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(network::TESTS)
         .chain(repair::TESTS)
         .chain(kills::tests(full))
+        .chain(disaster::TESTS)
         .chain(cluster::AT_THE_END)
 }

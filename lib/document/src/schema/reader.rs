@@ -287,12 +287,14 @@ impl Reader<'_> {
         if let Some(format) = schema["format"].as_str()
             && let Err(misfit) = self.rules.check(format, text)
         {
-            self.report(
-                node,
-                path,
-                format!("`{text}` {}", misfit.message),
-                &misfit.hint,
-            );
+            // A secret in the wrong place, or one that is nearly right, is no better to see.
+            let shown = if is_secret(self.rules.secret_paths(), path) {
+                "the value".to_owned()
+            } else {
+                format!("`{text}`")
+            };
+            let message = format!("{shown} {}", misfit.message);
+            self.report(node, path, message, &misfit.hint);
             return None;
         }
         Some(Value::from(text))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use halite_etcd::fake::{FakeCluster, FakePace, host};
 use halite_etcd::{
-    Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Status,
+    Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Snapshot, Status,
 };
 
 use super::support::{finish, run};
@@ -68,6 +68,9 @@ impl Members for Stopped<'_> {
     }
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
         self.write(move || self.cluster.move_leader(leader, to))
+    }
+    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+        self.cluster.snapshot(member)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The client: what it reads, and one report with the cause of each address that does not answer.
 
+use std::io::Write as _;
+
+use halite_backup::SnapshotCheck;
 use halite_errors::chain;
 use halite_etcd::{Client, Members as _};
 
@@ -33,10 +36,14 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     client.defragment(&members[0]).await.unwrap();
 
     let mut snapshot = client.snapshot(&members[0]).await.unwrap();
+    let (size, mut check) = (snapshot.size(), SnapshotCheck::default());
     let mut bytes = Vec::new();
     while let Some(part) = snapshot.next().await.unwrap() {
+        check.write_all(&part).unwrap();
         bytes.extend(part);
     }
+    assert_eq!(bytes.len() as u64, size);
+    assert_eq!(check.finish(), Ok(()));
     // The database is whole pages; the hash follows.
     assert_eq!(bytes.len() % 512, 32);
     // bbolt's magic number, in its first page.

@@ -41,7 +41,8 @@ pub(super) fn advice(path: &Path) -> String {
     )
 }
 
-/// The mark of a store in which damage was found while it was in use: the next start reads it whole.
+/// The mark of a store in which damage was found while it was in use: the next start reads it
+/// whole.
 fn suspect(path: &Path) -> PathBuf {
     beside(path, ".suspect")
 }
@@ -80,6 +81,8 @@ impl SqliteStore {
     /// # Errors
     /// The copy could not be written; the one before stays.
     pub async fn write_backup(&self) -> Result<(), StoreError> {
+        // The daily copy and that of an operator have one file.
+        let _one_at_a_time = self.copying.lock().await;
         let new = beside(&self.path, ".backup.new");
         let copied = self.copy(&new).await;
         if copied.is_err() {

@@ -4,9 +4,12 @@
 //! group of tables. The futures are boxed because the master holds the store as `dyn Store`: a
 //! store of several masters will implement the same trait.
 
+use std::path::PathBuf;
+
 use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
+use super::backup::backup_path;
 use super::row_changes::Change;
 use crate::store::records::{
     Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
@@ -20,6 +23,13 @@ const INTERRUPTED: i32 = 2;
 impl Store for SqliteStore {
     fn epoch(&self) -> u64 {
         self.epoch.unsigned_abs()
+    }
+
+    fn copy(&self) -> StoreFuture<'_, PathBuf> {
+        Box::pin(async {
+            self.write_backup().await?;
+            Ok(backup_path(&self.path))
+        })
     }
 
     fn probe(&self) -> StoreFuture<'_, ()> {

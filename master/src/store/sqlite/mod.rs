@@ -91,6 +91,8 @@ pub struct SqliteStore {
     epoch: i64,
     /// Changes of rows that wait for the writer.
     row_changes: Arc<RowChanges>,
+    /// Held while a copy is made.
+    copying: tokio::sync::Mutex<()>,
 }
 
 impl SqliteStore {
@@ -135,6 +137,7 @@ impl SqliteStore {
             reader: readers(path).await?,
             epoch: 1,
             row_changes: Arc::default(),
+            copying: tokio::sync::Mutex::default(),
         })
     }
 

@@ -1,0 +1,256 @@
+//! `ctl bootstrap --restore`: what a backup has is put on a bare host before the rest of the
+//! bootstrap, which then finds CAs, store, declaration and etcd's data as on a host that it
+//! repairs.
+//!
+//! Until the declaration is written, a run may end anywhere: the same command begins again. A mark
+//! says so, and no daemon has started yet. After it, the same command goes on as a bootstrap does.
+
+mod etcd;
+mod place;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use halite_backup::{BackupFile, Identity, SNAPSHOT};
+use halite_durable::{ScratchDir, files};
+use halite_pillar::load::{Texts, load};
+use halite_pillar::node::node_block;
+use halite_pillar::resolve;
+use halite_pillar::validate::Context;
+
+use self::etcd::{Member, Restorer};
+use self::place::{Places, Progress};
+use super::Preparation;
+use super::declaration::Declared;
+use crate::cli::Bootstrap;
+use crate::commands::backup::{identities, open_whole};
+use crate::output::Screen;
+
+/// The port on which members of etcd reach each other.
+const PEER_PORT: u16 = 2380;
+/// Time for a host in the same network to answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// A restore from a backup, every byte of which was compared with its digest.
+pub struct Restore {
+    backup: BackupFile,
+    keys: Vec<Identity>,
+    places: Places,
+    progress: Progress,
+    /// The files of the backup but etcd's snapshot; empty after they are in their places.
+    scratch: ScratchDir,
+}
+
+impl Restore {
+    /// Opens the backup that the command line names, if it names one.
+    ///
+    /// # Errors
+    /// The backup is no good or cannot be decrypted, or this host has a cluster.
+    pub fn open(args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<Option<Self>> {
+        let Some(path) = &args.restore else {
+            if args.key.key.is_some() {
+                bail!("--key is the key of a backup; name the backup with --restore");
+            }
+            return Ok(None);
+        };
+        let backup = open_whole(path, screen)?;
+        let keys = identities(args.key.key.as_deref())?;
+        Self::of_backup(backup, keys, Places::of_host()).map(Some)
+    }
+
+    fn of_backup(backup: BackupFile, keys: Vec<Identity>, places: Places) -> anyhow::Result<Self> {
+        let progress = places.progress(backup.digest())?;
+        let scratch = ScratchDir::new("halite-restore-")?;
+        let header = backup.header();
+        if keys.is_empty() && !header.recipients.is_empty() && progress != Progress::Placed {
+            let recipients: Vec<String> =
+                header.recipients.iter().map(ToString::to_string).collect();
+            bail!(
+                "the backup is encrypted to {}; name the file with the secret key of one of them with --key",
+                recipients.join(", ")
+            );
+        }
+        let restore = Self {
+            backup,
+            keys,
+            places,
+            progress,
+            scratch,
+        };
+        if restore.progress != Progress::Placed {
+            restore.unpack()?;
+            restore.forget_members()?;
+        }
+        Ok(restore)
+    }
+
+    /// Unpacks all but etcd's snapshot, which is only checked now.
+    fn unpack(&self) -> anyhow::Result<()> {
+        let scratch = self.scratch.path();
+        self.backup.read(&self.keys, &mut |path, mode, content| {
+            if path == SNAPSHOT {
+                return Ok(());
+            }
+            let mut file = files::create(&scratch.join(path), mode).map_err(io::Error::other)?;
+            io::copy(content, &mut file).map(drop)
+        })?;
+        Ok(())
+    }
+
+    /// Removes the records of members from the node documents: the restored etcd has one member,
+    /// and the other hosts join it again.
+    fn forget_members(&self) -> anyhow::Result<()> {
+        let Ok(texts) = Texts::from_dir(&self.config()) else {
+            // Reported with all other problems of the documents.
+            return Ok(());
+        };
+        let Ok(declaration) = load(&texts, &Context::default()) else {
+            return Ok(());
+        };
+        for node in declaration.nodes.values() {
+            let Some(resolved) = node.resolved.as_ref().filter(|own| own.etcd.is_some()) else {
+                continue;
+            };
+            let mut resolved = resolved.clone();
+            resolved.etcd = None;
+            let (file, text) = (&node.source.file, node.source.text());
+            let text = resolve::record(file, text, &node_block(&resolved))
+                .map_err(|problem| anyhow::anyhow!("{problem}"))?;
+            std::fs::write(file, text).with_context(|| format!("cannot write {file}"))?;
+        }
+        Ok(())
+    }
+
+    /// The directory with the declaration: that of the backup, or the host's after it is there.
+    pub fn config(&self) -> PathBuf {
+        match self.progress {
+            Progress::Placed => self.places.config.clone(),
+            _ => self.scratch.path().join(halite_backup::CONFIG),
+        }
+    }
+
+    /// True as long as this host has nothing of the cluster.
+    pub fn is_bare(&self) -> bool {
+        self.progress != Progress::Placed
+    }
+
+    /// One line about the backup, for the screen.
+    pub fn summary(&self) -> String {
+        let header = self.backup.header();
+        format!(
+            "restore      cluster {} as of {}, etcd from {}; what was done after that is lost",
+            header.cluster, header.created, header.etcd.member
+        )
+    }
+
+    /// Refuses a cluster of which another member of etcd still answers: there would be two of it.
+    ///
+    /// # Errors
+    /// A member answers.
+    pub fn refuse_living(&self, declared: &Declared, name: &str) -> anyhow::Result<()> {
+        if self.progress == Progress::Placed {
+            return Ok(());
+        }
+        let others = declared.other_members(name);
+        let living = others
+            .iter()
+            .find(|(_, address)| answers(*address, PEER_PORT));
+        match living {
+            None => Ok(()),
+            Some((other, address)) => bail!(
+                "the member of etcd on {other} answers at {address}:{PEER_PORT}: a restore makes a second cluster beside it, with \
+                 the same keys. If the others are a quorum, replace this host instead; else switch {other} off, and add it \
+                 again as a bare host after the restore. Nothing was changed."
+            ),
+        }
+    }
+
+    /// Puts etcd's data, the master's files and the operator's into their places. The declaration
+    /// of cluster and first host is written by the caller, who then calls [`Restore::placed`].
+    ///
+    /// # Errors
+    /// The bundle has no program for it, or the system refuses.
+    pub fn place(
+        &mut self,
+        preparation: &Preparation,
+        declared: &Declared,
+        screen: &mut Screen,
+    ) -> anyhow::Result<()> {
+        if self.progress == Progress::Placed {
+            return Ok(());
+        }
+        let address = declared.control_plane(&preparation.name);
+        let member = Member {
+            name: preparation.name.clone(),
+            address: address.context("this host has no control-plane address")?,
+        };
+        let reference = preparation.manifest.images.get("etcd");
+        let reference = reference.context("the bundle has no image of etcd")?;
+        let layout = preparation.bundle.join("images");
+        screen.progress("restore: etcd");
+        let restorer = |to: &Path| Restorer::unpack(&layout, reference, to);
+        self.fill(&member, restorer)
+    }
+
+    fn fill(
+        &mut self,
+        member: &Member,
+        restorer: impl FnOnce(&Path) -> anyhow::Result<Restorer>,
+    ) -> anyhow::Result<()> {
+        self.places.begin(self.backup.digest())?;
+        self.progress = Progress::Begun;
+        if !self.places.has_member() {
+            let snapshot = self.places.work.join("etcd.snapshot");
+            self.unpack_snapshot(&snapshot)?;
+            let restorer = restorer(&self.places.work.join("etcdutl"))?;
+            let token = self.backup.digest();
+            restorer.restore(&snapshot, &self.places.etcd, member, token)?;
+            files::remove_any(&snapshot)?;
+        }
+        self.places.fill(self.scratch.path())
+    }
+
+    fn unpack_snapshot(&self, to: &Path) -> anyhow::Result<()> {
+        files::remove_any(to)?;
+        self.backup.read(&self.keys, &mut |path, mode, content| {
+            if path != SNAPSHOT {
+                return Ok(());
+            }
+            let mut file = files::create(to, mode).map_err(io::Error::other)?;
+            io::copy(content, &mut file)?;
+            file.sync_all()
+        })?;
+        Ok(())
+    }
+
+    /// Notes that everything is in its place: from now on the host has the cluster's newest state.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn placed(&mut self) -> anyhow::Result<()> {
+        if self.progress != Progress::Placed {
+            self.places.placed(self.backup.digest())?;
+            self.progress = Progress::Placed;
+        }
+        Ok(())
+    }
+
+    /// Removes the mark of the restore. The same command is then refused: the host has a cluster.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn finish(&self) -> anyhow::Result<()> {
+        Ok(files::remove_dir(&self.places.work)?)
+    }
+}
+
+/// Returns whether a host accepts connections at a port.
+fn answers(address: Ipv4Addr, port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::from((address, port)), ANSWER).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The places of what a backup has, and the mark that says how far a restore is.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use halite_backup::{CONFIG, STATE};
+use halite_durable::files;
+
+use super::super::authority;
+use crate::paths;
+
+/// The directory of a restore on its host.
+const WORK: &str = "/var/lib/halite/restore";
+/// etcd's data directory, as the state tree has it.
+const DATA: &str = "/var/lib/etcd";
+const MARK: &str = "mark";
+/// The words of the mark after the digest of the backup.
+const BEGUN: &str = "begun";
+const PLACED: &str = "placed";
+/// The document that is written last: with it the host has a cluster.
+const DOCUMENT: &str = "cluster.yaml";
+const PRIVATE: u32 = 0o700;
+const PUBLIC: u32 = 0o755;
+
+/// How far a restore is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing was done.
+    Bare,
+    /// Files may be in their places; no daemon has used them.
+    Begun,
+    /// All are there, and the host's own state goes on from them.
+    Placed,
+}
+
+/// Where the files belong.
+pub struct Places {
+    /// The operator's documents.
+    pub config: PathBuf,
+    /// The master's own files.
+    pub state: PathBuf,
+    /// etcd's data directory.
+    pub etcd: PathBuf,
+    /// What the restore needs while it runs.
+    pub work: PathBuf,
+}
+
+impl Places {
+    /// The places on a host.
+    pub fn of_host() -> Self {
+        Self {
+            config: paths::CONFIG.into(),
+            state: authority::DIRECTORY.into(),
+            etcd: DATA.into(),
+            work: WORK.into(),
+        }
+    }
+
+    /// How far the restore of the backup with this digest is.
+    ///
+    /// # Errors
+    /// This host has a cluster, or a restore of another backup was begun.
+    pub fn progress(&self, digest: &str) -> anyhow::Result<Progress> {
+        let mark = self.work.join(MARK);
+        match fs::read_to_string(&mark) {
+            Ok(text) => match text.trim().split_once(' ') {
+                Some((found, PLACED)) if found == digest => Ok(Progress::Placed),
+                Some((found, _)) if found == digest => Ok(Progress::Begun),
+                _ => bail!(
+                    "a restore of another backup was begun on this host; run it again, or begin with a bare host. Nothing was \
+                     changed."
+                ),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let document = self.config.join(DOCUMENT);
+                let store = self.state.join("store.db");
+                let traces = [document, store, self.member()];
+                match traces.iter().find(|trace| trace.exists()) {
+                    None => Ok(Progress::Bare),
+                    Some(trace) => bail!(
+                        "this host has a cluster ({}): a restore would replace its keys and data; use a bare host. Nothing was \
+                         changed.",
+                        trace.display()
+                    ),
+                }
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", mark.display())),
+        }
+    }
+
+    fn member(&self) -> PathBuf {
+        self.etcd.join("member")
+    }
+
+    /// True when etcd's data is in its place.
+    pub fn has_member(&self) -> bool {
+        self.member().exists()
+    }
+
+    /// Notes that a restore of this backup begins.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn begin(&self, digest: &str) -> anyhow::Result<()> {
+        directory(&self.work, PRIVATE)?;
+        self.mark(digest, BEGUN)
+    }
+
+    /// Notes that everything is in its place.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn placed(&self, digest: &str) -> anyhow::Result<()> {
+        self.mark(digest, PLACED)
+    }
+
+    fn mark(&self, digest: &str, word: &str) -> anyhow::Result<()> {
+        let text = format!("{digest} {word}\n");
+        Ok(files::replace(
+            &self.work.join(MARK),
+            0o600,
+            text.as_bytes(),
+        )?)
+    }
+
+    /// Copies the unpacked files of a backup into their places, but the cluster document.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn fill(&self, unpacked: &Path) -> anyhow::Result<()> {
+        directory(&self.state, PRIVATE)?;
+        directory(&self.config, PUBLIC)?;
+        copy_all(&unpacked.join(STATE), &self.state, PRIVATE)?;
+        copy_all(&unpacked.join(CONFIG), &self.config, PUBLIC)
+    }
+}
+
+/// Copies files, each as a whole, with their modes.
+fn copy_all(from: &Path, to: &Path, directory_mode: u32) -> anyhow::Result<()> {
+    for name in files::walk(from)? {
+        if name == DOCUMENT {
+            continue;
+        }
+        let (source, place) = (from.join(&name), to.join(&name));
+        if let Some(parent) = place.parent() {
+            directory(parent, directory_mode)?;
+        }
+        let cannot = || format!("cannot write {}", place.display());
+        let mode = fs::metadata(&source)
+            .with_context(cannot)?
+            .permissions()
+            .mode();
+        let partial = files::sibling(&place, "new");
+        files::remove_any(&partial)?;
+        files::copy(&source, &partial, mode & 0o777)?;
+        let synced = fs::File::open(&partial).and_then(|file| file.sync_all());
+        synced
+            .and_then(|()| fs::rename(&partial, &place))
+            .with_context(cannot)?;
+        files::sync_parent(&place)?;
+    }
+    Ok(())
+}
+
+/// Makes a directory and its parents, if it is missing.
+fn directory(path: &Path, mode: u32) -> anyhow::Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path);
+    made.with_context(|| format!("cannot make {}", path.display()))
+}

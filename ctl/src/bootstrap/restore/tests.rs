@@ -1,0 +1,370 @@
+//! The restore up to the daemons, on directories in place of a host's, with a program in place of
+//! `etcdutl`. The real one restores a real snapshot in the lab.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+
+use halite_backup::{Directory, EtcdSource, Header};
+use halite_errors::chain;
+
+use super::*;
+
+const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\nnetworks:\n  controlPlane: {cidrs: [10.0.0.0/24]}\nkubernetes: {version: \"1.36\"}\n";
+
+fn node(name: &str, address: &str, roles: &str, etcd: &str) -> String {
+    format!(
+        "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [{roles}]\naddress: {address}\n\
+         resolved:\n  controlPlane: {address}\n  workloadPlane: {address}\n{etcd}"
+    )
+}
+
+/// A snapshot of an empty database: two descriptions in two pages (bbolt), and the hash.
+fn snapshot() -> Vec<u8> {
+    let mut meta = Vec::new();
+    for value in [0xED0C_DAED_u32, 2, 1024, 0] {
+        meta.extend(value.to_le_bytes());
+    }
+    for value in [1_u64, 0, 1, 2, 9] {
+        meta.extend(value.to_le_bytes());
+    }
+    let sum = meta.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    meta.extend(sum.to_le_bytes());
+    let mut content = vec![0; 2048];
+    content[16..16 + meta.len()].copy_from_slice(&meta);
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(&content);
+    content.extend(hash);
+    content
+}
+
+/// A backup and a bare host, in one directory.
+struct Scene {
+    dir: tempfile::TempDir,
+    backup: PathBuf,
+    key: Identity,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let key = Identity::generate().unwrap();
+        let backup = Self::backup(dir.path(), &key, 0);
+        Self { dir, backup, key }
+    }
+
+    fn backup(dir: &Path, key: &Identity, second: i64) -> PathBuf {
+        let header = Header {
+            cluster: "prod".to_owned(),
+            cluster_id: "a".repeat(64),
+            created: jiff::Timestamp::from_second(1_800_000_000 + second).unwrap(),
+            epoch: 3,
+            halite: "0.1.0".to_owned(),
+            kubernetes: "v1.36.3".to_owned(),
+            bundle: Some("1".to_owned()),
+            etcd: EtcdSource {
+                member: "cp-2".to_owned(),
+                version: "3.6.6".to_owned(),
+                cluster: "cafe".to_owned(),
+            },
+            recipients: vec![key.recipient()],
+        };
+        let etcd = "  etcd:\n    member: cp-2\n    initialCluster: \"cp-1=https://10.0.0.1:2380,cp-2=https://127.0.0.1:2380\"\n";
+        let planes = "registry, etcd, control-plane";
+        let mut pending = Directory::new(&dir.join("backups")).begin(header).unwrap();
+        for (path, mode, content) in [
+            ("config/cluster.yaml", 0o600, CLUSTER.to_owned()),
+            ("config/custom/app/init.sls", 0o644, "own: {}\n".to_owned()),
+            (
+                "config/nodes/cp-1.yaml",
+                0o644,
+                node("cp-1", "10.0.0.1", &format!("bootstrap, {planes}"), ""),
+            ),
+            (
+                "config/nodes/cp-2.yaml",
+                0o644,
+                node("cp-2", "10.0.0.2", planes, etcd),
+            ),
+            ("state/ca/halite.key", 0o600, "the key".to_owned()),
+            ("state/store.db", 0o600, "the store".to_owned()),
+        ] {
+            let size = content.len() as u64;
+            pending
+                .writer
+                .file(path, mode, size, &mut content.as_bytes())
+                .unwrap();
+        }
+        let content = snapshot();
+        let size = content.len() as u64;
+        pending
+            .writer
+            .file(SNAPSHOT, 0o600, size, &mut content.as_slice())
+            .unwrap();
+        pending.finish().unwrap()
+    }
+
+    fn places(&self) -> Places {
+        let at = |name: &str| self.dir.path().join(name);
+        Places {
+            config: at("etc"),
+            state: at("master"),
+            etcd: at("etcd"),
+            work: at("restore"),
+        }
+    }
+
+    fn open(&self) -> anyhow::Result<Restore> {
+        let keys = Identity::parse_file(&self.key.to_text()).unwrap();
+        Restore::of_backup(BackupFile::open(&self.backup)?, keys, self.places())
+    }
+
+    /// A program that notes how it was called and makes a member, or fails after half of it.
+    fn restorer(&self, fails: bool) -> Restorer {
+        let program = self.dir.path().join(if fails { "fails" } else { "works" });
+        let end = if fails {
+            "echo no room >&2; exit 1"
+        } else {
+            "echo log >$6/member/wal/0-0.wal"
+        };
+        let called = self.dir.path().join("called");
+        let text = format!(
+            "#!/bin/sh\nset -- x \"$@\"\ntest \"$5\" = --data-dir || exit 9\ntest -e \"$6\" && exit 8\n\
+             echo \"$@\" >{}\nmkdir -p $6/member/wal\n{end}\n",
+            called.display()
+        );
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        Restorer::of_program(&program)
+    }
+
+    fn fill(&self, restore: &mut Restore, fails: bool) -> anyhow::Result<()> {
+        let member = Member {
+            name: "cp-1".to_owned(),
+            address: Ipv4Addr::new(10, 0, 0, 1),
+        };
+        restore.fill(&member, |_| Ok(self.restorer(fails)))
+    }
+
+    /// The files of the host but those of the restore itself.
+    fn host(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for place in ["etc", "master", "etcd"] {
+            let root = self.dir.path().join(place);
+            for name in files::walk(&root).unwrap_or_default() {
+                let text = fs::read_to_string(root.join(&name)).unwrap();
+                found.push((format!("{place}/{name}"), text));
+            }
+        }
+        found
+    }
+}
+
+fn refused<T>(result: anyhow::Result<T>) -> String {
+    format!("{:#}", result.err().expect("it is not refused"))
+}
+
+#[test]
+fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
+    let scene = Scene::new();
+    let mut restore = scene.open().unwrap();
+    assert!(restore.is_bare());
+    assert_eq!(scene.host(), [], "opening changes nothing");
+    scene.fill(&mut restore, false).unwrap();
+    let host = scene.host();
+    let names: Vec<&str> = host.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "etc/custom/app/init.sls",
+            "etc/nodes/cp-1.yaml",
+            "etc/nodes/cp-2.yaml",
+            "master/ca/halite.key",
+            "master/store.db",
+            "etcd/member/wal/0-0.wal",
+        ]
+    );
+    let mode = |path: &str| {
+        let found = fs::metadata(scene.dir.path().join(path)).unwrap();
+        found.permissions().mode() & 0o777
+    };
+    assert_eq!(
+        (mode("master"), mode("master/ca"), mode("etcd")),
+        (0o700, 0o700, 0o700)
+    );
+    assert_eq!(
+        (mode("master/store.db"), mode("etc/nodes/cp-1.yaml")),
+        (0o600, 0o644)
+    );
+    // The record of the other member is gone, so that its host is added again.
+    let text = fs::read_to_string(scene.dir.path().join("etc/nodes/cp-2.yaml")).unwrap();
+    assert!(
+        text.contains("controlPlane: 10.0.0.2") && !text.contains("initialCluster"),
+        "{text}"
+    );
+    let called = fs::read_to_string(scene.dir.path().join("called")).unwrap();
+    let token = BackupFile::open(&scene.backup).unwrap().digest().to_owned();
+    assert!(
+        called.contains(&format!(
+            "--name cp-1 --initial-cluster cp-1=https://10.0.0.1:2380 --initial-advertise-peer-urls https://10.0.0.1:2380 \
+             --initial-cluster-token {token} --bump-revision 1000000000 --mark-compacted"
+        )),
+        "{called}"
+    );
+    assert!(
+        !scene.dir.path().join("restore/etcd.snapshot").exists(),
+        "a copy of all Secrets stays"
+    );
+}
+
+/// Each way to end before the last mark: the next run begins again and ends the same.
+#[test]
+fn an_interrupted_restore_is_repeated() {
+    let whole = {
+        let scene = Scene::new();
+        scene.fill(&mut scene.open().unwrap(), false).unwrap();
+        scene.host()
+    };
+    type Damage = fn(&Scene);
+    let moments: [(&str, Damage); 5] = [
+        ("after the mark", |scene| {
+            scene
+                .places()
+                .begin(BackupFile::open(&scene.backup).unwrap().digest())
+                .unwrap()
+        }),
+        ("in etcdutl", |scene| {
+            let error = refused(scene.fill(&mut scene.open().unwrap(), true));
+            assert!(
+                error.contains("cannot restore etcd's snapshot: no room"),
+                "{error}"
+            );
+        }),
+        ("after etcd", |scene| {
+            scene.fill(&mut scene.open().unwrap(), false).unwrap();
+            for place in ["etc", "master"] {
+                fs::remove_dir_all(scene.dir.path().join(place)).unwrap();
+            }
+        }),
+        ("in a file of the master", |scene| {
+            scene.fill(&mut scene.open().unwrap(), false).unwrap();
+            fs::rename(
+                scene.dir.path().join("master/store.db"),
+                scene.dir.path().join("master/.store.db.new"),
+            )
+            .unwrap();
+        }),
+        ("before the document", |scene| {
+            scene.fill(&mut scene.open().unwrap(), false).unwrap();
+        }),
+    ];
+    for (moment, interrupted) in moments {
+        let scene = Scene::new();
+        interrupted(&scene);
+        let mut restore = scene
+            .open()
+            .unwrap_or_else(|error| panic!("{moment}: {error:#}"));
+        assert!(restore.is_bare(), "{moment}");
+        scene.fill(&mut restore, false).unwrap();
+        assert_eq!(scene.host(), whole, "{moment}");
+    }
+}
+
+#[test]
+fn after_the_last_mark_the_hosts_own_state_counts() {
+    let scene = Scene::new();
+    let mut restore = scene.open().unwrap();
+    scene.fill(&mut restore, false).unwrap();
+    restore.placed().unwrap();
+    fs::write(scene.dir.path().join("master/store.db"), "newer").unwrap();
+    // No key is needed any more, and nothing is put back.
+    let mut again = Restore::of_backup(
+        BackupFile::open(&scene.backup).unwrap(),
+        Vec::new(),
+        scene.places(),
+    )
+    .unwrap();
+    assert!(!again.is_bare());
+    assert_eq!(again.config(), scene.dir.path().join("etc"));
+    again.placed().unwrap();
+    assert_eq!(
+        fs::read_to_string(scene.dir.path().join("master/store.db")).unwrap(),
+        "newer"
+    );
+    again.finish().unwrap();
+    let error = refused(scene.open());
+    assert!(error.contains("this host has a cluster"), "{error}");
+}
+
+#[test]
+fn a_host_with_a_cluster_is_refused() {
+    for trace in [
+        "etc/cluster.yaml",
+        "master/store.db",
+        "etcd/member/wal/0-0.wal",
+    ] {
+        let scene = Scene::new();
+        let path = scene.dir.path().join(trace);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "there").unwrap();
+        let error = refused(scene.open());
+        assert!(
+            error.contains("this host has a cluster"),
+            "{trace}: {error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "there");
+    }
+}
+
+#[test]
+fn another_backup_key_or_byte_is_refused() {
+    let mut scene = Scene::new();
+    let other = Identity::generate().unwrap();
+    let open = |keys| {
+        Restore::of_backup(
+            BackupFile::open(&scene.backup).unwrap(),
+            keys,
+            scene.places(),
+        )
+    };
+    let error = refused(open(vec![other]));
+    assert!(error.contains("the key does not fit"), "{error}");
+    let error = refused(open(Vec::new()));
+    let recipient = scene.key.recipient().to_string();
+    assert!(
+        error.contains(&recipient) && error.contains("--key"),
+        "{error}"
+    );
+
+    scene
+        .places()
+        .begin(BackupFile::open(&scene.backup).unwrap().digest())
+        .unwrap();
+    scene.backup = Scene::backup(scene.dir.path(), &scene.key, 1);
+    let error = refused(scene.open());
+    assert!(
+        error.contains("a restore of another backup was begun"),
+        "{error}"
+    );
+
+    let mut bytes = fs::read(&scene.backup).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&scene.backup, bytes).unwrap();
+    let error = chain(
+        &BackupFile::open(&scene.backup)
+            .unwrap()
+            .check()
+            .unwrap_err(),
+    );
+    assert!(error.contains("its digest differs"), "{error}");
+}
+
+#[test]
+fn a_member_that_answers_is_found() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(answers(Ipv4Addr::LOCALHOST, port));
+    drop(listener);
+    assert!(!answers(Ipv4Addr::LOCALHOST, port));
+}

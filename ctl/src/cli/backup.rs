@@ -1,0 +1,53 @@
+//! The command line of `ctl backup`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `ctl backup`.
+#[derive(Debug, Subcommand)]
+pub enum Backup {
+    /// Make a backup: one file with everything that `ctl bootstrap --restore` needs.
+    ///
+    /// It has a snapshot of etcd, the CAs, the master's store, and what is in /etc/halite. It is
+    /// encrypted to the recipients in `backup.recipients`; without any it contains all keys and
+    /// secrets of the cluster as they are. Older backups are removed as `backup.keep` says, but not
+    /// with --to.
+    Create {
+        /// The directory for the file, on this host; default: the declared one.
+        #[arg(long)]
+        to: Option<PathBuf>,
+    },
+    /// List the backups in a directory, the oldest first. Reads only their first and last lines.
+    List {
+        /// The directory of the backups; default: the declared one.
+        directory: Option<PathBuf>,
+    },
+    /// Read a whole backup and compare it with its digest.
+    ///
+    /// With the key, or if it is not encrypted, each file in it is compared with its digest, and
+    /// etcd's snapshot with its hash. The keys in the snapshot are not read, and no etcd is started
+    /// with it.
+    Verify {
+        /// The backup; for a directory, its newest one; default: the newest in the declared one.
+        backup: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
+    },
+    /// Copy a backup to another place, after comparing it with its digest.
+    Get {
+        /// The name of the backup, as `ctl backup list` shows it, or its path; default: the newest.
+        backup: Option<PathBuf>,
+        /// The new file.
+        #[arg(long, short)]
+        file: PathBuf,
+    },
+}
+
+/// The key of an encrypted backup.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Key {
+    /// The file with the secret key (AGE-SECRET-KEY-1…), as `age-keygen` writes it.
+    #[arg(long)]
+    pub key: Option<PathBuf>,
+}

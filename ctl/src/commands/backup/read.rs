@@ -1,0 +1,180 @@
+//! `ctl backup list|verify|get`, and the reading of a backup for a restore.
+
+use std::path::Path;
+use std::{fs, io};
+
+use anyhow::{Context as _, bail};
+use halite_backup::{BackupFile, Directory, Found, Identity};
+use halite_durable::files;
+use halite_errors::chain;
+use halite_proto::pki;
+use serde_json::{Value, json};
+
+use crate::FAILED;
+use crate::output::{Paint, Screen, count, megabytes, table};
+
+/// The certificate of the CA by which a cluster is known, on its master's host.
+const CA: &str = "/var/lib/halite/master/ca/halite.crt";
+const MODE: u32 = 0o600;
+
+/// The keys in a file; none without one.
+///
+/// # Errors
+/// The file cannot be read or has no key.
+pub fn identities(file: Option<&Path>) -> anyhow::Result<Vec<Identity>> {
+    let Some(file) = file else {
+        return Ok(Vec::new());
+    };
+    let text = fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read the key {}", file.display()))?;
+    Identity::parse_file(&text).with_context(|| format!("cannot use the key {}", file.display()))
+}
+
+/// A backup of which every byte was compared with its digest.
+///
+/// # Errors
+/// It is no backup, or no good one.
+pub fn open_whole(path: &Path, screen: &mut Screen) -> anyhow::Result<BackupFile> {
+    screen.progress(&format!("reading {}", path.display()));
+    let file = BackupFile::open(path)?;
+    file.check()?;
+    Ok(file)
+}
+
+/// The id of the cluster whose master is on this host, if there is one.
+fn cluster_id(certificate: &Path) -> Option<String> {
+    let pem = fs::read_to_string(certificate).ok()?;
+    let found = pki::certificates(&pem).ok()?;
+    Some(pki::sha256_hex(found.first()?))
+}
+
+pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let row = |found: &Found| match &found.file {
+        Ok(file) => {
+            let header = file.header();
+            json!({
+                "backup": found.name,
+                "cluster": header.cluster,
+                "cluster_id": header.cluster_id,
+                "created": header.created,
+                "bytes": file.size(),
+                "kubernetes": header.kubernetes,
+                "bundle": header.bundle,
+                "encrypted": !header.recipients.is_empty(),
+                "recipients": header.recipients,
+                "problem": Value::Null,
+            })
+        }
+        Err(error) => json!({"backup": found.name, "problem": chain(error)}),
+    };
+    let found = Directory::new(directory).list()?;
+    let document: Value = found.iter().map(row).collect();
+    screen.answer(&document, |paint| overview(&document, paint))?;
+    Ok(0)
+}
+
+fn overview(document: &Value, paint: &Paint) -> String {
+    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |row: &Value| {
+        vec![
+            table::cell(&row["backup"]),
+            table::cell(&row["cluster"]),
+            table::cell(&row["created"]),
+            row["bytes"]
+                .as_u64()
+                .map_or_else(|| "-".to_owned(), megabytes),
+            table::cell(&row["bundle"]),
+            table::cell(&row["encrypted"]),
+        ]
+    };
+    let heading = [
+        "backup",
+        "cluster",
+        "created",
+        "size",
+        "bundle",
+        "encrypted",
+    ];
+    let mut text = table::rows(&heading, rows.iter().map(row));
+    for row in rows {
+        if let Some(problem) = row["problem"].as_str() {
+            text.push_str(&format!("{} {problem}\n", paint.bad("✗")));
+        }
+    }
+    text
+}
+
+pub fn verify(path: &Path, keys: &[Identity], screen: &mut Screen) -> anyhow::Result<u8> {
+    let file = open_whole(path, screen)?;
+    let header = file.header();
+    if let Some(own) = cluster_id(Path::new(CA))
+        && own != header.cluster_id
+    {
+        bail!(
+            "the backup {} is of another cluster ({}, CA {}) than that of this host (CA {own}); verify it elsewhere",
+            path.display(),
+            header.cluster,
+            header.cluster_id
+        );
+    }
+    let is_readable = header.recipients.is_empty() || !keys.is_empty();
+    let files = match is_readable {
+        true => Some(file.read(keys, &mut |_, _, _| Ok(()))?.files.len()),
+        false => None,
+    };
+    let document = json!({"path": path, "cluster": header.cluster, "created": header.created, "bytes": file.size(),
+        "digest": file.digest(), "files": files, "sound": true});
+    screen.answer(&document, |paint| {
+        let good = paint.good("✓");
+        let begin = format!("{good} {}: {} match their digest", path.display(), megabytes(file.size()));
+        match files {
+            Some(files) => format!(
+                "{begin}; {}, each as in the list; the hash of etcd's snapshot fits (the keys in it were not read)\n",
+                count(files, "file")
+            ),
+            None => format!("{begin}. It is encrypted, and what is in it was not read: --key FILE does\n"),
+        }
+    })?;
+    Ok(0)
+}
+
+pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let file = open_whole(path, screen)?;
+    if to.exists() {
+        bail!("{} exists already; name a new file", to.display());
+    }
+    let partial = files::sibling(to, "new");
+    files::remove_any(&partial)?;
+    let copied = copy(path, &partial, to);
+    if copied.is_err() {
+        // The first error is the one that matters.
+        let _ = fs::remove_file(&partial);
+    }
+    copied?;
+    let same = BackupFile::open(to)?;
+    same.check()?;
+    let sound = same.digest() == file.digest();
+    let document =
+        json!({"path": to, "bytes": same.size(), "digest": same.digest(), "sound": sound});
+    screen.answer(&document, |paint| {
+        format!(
+            "{} {}: {}\n",
+            paint.good("✓"),
+            to.display(),
+            megabytes(same.size())
+        )
+    })?;
+    Ok(if sound { 0 } else { FAILED })
+}
+
+fn copy(from: &Path, partial: &Path, to: &Path) -> anyhow::Result<()> {
+    files::copy(from, partial, MODE)?;
+    let synced = fs::File::open(partial).and_then(|file| file.sync_all());
+    let cannot = |error: io::Error| {
+        anyhow::Error::new(error).context(format!("cannot write {}", to.display()))
+    };
+    synced.map_err(cannot)?;
+    fs::rename(partial, to).map_err(cannot)?;
+    files::sync_parent(to)?;
+    Ok(())
+}

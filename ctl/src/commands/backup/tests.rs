@@ -1,0 +1,135 @@
+//! The file that is made of the master's answer, whatever becomes of that on the way.
+
+use halite_backup::Identity;
+use halite_proto::v1::BackupFile as File;
+
+use super::*;
+
+/// A snapshot of an empty database: two descriptions in two pages (bbolt), and the hash.
+fn snapshot() -> Vec<u8> {
+    let mut meta = Vec::new();
+    for value in [0xED0C_DAED_u32, 2, 1024, 0] {
+        meta.extend(value.to_le_bytes());
+    }
+    for value in [1_u64, 0, 1, 2, 9] {
+        meta.extend(value.to_le_bytes());
+    }
+    let sum = meta.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    meta.extend(sum.to_le_bytes());
+    let mut content = vec![0; 2048];
+    content[16..16 + meta.len()].copy_from_slice(&meta);
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(&content);
+    content.extend(hash);
+    content
+}
+
+fn head(recipients: &[String]) -> Head {
+    serde_json::from_value(json!({
+        "cluster": "prod", "cluster_id": "a".repeat(64), "created": "2026-11-23T14:00:00.123Z", "epoch": 1,
+        "halite": "0.1.0", "kubernetes": "v1.36.3", "bundle": null,
+        "etcd": {"member": "cp-1", "version": "3.6.6", "cluster": "1"},
+        "backup": {"at": "02:30", "keep": 2, "directory": "/srv", "verify": "Sun", "recipients": recipients},
+    }))
+    .unwrap()
+}
+
+/// The parts of an answer after its head.
+fn parts() -> Vec<Part> {
+    let file = |path: &str, size: usize| {
+        Part::File(File {
+            path: path.to_owned(),
+            mode: 0o600,
+            size: size as u64,
+        })
+    };
+    let snapshot = snapshot();
+    let (begin, end) = snapshot.split_at(1000);
+    vec![
+        file("config/cluster.yaml", 4),
+        Part::Data(b"ab".to_vec()),
+        Part::Data(b"cd".to_vec()),
+        file("state/empty", 0),
+        file("etcd/snapshot.db", snapshot.len()),
+        Part::Data(begin.to_vec()),
+        Part::Data(end.to_vec()),
+        Part::End(true),
+    ]
+}
+
+fn written(directory: &Path, head: &Head, parts: Vec<Part>) -> anyhow::Result<Created> {
+    let (sender, receiver) = mpsc::channel(parts.len().max(1));
+    for part in parts {
+        sender.try_send(part).unwrap();
+    }
+    drop(sender);
+    let keep = usize::try_from(head.backup.keep).ok();
+    write(directory, header(head)?, keep, Parts::new(receiver))
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+#[test]
+fn the_answer_becomes_one_file_and_old_ones_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Identity::generate().unwrap();
+    let head = head(&[key.recipient().to_string()]);
+    let mut removed = Vec::new();
+    for _ in 0..3 {
+        let created = written(dir.path(), &head, parts()).unwrap();
+        assert_eq!(created.files, 3);
+        let file = BackupFile::open(&created.path).unwrap();
+        let keys = std::slice::from_ref(&key);
+        let list = file.read(keys, &mut |_, _, _| Ok(())).unwrap();
+        assert_eq!(list.files.len(), 3);
+        removed.extend(created.removed);
+    }
+    assert_eq!(removed.len(), 1);
+    assert_eq!(entries(dir.path()), 2);
+}
+
+/// The master, the link or the operator ends the answer after each part, or within it.
+#[test]
+fn an_answer_that_ends_early_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), &head(&[]), parts()).unwrap();
+    for length in 0..parts().len() {
+        let mut cut = parts();
+        cut.truncate(length);
+        let error = written(dir.path(), &head(&[]), cut).err();
+        let error = format!("{:#}", error.expect("half a backup is taken for one"));
+        assert!(error.contains("ended early"), "{length}: {error}");
+        assert_eq!(entries(dir.path()), 1, "{length} parts");
+    }
+}
+
+#[test]
+fn a_snapshot_that_was_changed_on_the_way_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut changed = parts();
+    let Part::Data(piece) = &mut changed[5] else {
+        panic!("not the snapshot")
+    };
+    piece[500] ^= 1;
+    let error = written(dir.path(), &head(&[]), changed).err().unwrap();
+    assert!(
+        format!("{error:#}").contains("its hash is not"),
+        "{error:#}"
+    );
+    assert_eq!(entries(dir.path()), 0);
+}
+
+#[test]
+fn a_backup_without_recipients_is_warned_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = |head: &Head| {
+        let created = written(dir.path(), head, parts()).unwrap();
+        super::report(&created, &Paint { colour: false })
+    };
+    assert!(report(&head(&[])).contains("it is not encrypted"));
+    let key = Identity::generate().unwrap().recipient().to_string();
+    assert!(!report(&head(&[key])).contains("it is not encrypted"));
+}

@@ -1,0 +1,176 @@
+//! The content: chunks of 64 KiB, each with a tag, the last one marked (STREAM).
+
+use std::io;
+use std::io::{Read, Write};
+
+use halite_names::AgeRecipient;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+use super::error::AgeError;
+use super::kdf::{derive, random};
+use super::keys::Identity;
+use super::{FILE_KEY, header};
+
+const CHUNK: usize = 64 * 1024;
+const TAG: usize = 16;
+const NONCE: usize = 16;
+
+/// The cipher of a file's content, with the number of the next chunk.
+struct Chunks {
+    cipher: LessSafeKey,
+    counter: u64,
+}
+
+impl Chunks {
+    fn new(file_key: &[u8; FILE_KEY], nonce: &[u8]) -> Result<Self, AgeError> {
+        let key = derive(file_key, nonce, "payload");
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &*key);
+        let key = key.map_err(|_| AgeError::Format("its key cannot be used"))?;
+        Ok(Self {
+            cipher: LessSafeKey::new(key),
+            counter: 0,
+        })
+    }
+
+    /// The nonce of the next chunk: eleven bytes of its number, and the mark of the last one.
+    fn nonce(&mut self, is_last: bool) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[3..11].copy_from_slice(&self.counter.to_be_bytes());
+        nonce[11] = u8::from(is_last);
+        self.counter += 1;
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+/// Encrypts what is written to it. Without [`Encryptor::finish`] nothing that can be decrypted is
+/// written.
+pub struct Encryptor<W: Write> {
+    to: W,
+    chunks: Chunks,
+    waiting: Vec<u8>,
+}
+
+impl<W: Write> Encryptor<W> {
+    /// Writes the header for these recipients.
+    ///
+    /// # Errors
+    /// A recipient cannot be used, or writing fails.
+    pub fn new(mut to: W, recipients: &[AgeRecipient]) -> Result<Self, AgeError> {
+        let file_key: Zeroizing<[u8; FILE_KEY]> = random()?;
+        to.write_all(header::write(recipients, &file_key)?.as_bytes())?;
+        let nonce: Zeroizing<[u8; NONCE]> = random()?;
+        to.write_all(&*nonce)?;
+        Ok(Self {
+            to,
+            chunks: Chunks::new(&file_key, &*nonce)?,
+            waiting: Vec::with_capacity(CHUNK + TAG),
+        })
+    }
+
+    fn seal(&mut self, is_last: bool) -> io::Result<()> {
+        let nonce = self.chunks.nonce(is_last);
+        let cipher = &self.chunks.cipher;
+        let sealed = cipher.seal_in_place_append_tag(nonce, Aad::empty(), &mut self.waiting);
+        sealed.map_err(|_| AgeError::Content)?;
+        self.to.write_all(&self.waiting)?;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes the last chunk.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.seal(true)?;
+        Ok(self.to)
+    }
+}
+
+impl<W: Write> Write for Encryptor<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A full chunk waits until it is known that another one follows.
+        if self.waiting.len() == CHUNK && !bytes.is_empty() {
+            self.seal(false)?;
+        }
+        let taken = bytes.len().min(CHUNK - self.waiting.len());
+        self.waiting.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Decrypts what is read from it. Content whose end is missing is an error at its end.
+pub struct Decryptor<R: Read> {
+    from: R,
+    chunks: Chunks,
+    /// The decrypted chunk, and how much of it was read.
+    plain: Zeroizing<Vec<u8>>,
+    read: usize,
+    /// Bytes that follow the chunk, already read to find its end.
+    ahead: Vec<u8>,
+    ended: bool,
+}
+
+impl<R: Read> Decryptor<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// No identity fits, or it is no such file.
+    pub fn new(mut from: R, identities: &[Identity]) -> Result<Self, AgeError> {
+        let file_key = header::read(&mut from, identities)?;
+        let mut nonce = [0; NONCE];
+        from.read_exact(&mut nonce).map_err(|_| AgeError::Content)?;
+        Ok(Self {
+            from,
+            chunks: Chunks::new(&file_key, &nonce)?,
+            plain: Zeroizing::default(),
+            read: 0,
+            ahead: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Opens the next chunk.
+    fn open(&mut self) -> io::Result<()> {
+        let mut chunk = std::mem::take(&mut self.ahead);
+        // One byte more shows that the chunk is not the last one.
+        let missing = CHUNK + TAG + 1 - chunk.len();
+        (&mut self.from)
+            .take(missing as u64)
+            .read_to_end(&mut chunk)?;
+        let is_last = chunk.len() <= CHUNK + TAG;
+        if !is_last {
+            self.ahead = chunk.split_off(CHUNK + TAG);
+        }
+        let is_first = self.chunks.counter == 0;
+        let nonce = self.chunks.nonce(is_last);
+        let cipher = &self.chunks.cipher;
+        let opened = cipher.open_in_place(nonce, Aad::empty(), &mut chunk);
+        let length = opened.map_err(|_| AgeError::Content)?.len();
+        if length == 0 && !is_first {
+            return Err(AgeError::Content.into());
+        }
+        chunk.truncate(length);
+        self.plain = Zeroizing::new(chunk);
+        (self.read, self.ended) = (0, is_last);
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Decryptor<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.plain.len() && !self.ended {
+            self.open()?;
+        }
+        let left = &self.plain[self.read..];
+        let count = left.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&left[..count]);
+        self.read += count;
+        Ok(count)
+    }
+}

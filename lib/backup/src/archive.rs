@@ -1,0 +1,129 @@
+//! The archive in a backup: files, and as the last one the list of them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::io::{Read, Write};
+use std::path::{Component, Path};
+
+use halite_durable::Digest;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::SNAPSHOT;
+use crate::error::Damage;
+use crate::header::Header;
+use crate::snapshot::SnapshotCheck;
+
+/// The path of the list.
+pub const LIST: &str = "manifest.json";
+/// The largest list that is read.
+const LARGEST_LIST: u64 = 64 << 20;
+
+/// The list of the files of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The header again: that outside of the encryption can be replaced.
+    pub header: Header,
+    /// The files, by path.
+    pub files: BTreeMap<String, Entry>,
+}
+
+/// A file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// SHA-256 of its content.
+    pub sha256: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The permissions.
+    pub mode: u32,
+}
+
+/// Receives the files of a backup while it is read. What it does not read is read all the same.
+pub type Sink<'a> = dyn FnMut(&str, u32, &mut dyn Read) -> io::Result<()> + 'a;
+
+/// Reads an archive to its end. An error after some files says that they must not be used.
+pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Damage> {
+    let mut archive = tar::Archive::new(from);
+    let mut found: BTreeMap<String, Entry> = BTreeMap::new();
+    let mut manifest = None;
+    for entry in archive.entries().map_err(Damage::Archive)? {
+        let entry = entry.map_err(Damage::Archive)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let is_file = entry.header().entry_type().is_file();
+        if !is_file || !is_plain(&path) || manifest.is_some() || found.contains_key(&path) {
+            return Err(Damage::Unexpected(path));
+        }
+        let mode = entry.header().mode().map_err(Damage::Archive)? & 0o777;
+        if path == LIST {
+            let mut text = Vec::new();
+            let read = entry.take(LARGEST_LIST).read_to_end(&mut text);
+            read.map_err(Damage::Archive)?;
+            manifest = Some(serde_json::from_slice(&text).map_err(|_| Damage::List)?);
+            continue;
+        }
+        let mut counted = Counted::new(entry, (path == SNAPSHOT).then(SnapshotCheck::default));
+        sink(&path, mode, &mut counted).map_err(Damage::Archive)?;
+        io::copy(&mut counted, &mut io::sink()).map_err(Damage::Archive)?;
+        found.insert(path, counted.finish(mode)?);
+    }
+    let manifest: Manifest = manifest.ok_or(Damage::List)?;
+    let names = manifest.files.keys().chain(found.keys());
+    let differs = |name: &&String| manifest.files.get(*name) != found.get(*name);
+    if let Some(name) = names.into_iter().find(differs) {
+        return Err(Damage::Entry(name.clone()));
+    }
+    if !found.contains_key(SNAPSHOT) {
+        return Err(Damage::NoSnapshot);
+    }
+    Ok(manifest)
+}
+
+/// Returns whether a path leads to a file below the directory that it is relative to.
+fn is_plain(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// A reader that counts and hashes.
+pub(crate) struct Counted<R> {
+    from: R,
+    hash: Sha256,
+    size: u64,
+    snapshot: Option<SnapshotCheck>,
+}
+
+impl<R: Read> Counted<R> {
+    pub(crate) fn new(from: R, snapshot: Option<SnapshotCheck>) -> Self {
+        Self {
+            from,
+            hash: Sha256::new(),
+            size: 0,
+            snapshot,
+        }
+    }
+
+    /// The facts about what was read.
+    pub(crate) fn finish(self, mode: u32) -> Result<Entry, Damage> {
+        if let Some(check) = self.snapshot {
+            check.finish()?;
+        }
+        Ok(Entry {
+            sha256: Digest::finish(self.hash),
+            size: self.size,
+            mode,
+        })
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.hash.update(&buffer[..count]);
+        if let Some(check) = &mut self.snapshot {
+            check.write_all(&buffer[..count])?;
+        }
+        self.size += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,187 @@
+//! The backups in a directory, and a new one among them: complete or absent.
+
+use std::fs;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use halite_durable::{FileLock, files};
+
+use crate::envelope::BackupFile;
+use crate::error::Error;
+use crate::header::Header;
+use crate::writer::BackupWriter;
+
+/// The end of each name.
+const SUFFIX: &str = ".halite-backup";
+/// The end of the name of a file that is being written, which begins with a dot.
+const PARTIAL: &str = "new";
+/// Backups and their directory are only for root: they may contain all keys of the cluster.
+const MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// A directory with backups.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+/// A file in the directory that has the name of a backup.
+#[derive(Debug)]
+pub struct Found {
+    /// The name.
+    pub name: String,
+    /// The file, if it begins and ends as a backup does.
+    pub file: Result<BackupFile, Error>,
+}
+
+impl Directory {
+    /// A directory, which need not exist.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    /// The files with the name of a backup, oldest first; those that are none come first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Found>, Error> {
+        let mut found = Vec::new();
+        for name in self.names()? {
+            if !name.starts_with('.') && name.ends_with(SUFFIX) {
+                let file = BackupFile::open(&self.path.join(&name));
+                found.push(Found { name, file });
+            }
+        }
+        let time = |found: &Found| found.file.as_ref().ok().map(|file| file.header().created);
+        found.sort_by(|a, b| (time(a), &a.name).cmp(&(time(b), &b.name)));
+        Ok(found)
+    }
+
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let list = |error| halite_durable::Error::file("list", &self.path)(error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(list)? {
+            names.push(
+                entry
+                    .map_err(list)?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+        Ok(names)
+    }
+
+    /// Begins a backup, and removes what killed processes have left. Until it is finished, no file
+    /// has the name of a backup.
+    ///
+    /// # Errors
+    /// Another process makes one here, or the directory cannot be written.
+    pub fn begin(&self, header: Header) -> Result<PendingBackup, Error> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let make = halite_durable::Error::file("make", &self.path);
+        let mut builder = fs::DirBuilder::new();
+        let made = builder
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.path);
+        made.map_err(make)?;
+        let lock = FileLock::new(&self.path.join("backup"))?;
+        for name in self.names()? {
+            if name.starts_with('.') && name.ends_with(&format!("{SUFFIX}.{PARTIAL}")) {
+                files::remove_any(&self.path.join(name))?;
+            }
+        }
+        let path = self.free_path(&header);
+        let partial = files::sibling(&path, PARTIAL);
+        let file = files::create(&partial, MODE)?;
+        let guard = Partial(partial);
+        Ok(PendingBackup {
+            writer: BackupWriter::new(BufWriter::new(file), header)?,
+            path,
+            guard,
+            _lock: lock,
+        })
+    }
+
+    /// A path that no backup has: two may be made within one second.
+    fn free_path(&self, header: &Header) -> PathBuf {
+        let time = header.created.strftime("%Y%m%dT%H%M%SZ");
+        let name = |number: u32| match number {
+            1 => format!("{}-{time}{SUFFIX}", header.cluster),
+            _ => format!("{}-{time}-{number}{SUFFIX}", header.cluster),
+        };
+        let mut number = 1;
+        while self.path.join(name(number)).exists() {
+            number += 1;
+        }
+        self.path.join(name(number))
+    }
+
+    /// Removes the backups of this cluster that are older than its newest `keep`. Files that are no
+    /// good backup, and those of other clusters, stay and do not count.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or a file not removed.
+    pub fn prune(&self, cluster_id: &str, keep: usize) -> Result<Vec<String>, Error> {
+        let own = |found: &Found| {
+            let header = found.file.as_ref().map(BackupFile::header);
+            header.is_ok_and(|header| header.cluster_id == cluster_id)
+        };
+        let mut own: Vec<Found> = self.list()?.into_iter().filter(own).collect();
+        own.truncate(own.len().saturating_sub(keep));
+        let mut removed = Vec::new();
+        for found in own {
+            files::remove_any(&self.path.join(&found.name))?;
+            removed.push(found.name);
+        }
+        Ok(removed)
+    }
+}
+
+/// A backup that is being written. Dropped, nothing of it stays.
+pub struct PendingBackup {
+    /// Receives the files.
+    pub writer: BackupWriter<BufWriter<File>>,
+    path: PathBuf,
+    guard: Partial,
+    _lock: FileLock,
+}
+
+impl PendingBackup {
+    /// Completes the backup, and answers with its path once it is on the disk.
+    ///
+    /// # Errors
+    /// It lacks something, or the system refuses; then nothing of it stays.
+    pub fn finish(self) -> Result<PathBuf, Error> {
+        let (buffer, _) = self.writer.finish()?;
+        let write = |error| halite_durable::Error::file("write", &self.path)(error);
+        let file = buffer
+            .into_inner()
+            .map_err(|error| write(error.into_error()))?;
+        file.sync_all().map_err(write)?;
+        fs::rename(&self.guard.0, &self.path).map_err(write)?;
+        files::sync_parent(&self.path)?;
+        Ok(self.path)
+    }
+
+    /// The path that it gets.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// An unfinished file, removed on drop unless it has its name.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // The next backup removes what stays.
+        let _ = fs::remove_file(&self.0);
+    }
+}

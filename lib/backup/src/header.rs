@@ -1,0 +1,40 @@
+//! The header of a backup, which everyone may read who may read the file.
+
+use halite_names::AgeRecipient;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The facts about a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The cluster itself: SHA-256 of the certificate of its own CA. Another cluster of the same
+    /// name has another one.
+    pub cluster_id: String,
+    /// The time at which it was begun.
+    pub created: Timestamp,
+    /// The epoch of the master's store.
+    pub epoch: u64,
+    /// The version of Halite that made it.
+    pub halite: String,
+    /// The version of Kubernetes.
+    pub kubernetes: String,
+    /// The version of the bundle in use.
+    pub bundle: Option<String>,
+    /// The source of etcd's snapshot.
+    pub etcd: EtcdSource,
+    /// The keys that can decrypt it; none: it is not encrypted.
+    pub recipients: Vec<AgeRecipient>,
+}
+
+/// The member of etcd that made the snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdSource {
+    /// Its name.
+    pub member: String,
+    /// The version of its program.
+    pub version: String,
+    /// The id of the cluster of members, in hexadecimal as etcd writes it.
+    pub cluster: String,
+}

@@ -1,0 +1,44 @@
+//! Backups of a whole cluster: what `ctl bootstrap --restore` needs to make its first host again.
+//!
+//! A backup is one file: a header that everyone may read, a tar archive that is encrypted with age
+//! if there are recipients, and a digest of all bytes before it. The last entry of the archive is a
+//! list of the others with their digests.
+//!
+//! ```text
+//! halite-backup 1\n
+//! {"cluster":"prod","created":"2026-11-23T14:00:00Z",…}\n
+//! the archive
+//! SHA-256 of everything above, as 64 hexadecimal digits\n
+//! ```
+//!
+//! Without this program: `tail -n +3 FILE | head -c -65 | age -d -i KEY | tar x`.
+//!
+//! Input: a stream of files. Output: a file in a directory, complete or absent; what is in one; or
+//! the reason why it is no good. This crate prints nothing and knows no cluster.
+
+mod age;
+mod archive;
+mod directory;
+mod envelope;
+mod error;
+mod header;
+mod mounts;
+mod snapshot;
+mod writer;
+
+pub use age::{AgeError, Decryptor, Encryptor, Identity};
+pub use archive::{Entry, LIST, Manifest, Sink};
+pub use directory::{Directory, Found, PendingBackup};
+pub use envelope::BackupFile;
+pub use error::{Damage, Error};
+pub use header::{EtcdSource, Header};
+pub use mounts::unmounted;
+pub use snapshot::{SnapshotCheck, SnapshotDamage};
+pub use writer::BackupWriter;
+
+/// The path of etcd's snapshot in the archive.
+pub const SNAPSHOT: &str = "etcd/snapshot.db";
+/// The directory of the master's own files in the archive.
+pub const STATE: &str = "state";
+/// The directory of the operator's files in the archive.
+pub const CONFIG: &str = "config";

@@ -1,0 +1,12 @@
+//! Backups as files: what is written is read, and nothing else is.
+
+#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+#[path = "backup/age.rs"]
+mod age;
+#[path = "backup/damage.rs"]
+mod damage;
+#[path = "backup/killed.rs"]
+mod killed;
+#[path = "backup/support.rs"]
+mod support;

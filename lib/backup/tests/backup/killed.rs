@@ -1,0 +1,120 @@
+//! Kill points of a backup, and the backups that are kept.
+
+use std::fs;
+use std::path::Path;
+
+use halite_backup::{Directory, Header};
+
+use crate::support::{contents, files, header, make};
+
+fn names(directory: &Path) -> Vec<String> {
+    let found = Directory::new(directory).list().unwrap();
+    found.into_iter().map(|found| found.name).collect()
+}
+
+/// The whole of what a directory has.
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+/// Writes the first files of a backup, and dies: no destructor runs.
+fn killed_after(directory: &Path, header: Header, count: usize) {
+    let mut pending = Directory::new(directory).begin(header).unwrap();
+    for (path, mode, content) in files().into_iter().take(count) {
+        let content = &mut content.as_slice();
+        pending
+            .writer
+            .file(path, mode, content.len() as u64, content)
+            .unwrap();
+    }
+    let partial = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let partial = partial.map(|name| name.into_string().unwrap());
+    let partial: Vec<String> = partial.filter(|name| name.ends_with(".new")).collect();
+    assert_eq!(partial.len(), 1, "{partial:?}");
+    let copy = fs::read(directory.join(&partial[0])).unwrap();
+    drop(pending);
+    // A process that is killed leaves the file, and the kernel releases its lock.
+    fs::write(directory.join(&partial[0]), copy).unwrap();
+}
+
+#[test]
+fn a_killed_backup_leaves_no_half_one() {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path(), header("a", 0, vec![])).unwrap();
+    let before = names(dir.path());
+    for count in 0..=files().len() {
+        killed_after(dir.path(), header("a", 1, vec![]), count);
+        assert_eq!(names(dir.path()), before, "killed after {count} files");
+        // The next one removes what was left, and is whole.
+        let path = make(dir.path(), header("a", 1, vec![])).unwrap();
+        contents(&path, &[]).unwrap();
+        assert_eq!(entries(dir.path()), 2, "killed after {count} files");
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_failed_backup_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for count in 0..files().len() {
+        let mut pending = Directory::new(dir.path())
+            .begin(header("a", 0, vec![]))
+            .unwrap();
+        for (path, mode, content) in files().into_iter().take(count) {
+            let content = &mut content.as_slice();
+            pending
+                .writer
+                .file(path, mode, content.len() as u64, content)
+                .unwrap();
+        }
+        drop(pending);
+        assert_eq!(entries(dir.path()), 0, "failed after {count} files");
+    }
+}
+
+#[test]
+fn two_at_a_time_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Directory::new(dir.path())
+        .begin(header("a", 0, vec![]))
+        .unwrap();
+    assert!(
+        Directory::new(dir.path())
+            .begin(header("a", 0, vec![]))
+            .is_err()
+    );
+    drop(first);
+    assert!(
+        Directory::new(dir.path())
+            .begin(header("a", 0, vec![]))
+            .is_ok()
+    );
+}
+
+#[test]
+fn the_newest_are_kept_and_others_are_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::new(dir.path());
+    for number in [3, 1, 2, 2, 4] {
+        make(dir.path(), header("own", number, vec![])).unwrap();
+    }
+    let foreign = make(dir.path(), header("foreign", 0, vec![])).unwrap();
+    let cut = dir.path().join("prod-20270101T000000Z.halite-backup");
+    fs::write(&cut, "halite-backup 1\n{").unwrap();
+    fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    let removed = directory.prune("own", 3).unwrap();
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    let left: Vec<i64> = directory
+        .list()
+        .unwrap()
+        .into_iter()
+        .filter_map(|found| found.file.ok())
+        .filter(|file| file.header().cluster_id == "own")
+        .map(|file| file.header().created.as_second() - 1_800_000_000)
+        .collect();
+    assert_eq!(left, [2, 3, 4]);
+    assert!(foreign.exists() && cut.exists() && dir.path().join("notes.txt").exists());
+    assert!(directory.prune("own", 3).unwrap().is_empty());
+}

@@ -1,0 +1,51 @@
+{#- Backups of the cluster, on the master's host: `ctl backup create` on a timer. The backups stay,
+    whatever is declared. -#}
+{%- set scheduled = ['halite-backup.service', 'halite-backup.timer'] +
+                    (['halite-backup-verify.service', 'halite-backup-verify.timer'] if pillar.halite.backup.isVerified else []) %}
+include:
+  - halite.services.ctl
+{%- for unit in scheduled %}
+
+/etc/systemd/system/{{ unit }}:
+  file.managed:
+    - source: salt://halite/services/backup/{{ unit }}.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+{%- endfor %}
+
+# Timers start these units, so systemd has to read them again after a change.
+backup-read:
+  cmd.run:
+    - name: systemctl daemon-reload
+    - onchanges:
+{%- for unit in scheduled if unit.endswith('.service') %}
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- for unit in scheduled if unit.endswith('.timer') %}
+
+{{ unit }}:
+  service.running:
+    - enable: True
+    - unmask: True
+    - require:
+        - file: /usr/local/bin/ctl
+        - cmd: backup-read
+    - watch:
+        - file: /etc/systemd/system/{{ unit }}
+{%- endfor %}
+{%- if not pillar.halite.backup.isVerified %}
+
+halite-backup-verify.timer:
+  service.dead:
+    - enable: False
+{%-   for unit in ['halite-backup-verify.timer', 'halite-backup-verify.service'] %}
+
+/etc/systemd/system/{{ unit }}:
+  file.absent:
+    - require:
+        - service: halite-backup-verify.timer
+{%-   endfor %}
+{%- endif %}
