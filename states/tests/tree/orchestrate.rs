@@ -57,6 +57,7 @@ fn orchestrations_compile() {
             "kubelet",
             "node",
             "ready",
+            "dns",
             "custom"
         ]
     );
@@ -73,8 +74,9 @@ fn orchestrations_compile() {
                 "kubelet",
                 "node",
                 "ready",
+                "dns",
                 "custom",
-                "clients",
+                "api-clients",
             ][..],
         ),
         (
@@ -98,9 +100,10 @@ fn orchestrations_compile() {
                 "etcd",
                 "promoted",
                 "control-plane",
-                "clients",
+                "api-clients",
                 "node",
                 "ready",
+                "dns",
                 "custom",
             ],
         ),

@@ -98,7 +98,7 @@ control-plane:
         - halite: promoted
 
 # Where the API's name leads to proxies, they learn the new server.
-clients:
+api-clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
@@ -122,6 +122,14 @@ ready:
     - timeout: 300
     - require:
         - halite: node
+
+# The replicas of the cluster's DNS were placed while there was one node.
+dns:
+  halite.rebalance:
+    - namespace: kube-system
+    - deployment: coredns
+    - require:
+        - halite: ready
 {%- endif %}
 
 # The operator's own states, and states that have no step above. No step requires it: the host is
