@@ -76,7 +76,7 @@ fn orchestrations_compile() {
                 "ready",
                 "dns",
                 "custom",
-                "api-clients",
+                "clients",
             ][..],
         ),
         (
