@@ -7,6 +7,7 @@ mod health;
 mod nodes;
 mod operators;
 mod registry;
+mod upgrade;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ pub use self::health::Health;
 pub use self::nodes::{DrainedPods, Node, NodeAdd, NodeDrain, NodeRemove, NodeReplace, OneNode};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
 
 /// Declares, shows and repairs a cluster.
@@ -113,6 +115,9 @@ pub enum Command {
     /// Build, copy, verify and use bundles.
     #[command(subcommand)]
     Bundle(Bundle),
+    /// Bring the cluster to another bundle of the site, with a newer patch release of Kubernetes or
+    /// the same one; or go on with an upgrade that was interrupted.
+    Upgrade(Upgrade),
     /// Back up the cluster: etcd, the CAs, the master's store, and what is declared.
     #[command(subcommand)]
     Backup(Backup),

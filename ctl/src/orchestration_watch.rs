@@ -230,6 +230,13 @@ impl StepsWatch {
         if let Some(fingerprint) = detail["fingerprint"].as_str() {
             return format!("(fingerprint {fingerprint}) ");
         }
+        for warning in detail["warnings"].as_array().into_iter().flatten() {
+            let warning = warning.as_str().unwrap_or_default().trim();
+            self.done.notes.push(format!("{step}: {warning}"));
+        }
+        if let Some(checks) = detail["checks"].as_u64() {
+            return format!("({checks} checks) ");
+        }
         let left_out = detail["left_out"]
             .as_array()
             .into_iter()
@@ -385,6 +392,10 @@ mod tests {
         let steps = [
             ("enrolled", json!({"fingerprint": "ab:cd"})),
             ("peers", json!({"left_out": ["w2", "w3"]})),
+            (
+                "preflight",
+                json!({"checks": 30, "warnings": ["  mtu: it differs\n    make it equal"]}),
+            ),
         ];
         for (index, (id, detail)) in steps.into_iter().enumerate() {
             let data = json!({"id": id, "index": index, "status": "succeeded", "detail": detail});
@@ -394,11 +405,13 @@ mod tests {
             watch.line,
             [
                 "enrolled (fingerprint ab:cd) ✓",
-                "peers (offline: w2, w3) ✓"
+                "peers (offline: w2, w3) ✓",
+                "preflight (30 checks) ✓"
             ]
         );
         assert!(
-            matches!(&watch.done.notes[..], [note] if note.contains("left out of `peers`: w2, w3"))
+            matches!(&watch.done.notes[..], [note, warning] if note.contains("left out of `peers`: w2, w3")
+                && warning.starts_with("preflight: mtu: it differs"))
         );
     }
 

@@ -30,6 +30,7 @@ const EMBEDDED: &str = "client-certificate-data:";
 pub fn report(root: &Path) -> HostHealth {
     HostHealth {
         addresses: grains::local_addresses(),
+        mtus: grains::mtus(),
         certificates: certificates(root),
     }
 }

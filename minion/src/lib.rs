@@ -35,6 +35,7 @@ pub mod local;
 pub mod low_state;
 pub mod modules;
 pub mod pending_triggers;
+pub mod preflight;
 pub mod remote;
 pub mod runner;
 pub mod update;

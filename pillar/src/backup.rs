@@ -43,9 +43,53 @@ impl Default for Backup {
 }
 
 impl Backup {
+    /// The longest time between two backups, in hours. Repetitions end with the day, as systemd's do.
+    #[must_use]
+    pub fn longest_gap(&self) -> i64 {
+        let (hours, _) = self.at.split_once(':').unwrap_or((&self.at, ""));
+        let (first, step) = hours.split_once('/').unwrap_or((hours, "24"));
+        let number = |text: &str| text.parse().ok().filter(|number| (0..=24).contains(number));
+        let (first, step) = (
+            number(first).unwrap_or(0),
+            number(step).unwrap_or(24).max(1),
+        );
+        let last = first + (23 - first).max(0) / step * step;
+        // Over midnight, from the last of a day to the first of the next.
+        let night = 24 - last + first;
+        if last == first {
+            night
+        } else {
+            night.max(step)
+        }
+    }
+
     /// Returns whether backups are verified on schedule.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.verify != formats::NEVER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_gap_may_be_over_midnight() {
+        for (at, hours) in [
+            ("02:30", 24),
+            ("00/6:00", 6),
+            ("00/1:15", 1),
+            ("23/5:00", 24),
+            ("00/5:00", 5),
+            ("06/6:00", 12),
+            ("00/23:00", 23),
+        ] {
+            let backup = Backup {
+                at: at.to_owned(),
+                ..Backup::default()
+            };
+            assert_eq!(backup.longest_gap(), hours, "{at}");
+        }
     }
 }

@@ -22,6 +22,7 @@ pub mod option_sets;
 pub mod options;
 pub mod proxy;
 pub mod registry;
+pub mod release;
 pub mod resolve;
 pub mod role;
 pub mod schema;

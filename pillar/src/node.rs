@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
+use halite_names::BundleVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,7 +49,8 @@ pub struct Node {
     pub resolved: Option<ResolvedNode>,
 }
 
-/// The values of a host that never change: its addresses, and the start of its etcd member.
+/// What Halite records of a host: its addresses and the start of its etcd member, which never
+/// change, and its bundle in the middle of an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolvedNode {
@@ -61,6 +63,15 @@ pub struct ResolvedNode {
     /// The host's etcd member, once it has joined those of other hosts. The first member has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ResolvedMember>,
+    /// The version of the bundle that the host has, while it is not the cluster's. It is recorded
+    /// when the host has it, and never before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_bundle_version")]
+    pub bundle: Option<BundleVersion>,
+    /// The Kubernetes version of that bundle, for example `v1.36.3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_version")]
+    pub kubernetes: Option<String>,
 }
 
 /// An etcd member that joined a running cluster: the values of its first start, which kubeadm
@@ -131,6 +142,14 @@ impl Node {
     pub fn is_member(&self) -> bool {
         let recorded = (self.resolved.as_ref()).is_some_and(|own| own.etcd.is_some());
         self.has(Role::Etcd) && (self.has(Role::Bootstrap) || recorded)
+    }
+
+    /// The bundle and the Kubernetes version that the document records, if they are not the
+    /// cluster's.
+    #[must_use]
+    pub fn own_release(&self) -> Option<(&BundleVersion, &str)> {
+        let resolved = self.resolved.as_ref()?;
+        Some((resolved.bundle.as_ref()?, resolved.kubernetes.as_deref()?))
     }
 
     /// The control-plane address: the recorded one, else the declared one.
@@ -206,6 +225,13 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
             "    initialCluster: {}",
             Value::from(etcd.initial_cluster.as_str())
         );
+    }
+    if let Some(bundle) = &resolved.bundle {
+        // A version may look like a number.
+        let _ = writeln!(block, "  bundle: {}", Value::from(bundle.as_str()));
+    }
+    if let Some(kubernetes) = &resolved.kubernetes {
+        let _ = writeln!(block, "  kubernetes: {kubernetes}");
     }
     block
 }

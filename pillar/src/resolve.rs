@@ -89,6 +89,8 @@ fn addresses(
         control_plane,
         workload_plane,
         etcd: None,
+        bundle: None,
+        kubernetes: None,
     })
 }
 

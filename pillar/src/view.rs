@@ -132,10 +132,11 @@ pub fn view(
     let allowed = allowed_secrets(declaration, minion);
     let api_server = &cluster.api_server;
     let firewall = &cluster.firewall;
-    let kubernetes = if bundle.satisfies(cluster.kubernetes_version()) {
+    let recorded = declaration.kubernetes_for(minion);
+    let kubernetes = if bundle.satisfies(recorded) {
         &bundle.kubernetes
     } else {
-        cluster.kubernetes_version()
+        recorded
     };
     let compiled = json!({
         "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
@@ -172,6 +173,7 @@ pub fn view(
             "host": first,
             "url": bundle_url(first, &bundle.version),
             "servers": servers(declaration, first, &bundle.version),
+            "fallbacks": fallbacks(declaration, first, &bundle.version),
             "programs": bundle.programs,
             "charts": bundle.charts,
         },
@@ -240,6 +242,15 @@ fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<Str
         .collect()
 }
 
+/// The URLs of the other bundles that the cluster or a host uses. In the middle of an upgrade a
+/// host runs pods with images of both.
+fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<String> {
+    let used = declaration.bundles_in_use().into_iter();
+    used.filter(|version| version.as_str() != own)
+        .flat_map(|version| servers(declaration, first, version.as_str()))
+        .collect()
+}
+
 fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
@@ -275,6 +286,7 @@ fn all_nodes(declaration: &Declaration) -> Value {
             "workloadPlane": workload_plane(node),
             "labels": node.labels,
             "taints": node.effective_taints(),
+            "bundle": declaration.bundle_for(name.as_str()),
         });
         (name.to_string(), value)
     };

@@ -459,7 +459,7 @@ proptest! {
 
     /// Recording never changes what else is written, and is read back.
     #[test]
-    fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254, joined in any::<bool>()) {
+    fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254, joined in any::<bool>(), upgraded in any::<bool>()) {
         let text = format!("# {comment}\napiVersion: halite/v1\nkind: Node\nmetadata: {{name: w}} # {comment}\nroles: [worker]\n");
         let resolved = halite_pillar::node::ResolvedNode {
             control_plane: [10, 0, 0, a].into(),
@@ -468,6 +468,8 @@ proptest! {
                 member: "w".into(),
                 initial_cluster: format!("x=https://10.0.0.{b}:2380,w=https://10.0.0.{a}:2380"),
             }),
+            bundle: upgraded.then(|| format!("1.{a}").parse().unwrap()),
+            kubernetes: upgraded.then(|| format!("v1.36.{b}")),
         };
         let recorded = resolve::record("f", &text, &halite_pillar::node::node_block(&resolved)).unwrap();
         prop_assert!(recorded.starts_with(&text));

@@ -6,6 +6,9 @@ pub const BOOTSTRAP: &str = "halite.orchestrate.bootstrap";
 /// The orchestration of `ctl node add`.
 pub const ADD_NODE: &str = "halite.orchestrate.add_node";
 
+/// The orchestration of `ctl upgrade`.
+pub const UPGRADE: &str = "halite.orchestrate.upgrade";
+
 /// The orchestration of `ctl node cordon`.
 pub const CORDON_NODE: &str = "halite.orchestrate.cordon_node";
 
@@ -19,13 +22,14 @@ pub const UNCORDON_NODE: &str = "halite.orchestrate.uncordon_node";
 pub const REMOVE_NODE: &str = "halite.orchestrate.remove_node";
 
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 6] = [
+pub const ORCHESTRATIONS: [&str; 7] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
     DRAIN_NODE,
     UNCORDON_NODE,
     REMOVE_NODE,
+    UPGRADE,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.

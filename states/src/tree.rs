@@ -117,8 +117,8 @@ impl DirTree {
 
     /// Adds a tree in memory (of a bundle, for example) below all directories.
     #[must_use]
-    pub fn with_fallback(mut self, tree: MemoryTree) -> Self {
-        self.below = Arc::new(tree);
+    pub fn with_fallback(mut self, tree: impl Into<Arc<MemoryTree>>) -> Self {
+        self.below = tree.into();
         self
     }
 

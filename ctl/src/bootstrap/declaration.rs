@@ -1,14 +1,14 @@
 //! The declaration of a bootstrap: the operator's document, the documents on the host, and the
 //! values that are resolved from both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::cluster::{Cluster, ProxyMode, ResolvedCluster};
+use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::Preparation;
 use crate::files;
 use crate::paths::CLUSTER_DOCUMENT_MODE;
-use crate::preflight::{ExistingCluster, HostRequirements};
+use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, thresholds};
 
 /// The mode of a node document.
 const NODE_MODE: u32 = 0o644;
@@ -122,7 +122,7 @@ impl InitialDocuments {
     pub fn requirements(&self) -> HostRequirements {
         load(&self.texts, &Context::default()).map_or_else(
             |_| requirements_of_invalid(&self.texts.cluster),
-            |declaration| requirements(&declaration.cluster),
+            |declaration| of_cluster(&declaration.cluster),
         )
     }
 
@@ -259,39 +259,8 @@ fn requirements_of_invalid(document: &Text) -> HostRequirements {
         nftables: json
             .pointer("/kubeProxy/mode")
             .is_none_or(|mode| mode != "iptables"),
-        eviction: eviction(json.pointer("/kubelet/config/evictionHard")),
+        eviction: thresholds(json.pointer("/kubelet/config/evictionHard")),
         vip: None,
-    }
-}
-
-/// The declared hard eviction thresholds of the kubelet, by signal.
-fn eviction(declared: Option<&Value>) -> Option<BTreeMap<String, String>> {
-    let each =
-        |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
-    Some(declared?.as_object()?.iter().filter_map(each).collect())
-}
-
-/// The requirements of a cluster document.
-fn requirements(cluster: &Cluster) -> HostRequirements {
-    let kubelet = |key: &str| {
-        cluster
-            .kubelet
-            .config
-            .get(key)
-            .and_then(Value::as_bool)
-            .unwrap_or(true)
-    };
-    HostRequirements {
-        manage_swap: cluster.host.manage_swap,
-        fail_swap_on: kubelet("failSwapOn"),
-        fail_cgroup_v1: kubelet("failCgroupV1"),
-        manage_firewall: cluster.host.manage_firewall,
-        nftables: cluster.kube_proxy.mode == ProxyMode::Nftables,
-        eviction: eviction(cluster.kubelet.config.get("evictionHard")),
-        vip: cluster
-            .api_server
-            .vip
-            .filter(|_| cluster.api_server.keeps_vip()),
     }
 }
 
@@ -365,7 +334,7 @@ impl Declared {
 
     /// The requirements for the host.
     pub fn requirements(&self) -> HostRequirements {
-        requirements(&self.declaration.cluster)
+        of_cluster(&self.declaration.cluster)
     }
 
     /// The existing files that would change, with their diffs. A file that may contain secrets is

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use halite_names::NodeName;
+use halite_preflight::checks::{CHECKS, Scope};
 
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
@@ -96,6 +97,21 @@ impl FromStr for NewHost {
     }
 }
 
+/// Accepts the name of a check.
+fn check_name(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = (CHECKS.iter())
+        .filter(|check| check.scope != Scope::First)
+        .map(|check| check.name)
+        .collect();
+    if names.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "there is no such check; there are {}",
+        names.join(", ")
+    ))
+}
+
 /// `ctl node add`.
 #[derive(Debug, Args)]
 pub struct NodeAdd {
@@ -112,6 +128,9 @@ pub struct NodeAdd {
     /// A label of the Kubernetes node, KEY=VALUE; may be repeated.
     #[arg(long = "label")]
     pub labels: Vec<String>,
+    /// Go on in spite of problems that these checks of the preflight find.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
+    pub ignore_preflight: Vec<String>,
     /// Only declare the host and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,

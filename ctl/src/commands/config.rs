@@ -90,7 +90,11 @@ pub(super) fn used(site: &Site) -> anyhow::Result<Option<BundleFacts>> {
         .ok()
         .flatten()
         .filter(|used| used.path.join(manifest::FILE).is_file());
-    in_use.map(|used| facts(&used.path)).transpose()
+    let facts = in_use.map(|used| facts(&used.path)).transpose()?;
+    Ok(facts.map(|facts| BundleFacts {
+        site: site.others(),
+        ..facts
+    }))
 }
 
 /// Reads the documents of a directory, or one cluster document.

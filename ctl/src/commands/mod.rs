@@ -14,6 +14,7 @@ mod nodes;
 mod operators;
 mod registry;
 mod targets;
+mod upgrade;
 
 use crate::bootstrap;
 use crate::cli::{Cli, Command, Etcd, Global, Node};
@@ -46,6 +47,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Audit(args) => operators::audit(&global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(&global, command, screen).await,
+        Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
         Command::Backup(command) => backup::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
         Command::Local(command) => local::run(command, screen).await,

@@ -56,7 +56,7 @@ pub async fn replace(
     for note in &done.notes {
         screen.note(note.as_str());
     }
-    nodes::join(global, declared, args.no_wait, screen).await
+    nodes::join(global, declared, &[], args.no_wait, screen).await
 }
 
 /// What the master knows about the host.

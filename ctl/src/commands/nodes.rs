@@ -29,21 +29,29 @@ pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow
         roles: args.roles.clone(),
         document_json,
     };
-    join(global, request, args.no_wait, screen).await
+    join(
+        global,
+        request,
+        &args.ignore_preflight,
+        args.no_wait,
+        screen,
+    )
+    .await
 }
 
 /// Declares nodes, or finds them declared so, prints the command to run on each, and waits until
-/// they are Ready.
+/// they are Ready. The preflight goes on in spite of what the ignored checks find.
 ///
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn join(
     global: &Global,
     request: v1::AddNodeRequest,
+    ignored: &[String],
     no_wait: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let again = same_words(&request);
+    let again = same_words(&request, ignored);
     let mut operator = client::operator(global).await?;
     let reply = operator
         .add_node(request)
@@ -75,7 +83,7 @@ pub async fn join(
     }
     let run = |node: &v1::AddedNode| v1::OrchestrateRequest {
         sls: ADD_NODE.to_owned(),
-        pillar_json: json!({"node": node.name}).to_string(),
+        pillar_json: run_pillar(&node.name, ignored).to_string(),
         ..v1::OrchestrateRequest::default()
     };
     if let [node] = reply.nodes.as_slice() {
@@ -112,8 +120,16 @@ fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
     }
 }
 
+/// The pillar of the run that adds a host.
+fn run_pillar(name: &str, ignored: &[String]) -> Value {
+    match ignored {
+        [] => json!({"node": name}),
+        names => json!({"node": name, "ignore_preflight": names}),
+    }
+}
+
 /// The command with the same words: with others the master refuses to declare a node again.
-fn same_words(request: &v1::AddNodeRequest) -> String {
+fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let mut words = vec!["ctl node add".to_owned()];
     words.extend(
         request
@@ -131,6 +147,9 @@ fn same_words(request: &v1::AddNodeRequest) -> String {
         let value = value.as_str().unwrap_or_default();
         format!("--label {key}={value}")
     }));
+    if !ignored.is_empty() {
+        words.push(format!("--ignore-preflight {}", ignored.join(",")));
+    }
     words.join(" ")
 }
 
@@ -230,6 +249,8 @@ mod tests {
             "worker,infra",
             "--label",
             "x=y",
+            "--ignore-preflight",
+            "etcd-disk,swap",
         ];
         let args = arguments(&words).unwrap();
         let request = v1::AddNodeRequest {
@@ -237,7 +258,7 @@ mod tests {
             roles: args.roles.clone(),
             document_json: json!({"labels": labels(&args.labels).unwrap()}).to_string(),
         };
-        let again = same_words(&request);
+        let again = same_words(&request, &args.ignore_preflight);
         assert_eq!(again, format!("ctl node add {}", words.join(" ")));
     }
 
@@ -266,10 +287,25 @@ mod tests {
             &["a", "b", "--address", "10.0.0.1"],
             &["a=", "b"],
             &["a=10.0.0"],
+            // A check of a first host only, and none at all.
+            &["a", "--ignore-preflight", "documents"],
+            &["a", "--ignore-preflight", "swap,all"],
             &[],
         ] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn ignored_checks_are_in_the_pillar_of_the_run() {
+        let args = arguments(&["a", "--ignore-preflight", "swap,mtu"]).unwrap();
+        let pillar = run_pillar("a", &args.ignore_preflight);
+        assert_eq!(
+            pillar,
+            json!({"node": "a", "ignore_preflight": ["swap", "mtu"]})
+        );
+        // Without any, the run is the same as that of an earlier ctl.
+        assert_eq!(run_pillar("a", &[]), json!({"node": "a"}));
     }
 
     #[test]

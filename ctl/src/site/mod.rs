@@ -3,6 +3,7 @@
 mod keys;
 mod signed_manifest;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -83,6 +84,41 @@ impl Site {
             version: None,
             path,
         }))
+    }
+
+    /// The hosts whose documents record a bundle of their own, by its version. A document that
+    /// cannot be used is reported where it is loaded.
+    ///
+    /// # Errors
+    /// A node document cannot be read.
+    pub fn used_by_hosts(&self) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let directory = self.config.join("nodes");
+        let entries = match std::fs::read_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+            read => read.with_context(|| format!("cannot read {}", directory.display()))?,
+        };
+        for entry in entries {
+            let path = entry
+                .with_context(|| format!("cannot read {}", directory.display()))?
+                .path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let is_document = path.extension().is_some_and(|ending| ending == "yaml");
+            let Some(name) = name.filter(|_| is_document) else {
+                continue;
+            };
+            let text = std::fs::read_to_string(&path).with_context(|| {
+                format!(
+                    "cannot read {}, which names the bundle of {name}; run ctl as root",
+                    path.display()
+                )
+            })?;
+            if let Some(version) = recorded(&text) {
+                found.entry(version).or_default().push(name.to_owned());
+            }
+        }
+        found.values_mut().for_each(|names| names.sort());
+        Ok(found)
     }
 
     /// The path of a bundle: the given one, or else the directory of the bundle that contains the
@@ -172,9 +208,9 @@ impl Site {
     }
 }
 
-/// The version of the bundle that a cluster document records.
+/// The version of the bundle that a cluster document or a node document records.
 pub fn recorded(text: &str) -> Option<String> {
-    let root = yaml::parse("cluster.yaml", text).ok()?;
+    let root = yaml::parse("document", text).ok()?;
     Some(root.get("resolved")?.get("bundle")?.raw.clone())
 }
 

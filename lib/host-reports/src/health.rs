@@ -1,5 +1,6 @@
 //! The answer of a minion to the question for its host's health: what only the host itself knows.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ pub const FUNCTION: &str = "halite.health";
 pub struct HostHealth {
     /// The addresses of its interfaces.
     pub addresses: Vec<Ipv4Addr>,
+    /// The MTUs of its interfaces, by address.
+    pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The certificates that Kubernetes and Halite use there.
     pub certificates: Vec<Lifetime>,
 }

@@ -237,8 +237,11 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
     );
 }
 
+/// Mode and content of each file.
+type Files = BTreeMap<String, (u32, Vec<u8>)>;
+
 /// A backup as it comes from the master: the head, and each file with its mode and content.
-fn backup(life: &Life) -> Result<(Value, BTreeMap<String, (u32, Vec<u8>)>), String> {
+fn backup(life: &Life) -> Result<(Value, Files), String> {
     let parts = life.runtime.block_on(async {
         let parts = life.backend.backup().await?;
         parts

@@ -65,7 +65,7 @@ const IMAGES: [&str; 9] = [
     "flannel-cni-plugin",
 ];
 
-const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: canary-4711-do-not-keep, roles: [worker]}\n";
+const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nbackup: {recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]}\nsecrets:\n  canary: {value: canary-4711-do-not-keep, roles: [worker]}\n";
 
 impl Site {
     /// A site with these files in the bundle's state tree, and two nodes: `bootstrap-1` and

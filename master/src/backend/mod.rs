@@ -13,7 +13,11 @@ pub(crate) mod fixture;
 mod health_tests;
 mod live;
 #[cfg(test)]
+mod preflight_tests;
+#[cfg(test)]
 mod reading_tests;
+#[cfg(test)]
+mod release_tests;
 #[cfg(test)]
 mod stop_tests;
 #[cfg(test)]

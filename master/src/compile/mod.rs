@@ -53,9 +53,9 @@ pub fn with_pillar(
     wanted: &Wanted,
     place: RunsOn,
 ) -> Result<Compiled, Refusal> {
-    let bundle = |path: &str| snapshot.bundle_hash(path);
+    let bundle = |path: &str| snapshot.bundle_hash(minion, path);
     let input = Input {
-        tree: snapshot.tree(),
+        tree: snapshot.tree(minion),
         minion,
         pillar,
         grains,
@@ -65,7 +65,7 @@ pub fn with_pillar(
         Wanted::Highstate => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
     }
-    .map_err(|problems| Refusal::from_problems(&snapshot.tree().with_disk_paths(problems)))?;
+    .map_err(|problems| Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems)))?;
     let mut misplaced = Vec::new();
     for chunk in &compiled.low.chunks {
         let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
@@ -123,16 +123,17 @@ pub async fn in_background(
 /// As [`compile`].
 pub fn top(snapshot: &Snapshot, minion: &MinionId, grains: &Value) -> Result<Vec<String>, Refusal> {
     let pillar = snapshot.pillar(minion)?;
-    let bundle = |path: &str| snapshot.bundle_hash(path);
+    let bundle = |path: &str| snapshot.bundle_hash(minion, path);
     let input = Input {
-        tree: snapshot.tree(),
+        tree: snapshot.tree(minion),
         minion,
         pillar: &pillar,
         grains,
         bundle: &bundle,
     };
-    let assigned = compile::top(&input)
-        .map_err(|problems| Refusal::from_problems(&snapshot.tree().with_disk_paths(problems)))?;
+    let assigned = compile::top(&input).map_err(|problems| {
+        Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems))
+    })?;
     Ok(assigned
         .into_iter()
         .map(|assignment| assignment.sls)

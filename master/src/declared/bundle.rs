@@ -1,5 +1,5 @@
-//! The bundle in use: the one of the site's bundles that the cluster document records, and its
-//! content.
+//! A bundle in use: one of the site's bundles that the cluster document or a node document records,
+//! and its content.
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ use halite_states::tree::{MAX_FILE, MemoryTree, from_bundle_path};
 
 use crate::refusal::Refusal;
 
-/// The content of the bundle in use.
+/// The content of a bundle in use.
 pub struct InUse {
     pub facts: BundleFacts,
     pub manifest: Manifest,

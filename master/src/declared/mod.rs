@@ -9,16 +9,19 @@
 
 mod bundle;
 mod changes;
+mod contents;
 mod leaving;
 mod nodes;
 mod reader;
 mod redactors;
+mod releases;
 mod slow;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bundle::InUse;
+use contents::{Content, Contents};
 use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
@@ -28,7 +31,7 @@ use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
-use reader::{Documents, ReadBundle, Reader};
+use reader::{Documents, Reader};
 use redactors::Redactors;
 use serde_json::{Map, Value};
 
@@ -119,6 +122,12 @@ impl Declarations {
         snapshot.fill(minion, value)
     }
 
+    /// The number of bundles that are in memory.
+    #[cfg(test)]
+    pub(crate) fn bundles_in_memory(&self) -> usize {
+        self.reader.bundles_in_memory()
+    }
+
     /// The directory of the operator's documents.
     #[must_use]
     pub fn config_dir(&self) -> &Path {
@@ -129,11 +138,10 @@ impl Declarations {
 /// The declared state at one moment.
 pub struct Snapshot {
     documents: Arc<Documents>,
-    /// The bundle in use, or why it cannot be read now.
-    bundle: Result<Arc<ReadBundle>, Refusal>,
+    /// The bundles in use.
+    contents: Contents,
     bundles: Bundles,
     pki: Pki,
-    tree: DirTree,
     cas: Arc<Cas>,
 }
 
@@ -150,7 +158,7 @@ impl Snapshot {
         &self.documents.declaration
     }
 
-    /// The facts of the bundle in use.
+    /// The facts of the cluster's bundle.
     ///
     /// # Errors
     /// The bundle cannot be read now; for example, its disk is not mounted.
@@ -158,15 +166,27 @@ impl Snapshot {
         self.in_use().map(|in_use| &in_use.facts)
     }
 
-    fn in_use(&self) -> Result<&InUse, Refusal> {
-        let bundle = self.bundle.as_ref();
-        bundle.map(|bundle| &bundle.in_use).map_err(Clone::clone)
+    /// The facts of the bundle that a minion is compiled from.
+    ///
+    /// # Errors
+    /// The bundle cannot be read now.
+    pub fn bundle_for(&self, minion: &MinionId) -> Result<&BundleFacts, Refusal> {
+        self.content(minion).in_use().map(|in_use| &in_use.facts)
     }
 
-    /// The state tree, the operator's own states mounted at `custom/`.
+    fn in_use(&self) -> Result<&InUse, Refusal> {
+        self.contents.cluster.in_use()
+    }
+
+    fn content(&self, minion: &MinionId) -> &Content {
+        self.contents.get(self.declaration().bundle_for(minion))
+    }
+
+    /// The state tree that a minion is compiled from, the operator's own states mounted at
+    /// `custom/`.
     #[must_use]
-    pub fn tree(&self) -> &DirTree {
-        &self.tree
+    pub fn tree(&self, minion: &MinionId) -> &DirTree {
+        &self.content(minion).tree
     }
 
     /// The pillar of one minion, with references in the place of secrets.
@@ -174,7 +194,8 @@ impl Snapshot {
     /// # Errors
     /// The minion is not declared, or the bundle cannot be read now.
     pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
-        view(self.declaration(), self.bundle()?, &self.pki, minion)
+        let bundle = self.bundle_for(minion)?;
+        view(self.declaration(), bundle, &self.pki, minion)
             .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
     }
 
@@ -185,10 +206,11 @@ impl Snapshot {
             .unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The digest of a file of the bundle, by its path in the bundle.
+    /// The digest of a file of a minion's bundle, by its path in the bundle.
     #[must_use]
-    pub fn bundle_hash(&self, path: &str) -> Option<String> {
-        self.in_use().ok()?.manifest.sha256(path).map(str::to_owned)
+    pub fn bundle_hash(&self, minion: &MinionId, path: &str) -> Option<String> {
+        let in_use = self.content(minion).in_use().ok()?;
+        in_use.manifest.sha256(path).map(str::to_owned)
     }
 
     /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
@@ -196,7 +218,11 @@ impl Snapshot {
     /// of other bundles, so it is not called where a disk that hangs would delay others.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
-        let here = self.in_use().ok().and_then(|in_use| in_use.file(sha256));
+        let mut used = self
+            .contents
+            .all()
+            .filter_map(|content| content.in_use().ok());
+        let here = used.find_map(|in_use| in_use.file(sha256));
         here.or_else(|| self.bundles.file(sha256))
     }
 

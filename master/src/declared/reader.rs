@@ -1,28 +1,25 @@
 //! Reads documents and bundle.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use halite_manifest::Bundles;
 use halite_manifest::manifest::FILE;
+use halite_names::{BundleVersion, MASTER};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 use halite_pillar::view::Pki;
-use halite_states::tree::{DirTree, MemoryTree};
 
-use super::bundle::InUse;
 use super::changes::{Changes, Generation};
+use super::contents::{Content, Contents, Fingerprint, ReadBundle};
 use super::slow::{LIMIT, Slow};
 use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
 use crate::ca::Cas;
 use crate::refusal::Refusal;
-
-/// Name, time and size of every file that something was read from.
-pub(crate) type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
 /// A look at each of the documents in a directory.
 pub(crate) type Look = Arc<dyn Fn(&Path) -> Fingerprint + Send + Sync>;
@@ -34,12 +31,8 @@ pub(super) struct Documents {
     pub(super) declaration: Declaration,
 }
 
-/// The bundle in use as it was read.
-pub(super) struct ReadBundle {
-    files: Fingerprint,
-    pub(super) in_use: InUse,
-    tree: MemoryTree,
-}
+/// The readings of one bundle.
+type Readings = Arc<Slow<(), Result<Arc<ReadBundle>, Refusal>>>;
 
 /// The last snapshot, and the moments of which it is known to be true.
 #[derive(Default)]
@@ -61,7 +54,9 @@ pub(super) struct Reader {
     configured: Option<PathBuf>,
     cas: Arc<Cas>,
     documents: Slow<(), Result<Arc<Documents>, Refusal>>,
-    bundle: Slow<PathBuf, Result<Arc<ReadBundle>, Refusal>>,
+    /// By directory. Those that are not in use any more are dropped with the next look at all
+    /// files: a bundle takes megabytes.
+    read: Mutex<BTreeMap<PathBuf, Readings>>,
     newest: Mutex<Newest>,
 }
 
@@ -75,7 +70,7 @@ impl Reader {
             configured: app.config.bundle.clone(),
             cas: Arc::clone(&app.cas),
             documents: Slow::default(),
-            bundle: Slow::default(),
+            read: Mutex::default(),
             newest: Mutex::default(),
         }
     }
@@ -96,8 +91,8 @@ impl Reader {
     /// All problems of all documents.
     pub(super) async fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
         let (documents, as_of) = self.read_documents().await?;
-        let bundle = self.read_bundle(&documents.declaration).await;
-        Ok(self.keep(documents, bundle, as_of))
+        let contents = self.in_use(&documents.declaration).await;
+        Ok(self.keep(documents, contents, as_of))
     }
 
     /// The snapshot with the present documents, and with the bundle as it was when it was last
@@ -119,8 +114,8 @@ impl Reader {
             self.kept().has = as_of;
             return Ok(newest);
         }
-        let bundle = self.read_bundle(&documents.declaration).await;
-        Ok(self.keep(documents, bundle, as_of))
+        let contents = self.in_use(&documents.declaration).await;
+        Ok(self.keep(documents, contents, as_of))
     }
 
     /// As [`Reader::current`]; while documents are refused, the last snapshot, for which they are
@@ -149,34 +144,41 @@ impl Reader {
     fn keep(
         &self,
         documents: Arc<Documents>,
-        bundle: Result<Arc<ReadBundle>, Refusal>,
+        contents: Contents,
         as_of: Option<Generation>,
     ) -> Arc<Snapshot> {
         let mut newest = self.kept();
         let same = newest.snapshot.clone().filter(|newest| {
-            let bundles = newest.bundle.as_ref().ok().zip(bundle.as_ref().ok());
-            Arc::ptr_eq(&newest.documents, &documents)
-                && bundles.is_some_and(|(before, now)| Arc::ptr_eq(before, now))
+            Arc::ptr_eq(&newest.documents, &documents) && newest.contents.are(&contents)
         });
         newest.has = as_of;
         if let Some(same) = same {
             return same;
         }
-        let own = DirTree::new().mount("custom", self.config_dir.join("custom"));
-        let tree = match &bundle {
-            Ok(bundle) => own.with_fallback(bundle.tree.clone()),
-            Err(_) => own,
-        };
-        let snapshot = Arc::new(Snapshot {
-            documents,
-            bundle,
-            bundles: self.bundles.clone(),
-            pki: public_halves(&self.cas),
-            tree,
-            cas: Arc::clone(&self.cas),
-        });
+        let snapshot = self.snapshot(documents, contents);
         newest.snapshot = Some(Arc::clone(&snapshot));
         snapshot
+    }
+
+    fn snapshot(&self, documents: Arc<Documents>, contents: Contents) -> Arc<Snapshot> {
+        Arc::new(Snapshot {
+            documents,
+            contents,
+            bundles: self.bundles.clone(),
+            pki: public_halves(&self.cas),
+            cas: Arc::clone(&self.cas),
+        })
+    }
+
+    /// A snapshot of another declaration than the one on disk, with the bundles that it uses.
+    pub(super) async fn of(&self, declaration: Declaration) -> Arc<Snapshot> {
+        let contents = self.contents(&declaration).await;
+        let documents = Documents {
+            files: Fingerprint::new(),
+            as_of: None,
+            declaration,
+        };
+        self.snapshot(Arc::new(documents), contents)
     }
 
     /// The documents, and a generation that they are not older than.
@@ -219,10 +221,63 @@ impl Reader {
         self.documents.read((), read, hung).await?
     }
 
-    async fn read_bundle(&self, declaration: &Declaration) -> Result<Arc<ReadBundle>, Refusal> {
+    /// The bundles of the present documents. What is no more in use is dropped.
+    async fn in_use(&self, declaration: &Declaration) -> Contents {
+        let contents = self.contents(declaration).await;
+        let used: BTreeSet<PathBuf> = (declaration.bundles_in_use().into_iter())
+            .map(|version| self.bundles.path(version))
+            .chain(self.cluster_directory(declaration))
+            .collect();
+        self.readings()
+            .retain(|directory, _| used.contains(directory));
+        contents
+    }
+
+    #[cfg(test)]
+    pub(super) fn bundles_in_memory(&self) -> usize {
+        self.readings().len()
+    }
+
+    async fn contents(&self, declaration: &Declaration) -> Contents {
+        let cluster = match self.cluster_directory(declaration) {
+            Ok(directory) => self.read_bundle(directory).await,
+            Err(refusal) => Err(refusal),
+        };
+        let of_cluster = declaration.bundle_for(MASTER);
+        let mut others = BTreeMap::new();
+        for version in declaration.bundles_in_use() {
+            if Some(version) != of_cluster {
+                let bundle = self.bundle(version).await;
+                others.insert(version.clone(), Content::new(&self.config_dir, bundle));
+            }
+        }
+        Contents {
+            cluster: Content::new(&self.config_dir, cluster),
+            others,
+        }
+    }
+
+    fn cluster_directory(&self, declaration: &Declaration) -> Result<PathBuf, Refusal> {
+        let configured = self.configured.as_deref();
+        bundle::directory(&declaration.cluster, &self.bundles, configured)
+    }
+
+    /// One of the site's bundles.
+    ///
+    /// # Errors
+    /// It is missing or damaged, or its disk does not answer.
+    pub(super) async fn bundle(&self, version: &BundleVersion) -> Result<Arc<ReadBundle>, Refusal> {
+        self.read_bundle(self.bundles.path(version)).await
+    }
+
+    fn readings(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Readings>> {
+        // Nothing panics while holding the lock.
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_bundle(&self, directory: PathBuf) -> Result<Arc<ReadBundle>, Refusal> {
         let bundles = self.bundles.clone();
         let configured = self.configured.clone();
-        let directory = bundle::directory(&declaration.cluster, &bundles, configured.as_deref())?;
         let place = directory.clone();
         let read = move |before: Option<Result<Arc<ReadBundle>, Refusal>>| {
             let mut manifests = bundles.manifests();
@@ -238,11 +293,12 @@ impl Reader {
             Ok(Arc::new(ReadBundle {
                 files,
                 in_use,
-                tree,
+                tree: Arc::new(tree),
             }))
         };
         let hung = || does_not_answer("the bundle", &directory);
-        self.bundle.read(directory.clone(), read, hung).await?
+        let readings = Arc::clone(self.readings().entry(directory.clone()).or_default());
+        readings.read((), read, hung).await?
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::{Value, json};
 
@@ -32,6 +33,8 @@ pub struct NewJob {
     pub minions: Vec<MinionId>,
     /// Groups of minions that run one after the other; empty: all at once.
     pub order: Vec<Vec<MinionId>>,
+    /// The bundle of the site from which the minions are compiled; none: the one that each has.
+    pub bundle: Option<BundleVersion>,
     /// The timeout in seconds; 0 for the function's default.
     pub timeout: u32,
     /// The caller's id of this request.
@@ -75,7 +78,14 @@ impl Jobs {
         let (rows, bundle) = match function.place {
             Place::States => {
                 // Reported once, not for each minion.
-                let version = self.declarations.load().await?.bundle()?.version.clone();
+                let snapshot = self.declarations.load().await?;
+                let version = match &new.bundle {
+                    None => snapshot.bundle()?.version.clone(),
+                    Some(bundle) => {
+                        let allowed = self.declarations.allowed(&snapshot, bundle);
+                        allowed.await?.bundle.into()
+                    }
+                };
                 (
                     self.compiled_rows(&new, function, &jid).await?,
                     Some(version),
@@ -180,7 +190,13 @@ impl Jobs {
                 continue;
             }
             let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
-            let snapshot = self.declarations.current().await?;
+            let snapshot = match &new.bundle {
+                None => self.declarations.current().await?,
+                Some(bundle) => self.declarations.with_bundle(minion, bundle).await?,
+            };
+            let bundle = snapshot
+                .bundle_for(minion)
+                .map(|facts| facts.version.clone());
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
                     for (sha256, content) in &compiled.blobs {
@@ -192,7 +208,10 @@ impl Jobs {
                     let low = serde_json::to_string(&compiled.low).map_err(|error| {
                         Refusal::internal(format!("cannot store the low state: {error}"))
                     })?;
-                    rows.push(JobRow::queued(jid, minion, Some(low)));
+                    rows.push(JobRow {
+                        bundle: bundle.ok(),
+                        ..JobRow::queued(jid, minion, Some(low))
+                    });
                 }
                 Err(refusal) => problems.push(format!("{minion}: {}", refusal.message)),
             }

@@ -4,6 +4,7 @@
 pub mod audit;
 pub mod backup;
 mod backups;
+mod cluster_backups;
 mod etcd;
 mod etcd_members;
 mod health;
@@ -13,3 +14,4 @@ pub mod run;
 pub mod show;
 pub mod status;
 mod updates;
+mod upgrade;

@@ -62,6 +62,7 @@ pub async fn run(
         },
         minions,
         order,
+        bundle: None,
         timeout: request.timeout_seconds,
         request_id: Some(request.request_id).filter(|id| !id.is_empty()),
         jid: None,

@@ -12,7 +12,7 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::etcd_members;
+use super::{etcd_members, upgrade};
 use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
@@ -46,6 +46,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(leaving.await?.document(snapshot.declaration()))
         }
         "etcd" => etcd_members::document(jobs, &snapshot).await,
+        "upgrade" => upgrade::document(jobs.declarations(), &snapshot, &request.target).await,
         "low" => {
             let compiled = compiled(app, &snapshot, request).await?;
             serde_json::to_value(&compiled.low).map_err(|error| Refusal::internal(chain(&error)))
@@ -55,7 +56,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving and etcd"
+            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd and upgrade"
         ))),
     }
 }

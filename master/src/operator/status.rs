@@ -10,9 +10,10 @@ use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
-use super::{backups, etcd, etcd_members, health, updates};
+use super::{backups, cluster_backups, etcd, etcd_members, health, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
+use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
@@ -37,6 +38,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             let warned = warnings(snapshot.declaration());
             let texts = warned.iter().map(ToString::to_string).collect();
             problems.warnings("declaration-warnings", texts);
+            let declaration = snapshot.declaration();
+            problems.add("backup", cluster_backups::problems(app, declaration).await);
+            problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)
         }
         Err(refusal) => {
@@ -86,8 +90,8 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     if let Some(snapshot) = &snapshot {
         names.extend(snapshot.declaration().nodes.keys().map(NodeName::as_str));
     }
-    if let Some(Ok(bundle)) = &in_use {
-        problems.add("bundle-applied", bundles.behind(&names, &bundle.version));
+    if let Some(snapshot) = &snapshot {
+        problems.add("bundle-applied", bundles.behind(&names, snapshot));
     }
     let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
     let host = |name: &&str| {
@@ -129,6 +133,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
             "kubernetes": picture.seen.as_ref().and_then(|seen| seen.nodes.get(name)),
             "highstate": highstates.get(name),
+            "uses": snapshot.as_ref().and_then(|snapshot| snapshot.declaration().bundle_for(name)),
             "bundle": bundles.last.get(name),
             "bundles": bundles.all.get(name),
         })
@@ -285,21 +290,39 @@ impl<'a> Bundles<'a> {
         Self { last, all }
     }
 
-    /// The problem of hosts whose last highstate was from another bundle than the one in use.
-    fn behind(&self, names: &BTreeSet<&str>, in_use: &str) -> Vec<String> {
-        let mut by_bundle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    /// The problems of hosts whose last highstate was from another bundle than the one that they
+    /// use, and of an upgrade that has not ended.
+    fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<String> {
+        let Ok(in_use) = snapshot.bundle().map(|bundle| bundle.version.as_str()) else {
+            return Vec::new();
+        };
+        let declaration = snapshot.declaration();
+        let mut stale: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        let mut apart: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in names {
-            if let Some(&bundle) = self.last.get(name).filter(|bundle| **bundle != in_use) {
-                by_bundle.entry(bundle).or_default().push(name);
+            let own = declaration.bundle_for(name);
+            let uses = own.map_or(in_use, |own| own.as_str());
+            if let Some(&last) = self.last.get(name).filter(|last| **last != uses) {
+                stale.entry((last, uses)).or_default().push(name);
+            }
+            if uses != in_use {
+                apart.entry(uses).or_default().push(name);
             }
         }
-        let problem = |(bundle, names): (&str, Vec<&str>)| {
+        let stale = stale.into_iter().map(|((last, uses), names)| {
             format!(
-                "{} still as the bundle {bundle} has it, and {in_use} is in use: `ctl highstate` updates it",
+                "{} still as the bundle {last} has it, and {uses} is in use: `ctl highstate` updates it",
                 names.join(", ")
             )
-        };
-        by_bundle.into_iter().map(problem).collect()
+        });
+        let apart = apart.into_iter().map(|(uses, names)| {
+            format!(
+                "an upgrade has not ended: {} with the bundle {uses}, the cluster with {in_use}; `ctl upgrade` with the newer \
+                 of the two goes on",
+                names.join(", ")
+            )
+        });
+        stale.chain(apart).collect()
     }
 }
 

@@ -15,6 +15,7 @@ mod node_steps;
 #[cfg(test)]
 mod node_tests;
 mod pace;
+mod preflight;
 mod record;
 mod state_step;
 mod step_runner;
@@ -44,6 +45,8 @@ use crate::kubernetes::compare::merge;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
+
+pub(crate) use self::preflight::ignored;
 
 /// The pause before a run goes on that could not be recorded.
 const AGAIN: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
@@ -45,6 +46,10 @@ impl StepRunner<'_> {
                     "halite.state needs either `sls` or `highstate: true`",
                 ));
             }
+        };
+        let new = NewJob {
+            bundle: bundle(chunk)?,
+            ..new
         };
         self.on_minions(chunk, index, new).await
     }
@@ -107,6 +112,7 @@ impl StepRunner<'_> {
         let done = self.done_earlier(index, &minions).await?;
         let (mut left, mut left_out) = (minions.clone(), Vec::new());
         left.retain(|minion| !done.iter().any(|row| row.minion == *minion));
+        self.record_bundle(&new, &done).await?;
         note_changes(&mut changes, done);
         if skips {
             (left, left_out) = self.reachable(left).await;
@@ -127,8 +133,13 @@ impl StepRunner<'_> {
         let done = (!minions.is_empty())
             .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
         let missing = (!left_out.is_empty()).then(|| {
+            // A highstate gives a host the bundle that it has.
+            let later = match &new.bundle {
+                None => "the next highstate of these makes up for it",
+                Some(_) => "run this again when they are",
+            };
             format!(
-                "not connected, so left out: {}; the next highstate of these makes up for it",
+                "not connected, so left out: {}; {later}",
                 left_out.join(", ")
             )
         });
@@ -209,6 +220,7 @@ impl StepRunner<'_> {
             let jid = self.new_job(index, new, &left).await?;
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
             let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
+            self.record_bundle(new, &good).await?;
             done.good.extend(good);
             let connections = &self.jobs.app().connections;
             bad.retain(|row| {
@@ -231,6 +243,19 @@ impl StepRunner<'_> {
             left = bad.into_iter().map(|row| row.minion).collect();
         }
         Ok(done)
+    }
+
+    /// Records that minions have another bundle: a highstate gave them all of it.
+    async fn record_bundle(&self, new: &NewJob, good: &[JobRow]) -> Result<(), Failure> {
+        let is_whole = new.function == "state.highstate" && !self.run.test;
+        let Some(bundle) = new.bundle.as_ref().filter(|_| is_whole) else {
+            return Ok(());
+        };
+        for row in good {
+            let recorded = self.jobs.declarations().record_release(&row.minion, bundle);
+            recorded.await.map_err(failed)?;
+        }
+        Ok(())
     }
 
     async fn new_job(
@@ -257,6 +282,13 @@ struct BatchDone {
     good: Vec<JobRow>,
     /// The minions that disconnected.
     gone: Vec<MinionId>,
+}
+
+/// The bundle that minions are compiled from, where it is not the one that they have.
+fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
+    let version = text(chunk, "bundle").map(|text| text.parse());
+    let version = version.transpose();
+    version.map_err(|error: BundleVersionError| Failure::new(chain(&error)))
 }
 
 /// True when `offline` is `skip`: targets that are not connected are left out.

@@ -30,6 +30,7 @@ use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, NewOperator, Wanted};
 use crate::operator::audit;
+use crate::orchestrate::ignored;
 use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
@@ -131,11 +132,11 @@ impl Operator for Services {
         let checked = check_pillar(&peer, &request.pillar_json);
         self.check(&peer, "Operator/Orchestrate", checked)?;
         let test = if request.test { " (test)" } else { "" };
-        let call = Call::new(
-            &peer,
-            "Operator/Orchestrate",
-            format!("{}{test}", request.sls),
-        );
+        let ignored = ignored(&request.pillar_json);
+        let ignored =
+            ignored.map_or_else(String::new, |names| format!(" (ignores preflight {names})"));
+        let what = format!("{}{test}{ignored}", request.sls);
+        let call = Call::new(&peer, "Operator/Orchestrate", what);
         let backend = Arc::clone(&self.backend);
         self.audited(call, async move {
             Ok(events(backend.orchestrate(&operator, request).await?))

@@ -295,6 +295,8 @@ pub struct JobRow {
     pub started: Option<Millis>,
     /// Time of the return or of the time-out.
     pub ended: Option<Millis>,
+    /// The version of the bundle that it was compiled from; none: that of the job.
+    pub bundle: Option<String>,
 }
 
 impl JobRow {
@@ -312,6 +314,7 @@ impl JobRow {
             sent: None,
             started: None,
             ended: None,
+            bundle: None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod reports;
 mod system;
 mod update;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -49,6 +50,12 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
 #[must_use]
 pub fn local_addresses() -> Vec<Ipv4Addr> {
     network::local_addresses()
+}
+
+/// The MTU of the interface of each IPv4 address of this host. Cheap to call.
+#[must_use]
+pub fn mtus() -> BTreeMap<Ipv4Addr, u32> {
+    network::mtus()
 }
 
 /// Returns whether these grains have the reports that are in a directory now, the etcd member as

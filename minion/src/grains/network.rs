@@ -132,6 +132,23 @@ fn without_tool() -> Addresses {
     addresses
 }
 
+/// The MTU of the interface of each IPv4 address, from the kernel's tables.
+pub(super) fn mtus() -> BTreeMap<Ipv4Addr, u32> {
+    let mut found = BTreeMap::new();
+    for (interface, addresses) in without_tool() {
+        let mtu = text(&format!("/sys/class/net/{interface}/mtu"));
+        let Ok(mtu) = mtu.trim().parse() else {
+            continue;
+        };
+        for address in addresses {
+            if let IpAddr::V4(address) = address {
+                found.insert(address, mtu);
+            }
+        }
+    }
+    found
+}
+
 /// The IPv4 addresses of this host, from the kernel's table.
 pub(super) fn local_addresses() -> Vec<Ipv4Addr> {
     local_v4(&text("/proc/net/fib_trie"))

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use halite_errors::chain;
 use halite_host_reports::health::FUNCTION as HEALTH;
+use halite_preflight::FUNCTION as PREFLIGHT;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_message::Body;
@@ -40,7 +41,7 @@ use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
 use crate::remote::Remote;
 use crate::runner::Runner;
-use crate::{exclusive, grains, health, low_state};
+use crate::{clock, exclusive, grains, health, low_state, preflight};
 
 /// Reason of a job that ends early because the minion stops.
 const STOPPING: &str = "the minion is being stopped";
@@ -273,6 +274,12 @@ impl Jobs {
                 let report = health::report(Path::new("/"));
                 let answer = serde_json::to_value(report).unwrap_or_default();
                 self.send(returned(&id, done(&answer)));
+            }
+            PREFLIGHT => {
+                let answered = preflight::answer(&job.args_json, clock::seconds()).await;
+                let answer =
+                    answered.map_or_else(|error| failed(1, &chain(&error)), |it| done(&it));
+                self.send(returned(&id, answer));
             }
             "cmd.run" => {
                 if self.start(&id) {

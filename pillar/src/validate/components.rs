@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::Check;
 use crate::cluster::CniPlugin;
 use crate::options;
+use crate::release::minor;
 use crate::role::Role;
 
 /// The images that every cluster runs.
@@ -41,8 +42,14 @@ fn version(check: &mut Check<'_>) {
         if check.sound("resolved") && !have.starts_with(&want) {
             check.cluster(
                 PATH,
-                format!("this cluster was made with Kubernetes {}, not {declared}", resolved.kubernetes),
-                "this version of Halite does not upgrade; put back the version that the cluster has",
+                format!(
+                    "this cluster was made with Kubernetes {}, not {declared}",
+                    resolved.kubernetes
+                ),
+                format!(
+                    "put back `{}`; `ctl upgrade` changes the patch release within it",
+                    minor(&resolved.kubernetes)
+                ),
             );
             return;
         }
@@ -55,8 +62,8 @@ fn version(check: &mut Check<'_>) {
         let hint = match cluster.resolved {
             None => "declare its version, or use a bundle that has the wanted one",
             Some(_) => {
-                "use a bundle that has the version which this cluster runs: to upgrade a cluster is another command, which \
-                 this version of Halite does not have"
+                "use a bundle that has the version which this cluster runs; `ctl upgrade` goes to one with a newer patch \
+                 release"
             }
         };
         check.cluster(

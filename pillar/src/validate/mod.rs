@@ -11,6 +11,7 @@ mod external;
 mod networks;
 mod nodes;
 mod registry;
+mod releases;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     backup::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
+    releases::check(&mut check);
     check.problems
 }
 

@@ -112,6 +112,8 @@ mod tests {
                 member: name.to_owned(),
                 initial_cluster: format!("{name}=https://{address}:2380"),
             }),
+            bundle: None,
+            kubernetes: None,
         });
         node
     }

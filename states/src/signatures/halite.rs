@@ -50,6 +50,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             TIMEOUT,
             arg(
+                "bundle",
+                Kind::Text,
+                "Bundle of the site that the minions are compiled from (default: the one that each has). A highstate that succeeds is recorded: the minion has this bundle from then on.",
+            ),
+            arg(
                 "batch",
                 Kind::Text,
                 "Number or percentage of minions at a time (default: all).",
@@ -183,6 +188,18 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required("lock", Kind::Text, "The lock, for example `etcd-members`."),
             TIMEOUT,
+        ],
+    ),
+    step(
+        "preflight",
+        "Checks a host that is added, before anything changes there: all problems in one report.",
+        &[
+            MEMBER,
+            arg(
+                "ignore",
+                Kind::TextList,
+                "Names of checks whose problems are only warnings.",
+            ),
         ],
     ),
     step(

@@ -7,6 +7,16 @@ use serde_json::{Value, json};
 
 use crate::support::{fixture, highstate, sure, with};
 
+/// The states of `halite.leave`.
+const LEAVE: [&str; 6] = [
+    "host",
+    "data",
+    "minion",
+    "address",
+    "control_plane",
+    "packages",
+];
+
 fn remove(pillar: &Value, grains: &Value) -> Compiled {
     sure(with(pillar, grains, |i| {
         compile::sls(i, &["halite.orchestrate.remove_node".to_owned()])
@@ -175,16 +185,8 @@ fn written(compiled: &Compiled) -> Vec<String> {
 fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
     for name in ["bootstrap", "worker"] {
         let (pillar, grains) = fixture(name);
-        let slss = [
-            "host",
-            "data",
-            "minion",
-            "address",
-            "control_plane",
-            "packages",
-        ];
         let mut gone: Vec<String> = Vec::new();
-        for sls in slss {
+        for sls in LEAVE {
             let sls = [format!("halite.leave.{sls}")];
             let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
             for chunk in &compiled.low.chunks {
@@ -234,5 +236,37 @@ fn a_host_without_an_address_is_left_out_of_the_others_states() {
             "{}: {args}",
             chunk.id
         );
+    }
+}
+
+/// Shell that an operator sees only when a host leaves is at least read by a shell here.
+#[test]
+fn commands_of_a_removal_are_shell_and_never_match_themselves() {
+    for name in ["bootstrap", "worker"] {
+        let (pillar, grains) = fixture(name);
+        let mut lines: Vec<String> = Vec::new();
+        for sls in LEAVE {
+            let sls = [format!("halite.leave.{sls}")];
+            let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
+            for chunk in &compiled.low.chunks {
+                if chunk.function() == "cmd.run" {
+                    lines.push(chunk.name.clone());
+                }
+                let conditions = chunk.controls.onlyif.iter();
+                lines.extend(conditions.filter_map(|line| line.as_str().map(str::to_owned)));
+            }
+        }
+        assert!(lines.len() > 10, "{lines:?}");
+        for line in lines {
+            let status = std::process::Command::new("/bin/sh")
+                .args(["-n", "-c", &line])
+                .status();
+            assert!(status.unwrap().success(), "{line}");
+            // `pgrep -f` and `pkill -f` look at the shell's own command line, too.
+            let patterns = line.split("-f '").skip(1);
+            for pattern in patterns.filter_map(|rest| rest.split('\'').next()) {
+                assert!(pattern.starts_with('['), "{line}");
+            }
+        }
     }
 }

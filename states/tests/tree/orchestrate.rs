@@ -52,6 +52,7 @@ fn orchestrations_compile() {
         [
             "enrolled",
             "peers",
+            "preflight",
             "host",
             "containerd",
             "kubelet",
@@ -61,13 +62,14 @@ fn orchestrations_compile() {
             "custom"
         ]
     );
-    assert_eq!(add.low.chunks[2].args["tgt"], "worker-1");
+    assert_eq!(add.low.chunks[3].args["tgt"], "worker-1");
     for (roles, wanted) in [
         (
             json!(["worker", "registry"]),
             &[
                 "enrolled",
                 "peers",
+                "preflight",
                 "host",
                 "registry",
                 "containerd",
@@ -81,17 +83,26 @@ fn orchestrations_compile() {
         ),
         (
             json!(["registry"]),
-            &["enrolled", "peers", "host", "registry", "custom", "clients"],
+            &[
+                "enrolled",
+                "peers",
+                "preflight",
+                "host",
+                "registry",
+                "custom",
+                "clients",
+            ],
         ),
         (
             json!(["frontend"]),
-            &["enrolled", "peers", "host", "custom"],
+            &["enrolled", "peers", "preflight", "host", "custom"],
         ),
         (
             json!(["control-plane", "etcd"]),
             &[
                 "enrolled",
                 "peers",
+                "preflight",
                 "host",
                 "containerd",
                 "kubelet",
@@ -122,6 +133,104 @@ fn orchestrations_compile() {
     }
 }
 
+/// The steps of an upgrade to the bundle 0.2.0: id, function, target, and what the step requires.
+fn upgrade(nodes: &[(&str, &str, &str)], cluster: &str) -> Vec<String> {
+    let (mut pillar, grains) = fixture("master");
+    let each = nodes.iter().map(|(name, roles, bundle)| {
+        let roles: Vec<&str> = roles.split(' ').collect();
+        let runs = roles != ["registry"];
+        let node = json!({"roles": roles, "bundle": bundle, "runs": {"containers": runs}, "controlPlane": "10.0.0.1"});
+        ((*name).to_owned(), node)
+    });
+    pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
+    pillar["halite"]["bundle"]["version"] = json!(cluster);
+    pillar["bundle"] = json!("0.2.0");
+    pillar["batch"] = json!(2);
+    let compiled = sure(with(&pillar, &grains, |i| {
+        compile::sls(i, &["halite.orchestrate.upgrade".to_owned()])
+    }));
+    let chunks = &compiled.low.chunks;
+    let step = |index: usize| {
+        let chunk = &chunks[index];
+        // A chain: the engine then does one after the other, and stops at the first that fails.
+        let wanted: Vec<usize> = index.checked_sub(1).into_iter().collect();
+        assert_eq!(chunk.requisites.require, wanted, "{}", chunk.id);
+        let on = ["tgt", "node"]
+            .iter()
+            .find_map(|key| chunk.args.get(*key)?.as_str());
+        let what = match chunk.args.get("sls") {
+            Some(sls) => sls[0].as_str().unwrap().to_owned(),
+            None if chunk.args.contains_key("highstate") => "highstate".to_owned(),
+            None => chunk.fun.clone(),
+        };
+        let bundle = chunk
+            .args
+            .get("bundle")
+            .map(|bundle| format!(" {}", bundle.as_str().unwrap()));
+        format!(
+            "{what} {}{}",
+            on.unwrap_or_default(),
+            bundle.unwrap_or_default()
+        )
+    };
+    (0..chunks.len()).map(step).collect()
+}
+
+#[test]
+fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
+    let cp = "registry etcd control-plane";
+    let all = [
+        ("a-cp", "etcd control-plane", "0.1.0"),
+        ("cp-1", &format!("bootstrap {cp}"), "0.1.0"),
+        ("w-1", "worker", "0.1.0"),
+        ("w-2", "worker", "0.1.0"),
+    ];
+    let server = "halite.services.bundle_server cp-1";
+    let servers =
+        "halite.base.containerd.servers * and not L@master and I@halite:node:runs:containers:True";
+    assert_eq!(
+        upgrade(&all, "0.1.0"),
+        [
+            "lock ",
+            server,
+            "halite.images.ahead cp-1,a-cp 0.2.0",
+            "halite.images.ahead w-1,w-2 0.2.0",
+            "etcd_quorum_allows cp-1",
+            "halite.base.etcd cp-1 0.2.0",
+            "halite.base.control_plane.running cp-1 0.2.0",
+            "highstate cp-1 0.2.0",
+            "wait_for_node cp-1",
+            "etcd_quorum_allows a-cp",
+            "halite.base.etcd a-cp 0.2.0",
+            "halite.base.control_plane.running a-cp 0.2.0",
+            "highstate a-cp 0.2.0",
+            "wait_for_node a-cp",
+            "highstate master 0.2.0",
+            "highstate w-1,w-2 0.2.0",
+            servers,
+        ]
+    );
+    // What was done before an interruption is not done again.
+    let half = [
+        ("a-cp", "etcd control-plane", "0.2.0"),
+        ("cp-1", &format!("bootstrap {cp}"), "0.2.0"),
+        ("w-1", "worker", "0.2.0"),
+        ("w-2", "worker", "0.1.0"),
+    ];
+    assert_eq!(
+        upgrade(&half, "0.2.0"),
+        [
+            "lock ",
+            server,
+            "halite.images.ahead w-2 0.2.0",
+            "highstate w-2 0.2.0",
+            servers
+        ]
+    );
+    let done = half.map(|(name, roles, _)| (name, roles, "0.2.0"));
+    assert_eq!(upgrade(&done, "0.2.0"), ["lock ", server, servers]);
+}
+
 /// Every SLS that a step names can be applied alone.
 #[test]
 fn every_step_compiles_alone() {
@@ -135,6 +244,7 @@ fn every_step_compiles_alone() {
                 "halite.services.minion",
                 "halite.base.containerd",
                 "halite.images",
+                "halite.images.ahead",
                 "halite.base.kubelet",
                 "halite.base.etcd",
                 "halite.base.etcd.data",
@@ -153,6 +263,7 @@ fn every_step_compiles_alone() {
                 "halite.base.containerd",
                 "halite.base.containerd.servers",
                 "halite.images",
+                "halite.images.ahead",
                 "halite.base.kubelet",
             ],
         ),

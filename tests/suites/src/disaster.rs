@@ -185,9 +185,16 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
         );
     }
 
+    // The restored objects say Ready, as they did at the backup: a renewed lease is new.
+    let lease = |node: &str| {
+        let renewed = "jsonpath={.spec.renewTime}";
+        cluster.kubectl(&["get", "lease", node, "-n", "kube-node-lease", "-o", renewed])
+    };
+    let leases = [lease(BOOTSTRAP)?, lease(WORKER)?];
     wait::until("the worker to be Ready without a command", BACK, || {
         let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        for node in [BOOTSTRAP, WORKER] {
+        for (node, before) in [BOOTSTRAP, WORKER].into_iter().zip(&leases) {
+            ensure!(lease(node)? != *before, "{node} has not renewed its lease");
             let status = cluster.kubectl(&["get", "node", node, "-o", ready])?;
             ensure!(status == "True", "{node}: {status}");
         }

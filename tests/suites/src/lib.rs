@@ -23,6 +23,7 @@ mod network;
 mod operator;
 mod packages;
 mod prebuild;
+mod preflight;
 mod registry;
 mod repair;
 mod repository;
@@ -115,6 +116,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(health::TESTS)
+        .chain(preflight::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
         .chain(update::TESTS)

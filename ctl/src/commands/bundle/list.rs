@@ -24,6 +24,7 @@ pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::
 /// The site's bundles, as a document.
 pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
     let in_use = site.in_use()?;
+    let by_hosts = site.used_by_hosts()?;
     let mut all = site.bundles.list()?;
     // The bundle in use is listed even if its directory is missing.
     if let Some(in_use) = &in_use
@@ -55,6 +56,7 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Val
             "size": size,
             "hosts": hosts.map(|hosts| hosts.with(&held.version)),
             "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
+            "used_by": by_hosts.get(held.version.as_str()),
             "path": held.path,
             "elsewhere": held.link_target,
             "problem": held.trouble(),
@@ -79,10 +81,10 @@ pub(super) fn overview(document: &Value, paint: &Paint) -> String {
             row["size"]
                 .as_u64()
                 .map_or_else(|| "-".to_owned(), megabytes),
-            if row["in_use"] == true {
-                "yes".to_owned()
-            } else {
-                "-".to_owned()
+            match (&row["in_use"], &row["used_by"]) {
+                (Value::Bool(true), _) => "yes".to_owned(),
+                (_, Value::Null) => "-".to_owned(),
+                (_, names) => table::cell(names),
             },
             table::cell(&row["hosts"]),
             table::cell(place),

@@ -13,7 +13,7 @@ use crate::site::Site;
 /// Runs `ctl bundle remove`.
 ///
 /// # Errors
-/// The bundle is in use or missing, hosts still use its content, or the system refuses.
+/// The bundle is in use or missing, or hosts still use its content, or the system refuses.
 pub async fn remove(
     site: &Site,
     global: &Global,
@@ -47,6 +47,12 @@ pub(super) fn remove_unused(
         bail!(
             "the bundle {version} is in use, nothing was removed: let the cluster use another one first (`ctl bundle use`, \
              then `ctl highstate`)"
+        );
+    }
+    if let Some(names) = site.used_by_hosts()?.get(version.as_str()) {
+        bail!(
+            "the bundle {version} is in use on {}, nothing was removed: `ctl upgrade` brings hosts to another one",
+            names.join(", ")
         );
     }
     let hosts = hosts.context(

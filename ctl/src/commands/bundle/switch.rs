@@ -82,6 +82,12 @@ impl Checked {
             .built
             .parse()
             .context("the bundle does not say when it was built")?;
+        problems.extend(site.used_by_hosts()?.iter().map(|(version, names)| {
+            format!(
+                "an upgrade has not ended: {} with the bundle {version}; `ctl upgrade` with the newer bundle ends it",
+                names.join(", ")
+            )
+        }));
         problems.extend(
             site.downgrade(&args.version, built)?
                 .filter(|_| !args.allow_downgrade),

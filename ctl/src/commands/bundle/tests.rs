@@ -1,5 +1,7 @@
 //! The bundles of a site, with real bundles in a temporary directory.
 
+mod of_hosts;
+
 use std::fs;
 
 use halite_bundle::{BundleStore, pack};
@@ -235,7 +237,7 @@ fn a_bundle_that_the_cluster_cannot_use_is_refused_with_every_reason() {
     for wanted in [
         "bin/ctl: changed",
         "has Kubernetes v1.36.4, not v1.36.3",
-        "to upgrade a cluster is another command",
+        "`ctl upgrade` goes to one with a newer patch",
         "was not made for `cni.plugin: flannel`",
         "was built at 2025-01-01T00:00:00Z, before the one in use (0.1.0",
     ] {

@@ -70,11 +70,11 @@ pub fn make(directory: &Path, header: Header) -> Result<std::path::PathBuf, Erro
     pending.finish()
 }
 
+/// Mode and content of each file.
+pub type Contents = BTreeMap<String, (u32, Vec<u8>)>;
+
 /// Everything that a backup has, after all checks.
-pub fn contents(
-    file: &Path,
-    identities: &[Identity],
-) -> Result<(Manifest, BTreeMap<String, (u32, Vec<u8>)>), Error> {
+pub fn contents(file: &Path, identities: &[Identity]) -> Result<(Manifest, Contents), Error> {
     let opened = BackupFile::open(file)?;
     opened.check()?;
     let mut contents = BTreeMap::new();

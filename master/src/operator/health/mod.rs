@@ -252,7 +252,21 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "`kubectl -n kube-system rollout restart deployment coredns` spreads the replicas again",
         judge: cluster::dns_spread,
     },
-    // Backups: the age of the last verified one of the cluster.
+    // Backups.
+    Check {
+        name: "backup",
+        title: "The cluster is backed up",
+        severity: Severity::Failure,
+        remedy: "`journalctl -u halite-backup` on the first host; `ctl backup create` makes one",
+        judge: |picture| reported(picture, "backup"),
+    },
+    Check {
+        name: "backup-encrypted",
+        title: "Backups of the cluster are encrypted",
+        severity: Severity::Warning,
+        remedy: "declare the public keys of who may read them as `backup.recipients`",
+        judge: |picture| reported(picture, "backup-encrypted"),
+    },
     Check {
         name: "registry-backup",
         title: "The site registry is backed up",

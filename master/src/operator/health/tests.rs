@@ -1,6 +1,6 @@
 //! Each check on a sound cluster and on one with its damage; the reference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -39,6 +39,7 @@ fn sound() -> Picture {
             2 => vec![[10, 0, 0, 2].into(), [10, 0, 0, 100].into()],
             index => vec![[10, 0, 0, index].into()],
         },
+        mtus: BTreeMap::new(),
         certificates: vec![Lifetime {
             ends: 365 * DAY,
             begins: 0,

@@ -64,9 +64,11 @@ pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Mill
 /// What succeeded as a whole leaves nothing of the bundles before.
 async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionId) -> Outcome<()> {
     let bundle: Option<Option<String>> = sqlx::query_scalar(
-        "SELECT bundle FROM jobs WHERE jid = ? AND function = 'state.highstate' AND test = 0",
+        "SELECT coalesce(job_rows.bundle, jobs.bundle) FROM jobs JOIN job_rows ON job_rows.jid = jobs.jid \
+         WHERE jobs.jid = ? AND minion = ? AND function = 'state.highstate' AND test = 0",
     )
     .bind(jid.as_str())
+    .bind(minion.as_str())
     .fetch_optional(&mut *to)
     .await?;
     let Some(bundle) = bundle.flatten() else {
@@ -128,8 +130,8 @@ impl SqliteStore {
         .await?;
         for row in rows {
             sqlx::query(
-                "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended, bundle) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(row.jid.as_str())
             .bind(row.minion.as_str())
@@ -141,9 +143,11 @@ impl SqliteStore {
             .bind(row.sent)
             .bind(row.started)
             .bind(row.ended)
+            .bind(&row.bundle)
             .execute(&mut *transaction)
             .await?;
-            if let Some(bundle) = job.bundle.as_ref().filter(|_| !job.test) {
+            let bundle = row.bundle.as_ref().or(job.bundle.as_ref());
+            if let Some(bundle) = bundle.filter(|_| !job.test) {
                 sqlx::query(
                     "INSERT INTO minion_bundles (minion, bundle, jid) VALUES (?, ?, ?) \
                      ON CONFLICT (minion, bundle) DO UPDATE SET jid = max(jid, excluded.jid)",
@@ -194,7 +198,7 @@ impl SqliteStore {
 
     pub(super) async fn get_returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
-            "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended \
+            "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended, bundle \
              FROM job_rows WHERE jid = ? AND minion IN (SELECT value FROM json_each(?)) ORDER BY minion",
         )
         .bind(jid.as_str())

@@ -74,6 +74,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "locks",
         include_str!("../../../migrations/0008_locks.sql"),
     ),
+    (
+        9,
+        "row bundles",
+        include_str!("../../../migrations/0009_row_bundles.sql"),
+    ),
 ];
 
 /// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has

@@ -192,6 +192,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
             sent: row.try_get("sent")?,
             started: row.try_get("started")?,
             ended: row.try_get("ended")?,
+            bundle: row.try_get("bundle")?,
         })
     }
 }

@@ -25,12 +25,20 @@ peers:
     - require:
         - halite: enrolled
 
+# Nothing has changed on the host yet, and the others let it in: it can be asked what it reaches.
+preflight:
+  halite.preflight:
+    - node: {{ name }}
+    - ignore: {{ pillar.get('ignore_preflight', []) | json }}
+    - require:
+        - halite: peers
+
 host:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.host]
     - require:
-        - halite: peers
+        - halite: preflight
 {%- if serves_bundles %}
 
 # It copies the bundles, which may take a while, and serves them, to itself too.

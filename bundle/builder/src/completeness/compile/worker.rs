@@ -111,6 +111,7 @@ impl<'a> Worker<'a> {
             .next_back()
             .context("a set without hosts")?;
         pillar["node"] = json!(name);
+        pillar["bundle"] = json!(self.facts.version);
         for sls in shipped::ORCHESTRATIONS {
             let target = Target {
                 minion: MASTER.to_owned(),

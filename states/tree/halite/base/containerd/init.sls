@@ -1,4 +1,5 @@
 {%- from 'halite/base/containerd/hosts.jinja' import proxy_drop_in with context %}
+{%- from 'halite/base/map.jinja' import is_replaced with context %}
 # The container runtime, with the bundle as its only registry unless others are declared.
 include:
   - halite.host.repository
@@ -47,6 +48,14 @@ containerd:
         - cmd: trust-store
         - cmd: trust-store-whole
 
+# A package is replaced while the program runs on. Containers do not notice the restart.
+containerd-program:
+  cmd.run:
+    - name: systemctl restart containerd.service
+    - onlyif: {{ is_replaced('containerd.service') | json }}
+    - require:
+        - service: containerd
+
 # containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration
 # is enough), and the kubelet would retry for ever. This state fails instead, with the reason.
 # `unless` also succeeds while containerd is stopped: a test run has not started it, and a real run
@@ -60,4 +69,4 @@ containerd-answers:
         containerd` says why; keys of its configuration come from containerd.config in the cluster document' >&2; exit 1
     - unless: {{ ('! systemctl --quiet is-active containerd || ' ~ answers) | json }}
     - require:
-        - service: containerd
+        - cmd: containerd-program

@@ -1,6 +1,6 @@
 {#- The kubelet, configured as kubeadm does. Identity: docs/decisions/0004-kubelet-identity.md. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- from 'halite/base/map.jinja' import cri_socket, kubelet_url with context %}
+{%- from 'halite/base/map.jinja' import cri_socket, is_replaced, kubelet_url with context %}
 {%- set user = 'system:node:' ~ node.name %}
 {%- set identity = '/var/lib/kubelet/pki/kubelet-client-halite.pem' %}
 {%- set current = '/var/lib/kubelet/pki/kubelet-client-current.pem' %}
@@ -161,3 +161,22 @@ kubelet:
         - file: /var/lib/kubelet/kubeadm-flags.env
         - x509: {{ identity }}
         - kubeconfig: /etc/kubernetes/kubelet.conf
+
+# A package is replaced while the program runs on; containers stay when the kubelet restarts.
+kubelet-program:
+  cmd.run:
+    - name: systemctl restart kubelet.service
+    - onlyif: {{ is_replaced('kubelet.service') | json }}
+    - require:
+        - service: kubelet
+{%- set health = pillar.halite.kubelet.config.get('healthzPort', 10248) %}
+{%- if health %}
+
+# One that does not come up stops an upgrade at this host.
+kubelet-answers:
+  http.wait_for_successful_query:
+    - name: http://127.0.0.1:{{ health }}/healthz
+    - wait_for: 60
+    - onchanges:
+        - cmd: kubelet-program
+{%- endif %}

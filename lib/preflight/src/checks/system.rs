@@ -2,8 +2,8 @@
 
 use halite_names::{NodeName, NodeNameError};
 
-use super::node_facts::TOOLS;
-use super::{ExistingCluster, NodeFacts, Verdict};
+use super::Verdict;
+use crate::node_facts::{ExistingCluster, NodeFacts, Part, TOOLS};
 
 /// The operating systems of a first host. Every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];
@@ -24,7 +24,7 @@ pub(super) fn root(facts: &NodeFacts) -> Verdict {
         return Verdict::Good;
     }
     Verdict::bad(
-        "ctl does not run as root",
+        "the program does not run as root",
         "run it as root, for example with sudo",
     )
 }
@@ -92,8 +92,16 @@ pub(super) fn kernel(facts: &NodeFacts) -> Verdict {
     )
 }
 
+/// Returns whether the host gets a control plane.
+fn is_control_plane(facts: &NodeFacts) -> bool {
+    match &facts.part {
+        Part::First => true,
+        Part::Added(added) => added.control_plane,
+    }
+}
+
 pub(super) fn cpus(facts: &NodeFacts) -> Verdict {
-    if facts.cpus >= CPUS {
+    if facts.cpus >= CPUS || !is_control_plane(facts) {
         return Verdict::Good;
     }
     Verdict::bad(
@@ -103,7 +111,7 @@ pub(super) fn cpus(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn memory(facts: &NodeFacts) -> Verdict {
-    if facts.memory >= MEMORY {
+    if facts.memory >= MEMORY || !is_control_plane(facts) {
         return Verdict::Good;
     }
     Verdict::bad(
@@ -113,8 +121,11 @@ pub(super) fn memory(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn tools(facts: &NodeFacts) -> Verdict {
+    // Debian's tools of packages; a host of another kind has others.
+    let debian = matches!(facts.os.as_str(), "debian" | "ubuntu");
     let missing: Vec<&str> = TOOLS
         .into_iter()
+        .filter(|tool| debian || !matches!(*tool, "apt-get" | "dpkg"))
         .filter(|tool| !facts.tools.contains(*tool))
         .collect();
     if missing.is_empty() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
+use serde::{Deserialize, Serialize};
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
 pub const TOOLS: [&str; 8] = [
@@ -38,19 +39,19 @@ const MIB: u64 = 1024 * 1024;
 const VIP_ANSWER: Duration = Duration::from_millis(400);
 
 /// The cluster whose configuration is on the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExistingCluster {
     /// No cluster.
     #[default]
     None,
-    /// The cluster of this bootstrap, which continues or repairs it.
+    /// This cluster: an earlier run is continued or repaired.
     This,
     /// Another cluster, by its name.
     Other(String),
 }
 
 /// The part of the declaration that the checks depend on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRequirements {
     /// Halite turns swap off.
     pub manage_swap: bool,
@@ -69,12 +70,12 @@ pub struct HostRequirements {
 }
 
 /// A file system that the kubelet watches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedFileSystem {
     /// The kubelet's name for it: `nodefs`, `imagefs`.
-    pub signal: &'static str,
+    pub signal: String,
     /// A directory on the file system.
-    pub place: &'static str,
+    pub place: String,
     /// Its size in MiB.
     pub size: u64,
     /// Its free space in MiB.
@@ -95,9 +96,54 @@ impl Default for HostRequirements {
     }
 }
 
+/// The part that the host gets in the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// It is the first host, which gets everything.
+    #[default]
+    First,
+    /// It is added to a cluster.
+    Added(Added),
+}
+
+/// A host that is added: its roles, and what the master knows for comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    /// It runs containers.
+    pub runs_containers: bool,
+    /// It gets a control plane.
+    pub control_plane: bool,
+    /// It gets a member of etcd.
+    pub etcd: bool,
+    /// It serves bundles.
+    pub registry: bool,
+    /// The master's time when it asked and when it had the answer, in seconds since 1970.
+    pub clock: (i64, i64),
+    /// The virtual address of the API.
+    pub vip: Option<Ipv4Addr>,
+    /// The addresses of the host in the control plane and in the workload plane.
+    pub planes: BTreeSet<Ipv4Addr>,
+    /// The other hosts of the cluster.
+    pub others: Vec<OtherHost>,
+}
+
+/// Another host of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherHost {
+    /// Its name in the cluster.
+    pub name: String,
+    /// Its /etc/machine-id.
+    pub machine_id: String,
+    /// The MTUs of its interfaces in the planes, by address; empty if it did not say.
+    pub mtus: BTreeMap<Ipv4Addr, u32>,
+}
+
 /// The facts about a host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct NodeFacts {
+    /// The part that the host gets.
+    pub part: Part,
     /// The requirements of the declaration.
     pub requirements: HostRequirements,
     /// The problems of the documents.
@@ -160,6 +206,9 @@ pub struct NodeFacts {
     pub existing: ExistingCluster,
     /// Files of an installed Kubernetes.
     pub kubernetes: Vec<String>,
+    /// The CA of the site's bundle servers, which the first states of a host write there; empty
+    /// without one.
+    pub site_ca: String,
     /// Other firewall services that are enabled.
     pub firewalls: Vec<String>,
     /// The TCP ports on which programs listen.
@@ -170,6 +219,12 @@ pub struct NodeFacts {
     pub addresses: BTreeSet<Ipv4Addr>,
     /// True if a host answers at the VIP.
     pub vip_answers: bool,
+    /// The MTUs of the host's interfaces, by address.
+    pub mtus: BTreeMap<Ipv4Addr, u32>,
+    /// The ports of other hosts that cannot be reached, with the reason.
+    pub unreachable: Vec<String>,
+    /// The 99th percentile of the time of a small write to the disk of etcd, in microseconds.
+    pub fsync_p99_us: Option<u64>,
 }
 
 fn text(path: &str) -> String {
@@ -216,6 +271,7 @@ impl NodeFacts {
                 .filter(|p| Path::new(p).exists())
                 .map(ToString::to_string)
                 .collect(),
+            site_ca: text("/etc/halite/pki/site-ca.crt"),
             firewalls: ["nftables", "ufw", "netfilter-persistent"]
                 .iter()
                 .filter(|unit| {
@@ -276,8 +332,8 @@ fn watched(signal: &'static str, place: &'static str) -> Option<WatchedFileSyste
         .find_map(|existing| rustix::fs::statvfs(existing).ok())?;
     let mib = |blocks: u64| blocks.saturating_mul(stat.f_frsize) / MIB;
     Some(WatchedFileSystem {
-        signal,
-        place,
+        signal: signal.to_owned(),
+        place: place.to_owned(),
         size: mib(stat.f_blocks),
         free: mib(stat.f_bavail),
     })

@@ -1,11 +1,8 @@
-//! Checks whether this host can become the first one of a cluster, and reports all problems at
-//! once.
-//!
-//! A check is a pure function of [`NodeFacts`]. These are collected once, without changing
-//! anything. So each check is tested without a host on which it fails.
+//! The checks, and their report.
 
+mod added;
 mod network;
-mod node_facts;
+mod requirements;
 mod resources;
 mod system;
 #[cfg(test)]
@@ -13,18 +10,18 @@ mod tests;
 
 use serde_json::{Value, json};
 
-use crate::output::Paint;
+use crate::node_facts::{NodeFacts, Part};
 
-pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts};
+pub use requirements::{of_cluster, thresholds};
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// No problem.
     Good,
-    /// A remark that does not stop the bootstrap: the message and a hint.
+    /// A remark that stops nothing: the message and a hint.
     Warning(String, String),
-    /// A problem with which the bootstrap would fail: the message and the remedy.
+    /// A problem with which the host would not join: the message and the remedy.
     Bad(String, String),
 }
 
@@ -38,24 +35,57 @@ impl Verdict {
     }
 }
 
+/// The hosts that a check is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The first host of a cluster.
+    First,
+    /// A host that is added to a cluster.
+    Added,
+    /// Both.
+    Each,
+}
+
 /// A check.
 pub struct Check {
     /// Its name in reports.
     pub name: &'static str,
+    /// The hosts that it is for.
+    pub scope: Scope,
     /// The check itself.
     pub judge: fn(&NodeFacts) -> Verdict,
 }
 
 const fn check(name: &'static str, judge: fn(&NodeFacts) -> Verdict) -> Check {
-    Check { name, judge }
+    Check {
+        name,
+        scope: Scope::Each,
+        judge,
+    }
+}
+
+const fn first(name: &'static str, judge: fn(&NodeFacts) -> Verdict) -> Check {
+    Check {
+        name,
+        scope: Scope::First,
+        judge,
+    }
+}
+
+const fn added(name: &'static str, judge: fn(&NodeFacts) -> Verdict) -> Check {
+    Check {
+        name,
+        scope: Scope::Added,
+        judge,
+    }
 }
 
 /// All checks, in the order of the report.
 pub const CHECKS: &[Check] = &[
-    check("documents", network::documents),
+    first("documents", network::documents),
     check("root", system::root),
     check("systemd", system::systemd),
-    check("operating-system", system::operating_system),
+    first("operating-system", system::operating_system),
     check("architecture", system::architecture),
     check("kernel", system::kernel),
     check("file-systems", resources::file_systems),
@@ -75,16 +105,23 @@ pub const CHECKS: &[Check] = &[
     check("packages", system::packages),
     check("host-name", system::host_name),
     check("machine-id", system::machine_id),
-    check("clock", system::clock),
-    check("bundle", system::bundle),
-    check("other-cluster", system::other_cluster),
+    first("clock", system::clock),
+    first("bundle", system::bundle),
+    first("other-cluster", system::other_cluster),
     check("other-kubernetes", system::other_kubernetes),
     check("other-firewall", network::other_firewall),
     check("ports-kubernetes", network::ports_kubernetes),
     check("ports-etcd", network::ports_etcd),
     check("ports-halite", network::ports_halite),
     check("name-server", network::name_server),
-    check("vip", network::vip),
+    first("vip", network::vip),
+    added("unique-name", added::unique_name),
+    added("unique-machine-id", added::unique_machine_id),
+    added("clock-of-master", added::clock),
+    added("peers", added::peers),
+    added("mtu", added::mtu),
+    added("vip-of-host", added::vip),
+    added("etcd-disk", added::etcd_disk),
 ];
 
 /// A check with its result.
@@ -95,11 +132,16 @@ pub struct Finding {
     pub verdict: Verdict,
 }
 
-/// Runs all checks.
+/// Runs the checks for this host.
 #[must_use]
 pub fn run(facts: &NodeFacts) -> Vec<Finding> {
+    let other = match facts.part {
+        Part::First => Scope::Added,
+        Part::Added(_) => Scope::First,
+    };
     CHECKS
         .iter()
+        .filter(|check| check.scope != other)
         .map(|check| Finding {
             name: check.name,
             verdict: (check.judge)(facts),
@@ -115,42 +157,15 @@ pub fn passed(findings: &[Finding]) -> bool {
         .any(|finding| matches!(finding.verdict, Verdict::Bad(..)))
 }
 
-/// Formats the report for people: one line with the number of checks, then problems and remarks.
-#[must_use]
-pub fn report(findings: &[Finding], paint: Paint) -> String {
-    let mut text = String::new();
-    let mut good = 0;
+/// Makes warnings of the problems that these checks found, because an operator said so.
+pub fn ignore(findings: &mut [Finding], names: &[String]) {
     for finding in findings {
-        let (mark, message, hint) = match &finding.verdict {
-            Verdict::Good => {
-                good += 1;
-                continue;
-            }
-            Verdict::Warning(message, hint) => (paint.notable("!"), message, hint),
-            Verdict::Bad(message, hint) => (paint.bad("✗"), message, hint),
-        };
-        text.push_str(&format!(
-            "  {mark} {}: {}\n",
-            finding.name,
-            message.replace('\n', "\n    ")
-        ));
-        if !hint.is_empty() {
-            text.push_str(&format!("      {hint}\n"));
+        if let Verdict::Bad(message, hint) = &finding.verdict
+            && names.iter().any(|name| name == finding.name)
+        {
+            finding.verdict = Verdict::Warning(format!("{message} (ignored)"), hint.clone());
         }
     }
-    let mark = if passed(findings) {
-        paint.good("✓")
-    } else {
-        paint.bad("✗")
-    };
-    let outcome = if good == findings.len() {
-        format!("{} checks", findings.len())
-    } else {
-        format!("{good} of {} checks", findings.len())
-    };
-    format!("preflight    {mark} {outcome}\n{text}")
-        .trim_end()
-        .to_owned()
 }
 
 /// Makes the report as a document.

@@ -1,11 +1,16 @@
 //! Checks of documents, ports and name servers.
 
-use super::{ExistingCluster, NodeFacts, Verdict};
+use std::collections::BTreeSet;
+
+use super::Verdict;
+use crate::node_facts::{Added, ExistingCluster, NodeFacts, Part};
 
 /// kubeadm's `Port` checks and the components' health and metrics ports.
-const KUBERNETES: [u16; 7] = [6443, 10248, 10249, 10250, 10256, 10257, 10259];
+const CONTROL_PLANE: [u16; 3] = [6443, 10257, 10259];
+const NODE: [u16; 4] = [10248, 10249, 10250, 10256];
 const ETCD: [u16; 3] = [2379, 2380, 2381];
-const HALITE: [u16; 3] = [4550, 4551, 4552];
+const MASTER: [u16; 2] = [4550, 4552];
+const BUNDLES: [u16; 1] = [4551];
 
 /// Reports the problems of the documents, which were validated with the bundle and with this host's
 /// addresses and routes.
@@ -27,11 +32,17 @@ pub(super) fn other_firewall(facts: &NodeFacts) -> Verdict {
     )
 }
 
-fn ports(facts: &NodeFacts, needed: &[u16]) -> Verdict {
+fn ports(facts: &NodeFacts, needed: &[(bool, &[u16])]) -> Verdict {
     // On a second run, these are the ports of this cluster.
     if facts.existing == ExistingCluster::This {
         return Verdict::Good;
     }
+    let mut needed: Vec<u16> = needed
+        .iter()
+        .filter(|(is_needed, _)| *is_needed)
+        .flat_map(|(_, ports)| ports.iter().copied())
+        .collect();
+    needed.sort_unstable();
     let taken: Vec<String> = needed
         .iter()
         .filter(|port| facts.listening.contains(port))
@@ -46,21 +57,51 @@ fn ports(facts: &NodeFacts, needed: &[u16]) -> Verdict {
     )
 }
 
+/// The parts of a first host: all.
+static FIRST: Added = Added {
+    runs_containers: true,
+    control_plane: true,
+    etcd: true,
+    registry: true,
+    clock: (0, 0),
+    vip: None,
+    planes: BTreeSet::new(),
+    others: Vec::new(),
+};
+
+fn roles(facts: &NodeFacts) -> &Added {
+    match &facts.part {
+        Part::First => &FIRST,
+        Part::Added(added) => added,
+    }
+}
+
 pub(super) fn ports_kubernetes(facts: &NodeFacts) -> Verdict {
-    ports(facts, &KUBERNETES)
+    let roles = roles(facts);
+    ports(
+        facts,
+        &[
+            (roles.control_plane, &CONTROL_PLANE),
+            (roles.runs_containers, &NODE),
+        ],
+    )
 }
 
 pub(super) fn ports_etcd(facts: &NodeFacts) -> Verdict {
-    ports(facts, &ETCD)
+    ports(facts, &[(roles(facts).etcd, &ETCD)])
 }
 
 pub(super) fn ports_halite(facts: &NodeFacts) -> Verdict {
-    ports(facts, &HALITE)
+    let is_first = facts.part == Part::First;
+    ports(
+        facts,
+        &[(is_first, &MASTER), (roles(facts).registry, &BUNDLES)],
+    )
 }
 
 /// Requires a name server: CoreDNS forwards other domains to it, and does not start without one.
 pub(super) fn name_server(facts: &NodeFacts) -> Verdict {
-    if !facts.name_servers.is_empty() {
+    if !facts.name_servers.is_empty() || !roles(facts).runs_containers {
         return Verdict::Good;
     }
     Verdict::bad(

@@ -1,6 +1,7 @@
 //! Checks of disks, swap and cgroups.
 
-use super::{ExistingCluster, NodeFacts, Verdict};
+use super::Verdict;
+use crate::node_facts::{ExistingCluster, NodeFacts};
 
 /// The free space that the bootstrap needs, in MiB: images and etcd, packages, configuration.
 const FREE: [(&str, u64); 3] = [("/var/lib", 4096), ("/usr", 1024), ("/etc", 16)];

@@ -1,0 +1,145 @@
+//! Checks of a host that is added: against the master and the other hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use super::Verdict;
+use crate::node_facts::{Added, ExistingCluster, NodeFacts, Part};
+
+/// The differences of the clocks, in seconds, above which a host is warned of, and refused.
+/// Certificates begin at the master's time; leases of etcd and of nodes are seconds.
+const CLOCK_NOTABLE: i64 = 2;
+const CLOCK_WRONG: i64 = 30;
+/// The latencies of etcd's disk in microseconds above which a host is warned of, and refused.
+const FSYNC_SLOW: u64 = 10_000;
+const FSYNC_TOO_SLOW: u64 = 200_000;
+
+/// Judges a host that is added; another one is good.
+fn of(facts: &NodeFacts, judge: impl FnOnce(&Added) -> Verdict) -> Verdict {
+    match &facts.part {
+        Part::First => Verdict::Good,
+        Part::Added(added) => judge(added),
+    }
+}
+
+/// A copied host often has the name of the first copy.
+pub(super) fn unique_name(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        let mut others = added.others.iter();
+        let name = &facts.host_name;
+        if *name == facts.name || !others.any(|other| other.name == *name) {
+            return Verdict::Good;
+        }
+        Verdict::bad(
+            format!("the host is called {name}, as another host of the cluster"),
+            format!("hostnamectl set-hostname {}", facts.name),
+        )
+    })
+}
+
+pub(super) fn unique_machine_id(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        let same = |id: &str| !id.is_empty() && id == facts.machine_id;
+        let mut others = added.others.iter();
+        let Some(other) = others.find(|other| same(&other.machine_id)) else {
+            return Verdict::Good;
+        };
+        Verdict::bad(
+            format!("/etc/machine-id is that of {}", other.name),
+            "the host is a copy: rm /etc/machine-id && systemd-machine-id-setup, then reboot it",
+        )
+    })
+}
+
+/// Compares the clock with the master's. The host read its own between question and answer.
+pub(super) fn clock(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        let (asked, answered) = added.clock;
+        let (behind, ahead) = (asked - facts.now, facts.now - answered);
+        let (seconds, direction) = match behind > ahead {
+            true => (behind, "behind"),
+            false => (ahead, "ahead of"),
+        };
+        let message = format!("the clock is {seconds} s {direction} the master's");
+        let hint =
+            "set it, for example with `timedatectl set-time`, and declare `host.timeServers`";
+        match seconds {
+            CLOCK_WRONG.. => Verdict::bad(message, hint),
+            CLOCK_NOTABLE.. => Verdict::warning(message, hint),
+            _ => Verdict::Good,
+        }
+    })
+}
+
+pub(super) fn peers(facts: &NodeFacts) -> Verdict {
+    if facts.unreachable.is_empty() {
+        return Verdict::Good;
+    }
+    Verdict::bad(
+        format!("cannot reach:\n{}", facts.unreachable.join("\n")),
+        "open these ports between the hosts; a firewall in the network, or a wrong route",
+    )
+}
+
+/// Compares the MTUs of the planes: packets larger than the smaller one are lost without a word.
+pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        let own = added.planes.iter().filter_map(|address| {
+            let mtu = facts.mtus.get(address)?;
+            Some((*address, *mtu))
+        });
+        let own: BTreeMap<Ipv4Addr, u32> = own.collect();
+        let own_mtus: BTreeSet<u32> = own.values().copied().collect();
+        let differs = |mtu: &u32| !own_mtus.contains(mtu);
+        let mut others = added.others.iter().flat_map(|other| {
+            let found = other.mtus.iter().filter(|(_, mtu)| differs(mtu));
+            found.map(move |(address, mtu)| (other, address, mtu))
+        });
+        let (Some((address, mtu)), Some((other, its, theirs))) = (own.iter().next(), others.next())
+        else {
+            return Verdict::Good;
+        };
+        Verdict::warning(
+            format!(
+                "the MTU is {mtu} at {address}, and {theirs} at {its} of {}",
+                other.name
+            ),
+            "give all hosts of a network the same MTU: larger packets are lost otherwise",
+        )
+    })
+}
+
+/// An address that the host has of its own would answer for the cluster.
+pub(super) fn vip(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| match added.vip {
+        // On a host of this cluster keepalived may hold it.
+        Some(vip) if facts.addresses.contains(&vip) && facts.existing != ExistingCluster::This => {
+            Verdict::bad(
+                format!("the VIP {vip} is an address of this host"),
+                "remove it there, or choose a free address for apiServer.vip",
+            )
+        }
+        _ => Verdict::Good,
+    })
+}
+
+pub(super) fn etcd_disk(facts: &NodeFacts) -> Verdict {
+    let Some(latency) = facts.fsync_p99_us else {
+        return Verdict::Good;
+    };
+    let message = format!(
+        "a small write to the disk of /var/lib/etcd takes {} ms (99th percentile)",
+        latency.div_ceil(1000)
+    );
+    match latency {
+        0..=FSYNC_SLOW => Verdict::Good,
+        ..=FSYNC_TOO_SLOW => Verdict::warning(
+            message,
+            "etcd recommends 10 ms at most: an SSD, or a disk of its own at /var/lib/etcd",
+        ),
+        _ => Verdict::bad(
+            message,
+            "with it etcd loses its leader again and again: mount a faster disk at /var/lib/etcd",
+        ),
+    }
+}

@@ -1,0 +1,56 @@
+//! Checks whether a host can become part of a cluster, and reports all problems at once: the first
+//! host by `ctl bootstrap`, and each that is added by the step `halite.preflight`.
+//!
+//! A check is a pure function of [`NodeFacts`]. These are collected once, on the host, without
+//! changing anything. So each check is tested without a host on which it fails, and the minion,
+//! which only collects, has none of them: they are in the feature `checks`.
+
+#[cfg(feature = "checks")]
+pub mod checks;
+mod fsync;
+mod node_facts;
+mod peers;
+
+use serde::{Deserialize, Serialize};
+
+pub use fsync::p99 as fsync_p99;
+pub use node_facts::{
+    Added, ExistingCluster, HostRequirements, NodeFacts, OtherHost, Part, WatchedFileSystem,
+};
+pub use peers::{Peer, unreachable};
+
+/// The function by which the master asks a minion for the facts.
+pub const FUNCTION: &str = "halite.preflight";
+
+/// The question of the master.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Question {
+    /// The requirements of the declaration.
+    pub requirements: HostRequirements,
+    /// What the host must be able to reach.
+    pub peers: Vec<Peer>,
+    /// The host gets a member of etcd: the latency of its disk counts.
+    pub etcd: bool,
+}
+
+impl NodeFacts {
+    /// Collects the facts about this host that a question asks for. It takes some seconds with a
+    /// slow disk.
+    pub async fn answer(question: Question, now: i64) -> Self {
+        let (mut facts, unreachable, fsync) = tokio::join!(
+            Self::collect(question.requirements, now),
+            peers::unreachable(&question.peers),
+            async {
+                if question.etcd {
+                    fsync::p99().await
+                } else {
+                    None
+                }
+            },
+        );
+        facts.unreachable = unreachable;
+        facts.fsync_p99_us = fsync;
+        facts
+    }
+}

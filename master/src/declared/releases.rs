@@ -1,0 +1,200 @@
+//! The bundle of each host: a minion compiled from another bundle than the recorded one, and the
+//! record that it has it.
+
+use std::cmp::Ordering;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halite_document::Problem;
+use halite_errors::chain;
+use halite_names::{BundleVersion, NodeName};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::node::node_block;
+use halite_pillar::release::{Release, minor, order};
+use halite_pillar::resolve::{cluster_block, record};
+use halite_pillar::validate::{Context, validate};
+use halite_proto::ids::MinionId;
+
+use super::bundle::InUse;
+use super::slow::in_background;
+use super::{Declarations, Snapshot};
+use crate::ca::files;
+use crate::refusal::Refusal;
+
+impl Declarations {
+    /// The present snapshot, in which one minion has another bundle of the site already.
+    ///
+    /// # Errors
+    /// All problems of all documents, the bundle cannot be read, or the cluster cannot be upgraded
+    /// to it.
+    pub async fn with_bundle(
+        &self,
+        minion: &MinionId,
+        bundle: &BundleVersion,
+    ) -> Result<Arc<Snapshot>, Refusal> {
+        let snapshot = self.load().await?;
+        let release = self.allowed(&snapshot, bundle).await?;
+        let mut declaration = snapshot.declaration().clone();
+        declaration.set_release(minion, &release);
+        Ok(self.reader.of(declaration).await)
+    }
+
+    /// The release of a bundle to which the cluster can be upgraded.
+    ///
+    /// # Errors
+    /// The bundle cannot be read, or the reasons why the cluster cannot be upgraded to it.
+    pub async fn allowed(
+        &self,
+        snapshot: &Snapshot,
+        bundle: &BundleVersion,
+    ) -> Result<Release, Refusal> {
+        let read = self.reader.bundle(bundle).await?;
+        allowed(snapshot.declaration(), snapshot.in_use()?, &read.in_use)
+    }
+
+    /// Records that a minion has a bundle. For `master`, the cluster document records it as the one
+    /// in use, and each host stays with the bundle that it has.
+    ///
+    /// # Errors
+    /// The bundle or a document cannot be read, or a document cannot be written.
+    pub async fn record_release(
+        &self,
+        minion: &MinionId,
+        bundle: &BundleVersion,
+    ) -> Result<(), Refusal> {
+        let _one_at_a_time = self.writing.lock().await;
+        let read = self.reader.bundle(bundle).await?;
+        let release = release(&read.in_use)?;
+        let (config_dir, minion) = (self.config_dir().to_owned(), minion.clone());
+        in_background(move || write_release(&config_dir, &minion, &release)).await
+    }
+}
+
+fn release(bundle: &InUse) -> Result<Release, Refusal> {
+    let facts = &bundle.facts;
+    let version = facts.version.parse();
+    Ok(Release {
+        bundle: version.map_err(|error| Refusal::invalid(chain(&error)))?,
+        kubernetes: facts.kubernetes.clone(),
+    })
+}
+
+/// Checks an upgrade of the cluster from one bundle to another.
+fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Release, Refusal> {
+    let release = release(to)?;
+    let refuse = |why: String| {
+        Err(Refusal::conflict(format!(
+            "cannot upgrade to the bundle {}: {why}",
+            release.bundle
+        )))
+    };
+    if declaration.cluster_release().is_none() {
+        return refuse(
+            "the cluster document records no bundle; `ctl bundle use` records the one that the hosts have"
+                .to_owned(),
+        );
+    }
+    let minions = declaration.nodes.keys().map(NodeName::as_str);
+    let newest = minions
+        .chain([halite_names::MASTER])
+        .map(|minion| declaration.kubernetes_for(minion))
+        .max_by(|one, other| order(one, other))
+        .unwrap_or_default();
+    let (has, gets) = (minor(newest), minor(&release.kubernetes));
+    if has != gets {
+        return refuse(format!(
+            "it has Kubernetes {}, and this cluster {newest}; this version of Halite upgrades within {has}, to a newer patch \
+             release",
+            release.kubernetes
+        ));
+    }
+    if order(&release.kubernetes, newest) == Ordering::Less {
+        return refuse(format!(
+            "its Kubernetes {} is older than {newest}, which this cluster has; Kubernetes does not go back",
+            release.kubernetes
+        ));
+    }
+    let built = |bundle: &InUse| bundle.manifest.built.parse::<jiff::Timestamp>().ok();
+    if built(to) < built(from) {
+        return refuse(format!(
+            "it was built at {}, before the bundle in use ({}, {}); use one that was built later",
+            to.manifest.built, from.facts.version, from.manifest.built
+        ));
+    }
+    let declared = &declaration.cluster.kubernetes.version;
+    if !to.facts.satisfies(declared) {
+        return refuse(format!(
+            "the cluster document declares kubernetes.version {declared}, and it has {}; declare {gets}, which allows each of \
+             its patch releases",
+            release.kubernetes
+        ));
+    }
+    let mut after = declaration.clone();
+    let names: Vec<String> = after.nodes.keys().map(ToString::to_string).collect();
+    after.set_release(halite_names::MASTER, &release);
+    for name in names {
+        after.set_release(&name, &release);
+    }
+    let context = Context {
+        bundle: Some(&to.facts),
+        ..Context::default()
+    };
+    let problems = validate(&after, &context);
+    if problems.is_empty() {
+        Ok(release)
+    } else {
+        Err(Refusal::from_problems(&problems))
+    }
+}
+
+/// Writes the documents that change when a minion gets a release. A host has at any moment what the
+/// documents say: hosts that stay behind are recorded before the cluster moves on, and a record
+/// that says no more than the cluster's goes last.
+fn write_release(config_dir: &Path, minion: &MinionId, release: &Release) -> Result<(), Refusal> {
+    let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
+    let mut texts = Texts::from_dir(config_dir).map_err(refused)?;
+    let before = load(&texts, &Context::default()).map_err(refused)?;
+    let mut after = before.clone();
+    after.set_release(minion, release);
+    let (mut first, mut last): (Vec<(PathBuf, String)>, Vec<_>) = Default::default();
+    let written = |problem: Problem| Refusal::invalid(problem.to_string());
+    for (name, node) in &after.nodes {
+        let same = before.nodes.get(name).map(|before| &before.resolved) == Some(&node.resolved);
+        let Some(resolved) = node.resolved.as_ref().filter(|_| !same) else {
+            continue;
+        };
+        let file = &node.source.file;
+        let text = record(file, node.source.text(), &node_block(resolved)).map_err(written)?;
+        if let Some(document) = texts.nodes.iter_mut().find(|text| text.file == *file) {
+            document.text.clone_from(&text);
+        }
+        let group = if resolved.bundle.is_some() {
+            &mut first
+        } else {
+            &mut last
+        };
+        group.push((file.into(), text));
+    }
+    if before.cluster.resolved != after.cluster.resolved
+        && let Some(resolved) = &after.cluster.resolved
+    {
+        let document = &mut texts.cluster;
+        let text = record(&document.file, &document.text, &cluster_block(resolved));
+        document.text = text.map_err(written)?;
+        first.push((document.file.as_str().into(), document.text.clone()));
+    }
+    load(&texts, &Context::default()).map_err(refused)?;
+    for (path, text) in first.iter().chain(&last) {
+        write(path, text)?;
+        tracing::info!(%minion, bundle = %release.bundle, document = %path.display(), "bundle recorded");
+    }
+    Ok(())
+}
+
+/// Replaces a document; its mode stays, because the cluster document may have secrets.
+fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+    let mode = std::fs::metadata(path).map_or(0o600, |data| data.permissions().mode() & 0o777);
+    files::write(path, text, mode).map_err(|error| Refusal::internal(chain(&error)))
+}

@@ -1,0 +1,241 @@
+//! `halite.preflight`: the checks of a host that is added, before anything changes there. The
+//! minion collects the facts; the master knows the other hosts, and judges.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use halite_errors::chain;
+use halite_host_reports::health;
+use halite_host_reports::health::HostHealth;
+use halite_names::NodeName;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::node::Node;
+use halite_pillar::role::Role;
+use halite_pillar::view::API_PORT;
+use halite_preflight::checks::{Finding, Verdict};
+use halite_preflight::{
+    Added, ExistingCluster, FUNCTION, NodeFacts, OtherHost, Part, Peer, Question, checks,
+};
+use halite_proto::ids::MinionId;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::step_runner::{Outcome, StepRunner, failed, required, texts};
+use crate::ca::SITE;
+use crate::declared::Snapshot;
+use crate::jobs::Unanswered;
+use crate::jobs::target::grains;
+
+/// The time for the facts: a slow disk is measured for some ten seconds. A minion that is restarted
+/// forgets the question, so it is asked again.
+const FACTS: Duration = Duration::from_secs(25);
+const ATTEMPTS: usize = 3;
+/// The time for a minion to connect again.
+const RECONNECT: Duration = Duration::from_secs(30);
+/// The time for the other hosts' answers.
+const OTHERS: Duration = Duration::from_secs(3);
+/// The ports of the other etcd members, and of bundle servers.
+const PEER_PORT: u16 = 2380;
+const BUNDLE_PORT: u16 = 4551;
+
+impl StepRunner<'_> {
+    /// Checks the host; a problem that is not ignored by name fails the step.
+    pub(super) async fn preflight(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let name = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run checks {name}")));
+        }
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let nodes = &snapshot.declaration().nodes;
+        let (name, node) = nodes
+            .get_key_value(name.as_str())
+            .ok_or_else(|| Failure::new(format!("{name} is not declared")))?;
+        let facts = self.facts(&snapshot, name, node).await?;
+        let mut findings = checks::run(&facts);
+        checks::ignore(&mut findings, &texts(chunk, "ignore"));
+        let count = findings.len();
+        self.recorder.note(index, "checks", json!(count)).await?;
+        let warnings = lines(&findings, false);
+        if !warnings.is_empty() {
+            let note = json!(warnings);
+            self.recorder.note(index, "warnings", note).await?;
+        }
+        if checks::passed(&findings) {
+            return Ok((Map::new(), format!("{count} checks of {name}")));
+        }
+        let problems = lines(&findings, true).join("\n");
+        Err(Failure::new(format!(
+            "{name} is not ready to join, and nothing was changed there:\n{problems}\n`ctl node add … --ignore-preflight \
+             NAME,…` goes on in spite of a problem"
+        )))
+    }
+
+    /// The facts of the host, with what they are compared with.
+    async fn facts(
+        &self,
+        snapshot: &Snapshot,
+        name: &NodeName,
+        node: &Node,
+    ) -> Result<NodeFacts, Failure> {
+        let declaration = snapshot.declaration();
+        let cluster = &declaration.cluster;
+        let app = self.jobs.app();
+        let minion: MinionId = (name.as_str().parse())
+            .map_err(|error| Failure::new(format!("{name}: {}", chain(&error))))?;
+        let connected = app.connections.connected();
+        let is_connected = |host: &NodeName| connected.iter().any(|id| *id == host.as_str());
+        let question = Question {
+            requirements: checks::of_cluster(cluster),
+            peers: peers(declaration, name, node, &is_connected),
+            etcd: node.has(Role::Etcd),
+        };
+        let question = json!(question);
+        let own = self.ask_again(&minion, &question);
+        let (own, others) = tokio::join!(own, self.others(declaration, name));
+        let cannot = |error: &dyn std::error::Error| {
+            Failure::new(format!("cannot check {name}: {}", chain(error)))
+        };
+        let (answer, clock) = own.map_err(|error| cannot(&error))?;
+        let mut facts: NodeFacts =
+            serde_json::from_value(answer).map_err(|error| cannot(&error))?;
+        facts.name = name.to_string();
+        let own_ca = app.cas.certificate_pem(SITE);
+        let own_ca = own_ca.map_err(|error| cannot(&error))?.trim();
+        // An earlier run has begun with it.
+        if facts.site_ca.trim() == own_ca {
+            facts.existing = ExistingCluster::This;
+        }
+        facts.part = Part::Added(Added {
+            runs_containers: node.runs_containers(),
+            control_plane: node.has(Role::ControlPlane),
+            etcd: node.has(Role::Etcd),
+            registry: node.has(Role::Registry),
+            clock,
+            vip: cluster.api_server.vip,
+            planes: planes(node).collect(),
+            others,
+        });
+        Ok(facts)
+    }
+
+    /// The facts as the minion answers them, and the times before and after the answer.
+    async fn ask_again(
+        &self,
+        minion: &MinionId,
+        question: &Value,
+    ) -> Result<(Value, (i64, i64)), Unanswered> {
+        let app = self.jobs.app();
+        let mut attempts = 1;
+        loop {
+            let asked = app.clock.now() / 1000;
+            let answer = self.jobs.ask(minion, FUNCTION, question, FACTS).await;
+            let may_be_lost = matches!(
+                answer,
+                Err(Unanswered::NotConnected(_) | Unanswered::Late(_))
+            );
+            if !may_be_lost || attempts >= ATTEMPTS {
+                return Ok((answer?, (asked, app.clock.now() / 1000)));
+            }
+            attempts += 1;
+            app.connections.wait_connected(minion, RECONNECT).await;
+        }
+    }
+
+    /// What the master knows of the other hosts, and what they answer.
+    async fn others(&self, declaration: &Declaration, name: &NodeName) -> Vec<OtherHost> {
+        let nodes = declaration.nodes.iter().filter(|(other, _)| *other != name);
+        let ask = nodes.map(|(other, node)| self.other(other, node));
+        let others = join_all(ask).await;
+        others.into_iter().flatten().collect()
+    }
+
+    async fn other(&self, name: &NodeName, node: &Node) -> Option<OtherHost> {
+        let minion: MinionId = name.as_str().parse().ok()?;
+        let known = grains(self.jobs.app(), &minion).await.unwrap_or_default();
+        let question = json!({});
+        let answer = self
+            .jobs
+            .ask(&minion, health::FUNCTION, &question, OTHERS)
+            .await;
+        let answer = answer.unwrap_or_default();
+        let health: HostHealth = serde_json::from_value(answer).unwrap_or_default();
+        let mtu = |address: Ipv4Addr| Some((address, *health.mtus.get(&address)?));
+        let mtus: BTreeMap<Ipv4Addr, u32> = planes(node).filter_map(mtu).collect();
+        Some(OtherHost {
+            name: name.to_string(),
+            machine_id: known["machine_id"].as_str().unwrap_or_default().to_owned(),
+            mtus,
+        })
+    }
+}
+
+/// The addresses of a host in the control plane and in the workload plane.
+fn planes(node: &Node) -> impl Iterator<Item = Ipv4Addr> {
+    let workload = node.resolved.as_ref().map(|own| own.workload_plane);
+    node.control_plane().into_iter().chain(workload)
+}
+
+/// What the host must reach: the API servers, bundle servers and etcd members that are there. A
+/// host that is away may have another firewall still.
+fn peers(
+    declaration: &Declaration,
+    name: &NodeName,
+    node: &Node,
+    is_connected: &dyn Fn(&NodeName) -> bool,
+) -> Vec<Peer> {
+    let mut peers = Vec::new();
+    let others = declaration.nodes.iter();
+    for (host, other) in others.filter(|(host, _)| *host != name && is_connected(host)) {
+        let Some(address) = other.control_plane() else {
+            continue;
+        };
+        let mut add = |port: u16, service: &str| {
+            peers.push(Peer {
+                host: host.to_string(),
+                address,
+                port,
+                service: service.to_owned(),
+            });
+        };
+        let has_joined = other.is_member();
+        if has_joined && other.has(Role::ControlPlane) && node.runs_containers() {
+            add(API_PORT, "the API server");
+        }
+        if has_joined && node.has(Role::Etcd) {
+            add(PEER_PORT, "etcd");
+        }
+        if other.has(Role::Bootstrap) {
+            add(BUNDLE_PORT, "the bundle server");
+        }
+    }
+    peers
+}
+
+/// The problems, or the warnings, each with its name and what to do.
+fn lines(findings: &[Finding], bad: bool) -> Vec<String> {
+    let line = |finding: &Finding| {
+        let (message, hint) = match (&finding.verdict, bad) {
+            (Verdict::Bad(message, hint), true) | (Verdict::Warning(message, hint), false) => {
+                (message, hint)
+            }
+            _ => return None,
+        };
+        let message = message.replace('\n', "\n    ");
+        Some(match hint.as_str() {
+            "" => format!("  {}: {message}", finding.name),
+            hint => format!("  {}: {message}\n    {hint}", finding.name),
+        })
+    };
+    findings.iter().filter_map(line).collect()
+}
+
+/// The names of ignored checks in the pillar of a run, for the audit log.
+pub(crate) fn ignored(pillar_json: &str) -> Option<String> {
+    let pillar: Value = serde_json::from_str(pillar_json).ok()?;
+    let names = pillar["ignore_preflight"].as_array()?.iter();
+    let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}

@@ -1,0 +1,109 @@
+//! The bundle and the Kubernetes version that node documents record in the middle of an upgrade.
+
+use std::cmp::Ordering;
+
+use super::Check;
+use crate::declaration::Document;
+use crate::node::{Node, ResolvedNode};
+use crate::release::{minor, order};
+use crate::role::Role;
+
+const BUNDLE: &str = "resolved.bundle";
+const KUBERNETES: &str = "resolved.kubernetes";
+
+pub(super) fn check(check: &mut Check<'_>) {
+    for node in check.declaration.nodes.values() {
+        if let Some(resolved) = &node.resolved {
+            record(check, node, resolved);
+        }
+    }
+    kubelets(check);
+}
+
+fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode) {
+    let (bundle, kubernetes) = match (&resolved.bundle, &resolved.kubernetes) {
+        (None, None) => return,
+        (Some(bundle), Some(kubernetes)) => (bundle, kubernetes),
+        (bundle, _) => {
+            let (has, lacks) = if bundle.is_some() {
+                (BUNDLE, KUBERNETES)
+            } else {
+                (KUBERNETES, BUNDLE)
+            };
+            return check.node(
+                node,
+                has,
+                format!("`{has}` without `{lacks}`"),
+                "Halite records both or none; put back what was there",
+            );
+        }
+    };
+    let cluster = &check.declaration.cluster;
+    if check.declaration.cluster_release().is_none() {
+        return check.node(
+            node,
+            BUNDLE,
+            "the node document records a bundle, the cluster document none",
+            "`ctl bundle list` shows the bundles of this site, `ctl bundle use` records one",
+        );
+    }
+    let wanted = minor(cluster.kubernetes_version());
+    if check.sound("resolved") && minor(kubernetes) != wanted {
+        check.node(
+            node,
+            KUBERNETES,
+            format!("the cluster has Kubernetes {wanted}, and this node {kubernetes}"),
+            "all hosts have the same minor version; put back what was recorded",
+        );
+    }
+    let Some(known) = check.context.bundle.filter(|known| !known.site.is_empty()) else {
+        return;
+    };
+    match known
+        .on_site()
+        .iter()
+        .find(|held| held.version == bundle.as_str())
+    {
+        None => check.node(
+            node,
+            BUNDLE,
+            format!("this site has no bundle {bundle}"),
+            "add it again with `ctl bundle add`: the node is compiled from it",
+        ),
+        Some(held) if held.kubernetes != *kubernetes => check.node(
+            node,
+            KUBERNETES,
+            format!(
+                "the bundle {bundle} has Kubernetes {}, not {kubernetes}",
+                held.kubernetes
+            ),
+            "Halite records both together; put back what was there",
+        ),
+        Some(_) => {}
+    }
+}
+
+/// A kubelet is never newer than an API server that it may speak to: a control-plane host has its
+/// own, any other host may reach each of them (kubernetes.io/releases/version-skew-policy).
+fn kubelets(check: &mut Check<'_>) {
+    let declaration = check.declaration;
+    let nodes = || declaration.nodes.iter();
+    let oldest = nodes()
+        .filter(|(_, node)| node.has(Role::ControlPlane))
+        .map(|(name, _)| (declaration.kubernetes_for(name.as_str()), name))
+        .min_by(|(one, _), (other, _)| order(one, other));
+    let Some((oldest, server)) = oldest else {
+        return;
+    };
+    for (name, node) in nodes().filter(|(_, node)| !node.has(Role::ControlPlane)) {
+        let own = declaration.kubernetes_for(name.as_str());
+        if node.own_release().is_some() && order(own, oldest) == Ordering::Greater {
+            check.node(
+                node,
+                KUBERNETES,
+                format!("this node has Kubernetes {own}, newer than the API server of {server} ({oldest})"),
+                "control-plane hosts are upgraded first; put back what was recorded",
+            );
+        }
+    }
+}

@@ -1,0 +1,13 @@
+{#- Images of another bundle, pulled while the host runs the one that it has: containerd is neither
+    updated nor restarted. -#}
+{%- from 'halite/images/map.jinja' import components with context %}
+include:
+  - halite.base.containerd.servers
+{%- for component in components | sort %}
+
+{{ pillar.halite.images[component] }}:
+  image.present:
+    - parallel: True
+    - require:
+        - file: /etc/containerd/certs.d/_default/hosts.toml
+{%- endfor %}

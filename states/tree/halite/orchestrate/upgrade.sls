@@ -1,0 +1,134 @@
+{#- Brings the cluster to another bundle of the site, with the same minor version of Kubernetes.
+    `pillar.bundle`, its version, and `pillar.batch`, the number or percentage of further hosts at a
+    time, are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
+    that was interrupted goes on where it ended. A highstate from the bundle is recorded: the host,
+    or with `master` the cluster, has it from then on. -#}
+{%- set bundle = pillar.bundle | json %}
+{%- set ns = namespace(servers=[], first=[], members=[], others=[], previous='servers') %}
+{%- for name, node in pillar.halite.nodes | dictsort %}
+{%-   if 'bootstrap' in node.roles or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
+{%-   if node.bundle == pillar.bundle %}
+{%-   elif 'bootstrap' in node.roles %}{% set ns.first = ns.first + [name] %}
+{%-   elif 'etcd' in node.roles or 'control-plane' in node.roles %}{% set ns.members = ns.members + [name] %}
+{%-   else %}{% set ns.others = ns.others + [name] %}
+{%-   endif %}
+{%- endfor %}
+{%- set one_by_one = ns.first + ns.members %}
+
+# No host joins or leaves etcd until this run has ended, and no other upgrade runs.
+turn:
+  halite.lock:
+    - lock: etcd-members
+
+# They serve each bundle of the site; a further one copies it, which may take a while.
+servers:
+  halite.state:
+    - tgt: {{ ns.servers | join(',') }}
+    - tgt_type: list
+    - sls: [halite.services.bundle_server]
+    - timeout: 7200
+    - require:
+        - halite: turn
+
+{#- A verified snapshot of etcd belongs here: before this, no host has changed. -#}
+{%- for what, names, offline in [('control-plane', one_by_one, 'fail'), ('workers', ns.others, 'skip')] if names %}
+
+# Before any host changes: a static pod then starts at once, and an image that cannot be pulled stops
+# the run here.
+images-{{ what }}:
+  halite.state:
+    - tgt: {{ names | join(',') }}
+    - tgt_type: list
+    - sls: [halite.images.ahead]
+    - bundle: {{ bundle }}
+    - offline: {{ offline }}
+    - timeout: 3600
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = 'images-' ~ what %}
+{%- endfor %}
+{%- for name in one_by_one %}
+
+# One after the other, only while etcd can miss this one. What does not come up gets its old manifest
+# back, and the run ends here, with the cluster serving.
+{{ name }}-may-restart:
+  halite.etcd_quorum_allows:
+    - node: {{ name }}
+    - require:
+        - halite: {{ ns.previous }}
+
+{#- The virtual address is moved away, and the host drained, here. #}
+
+{{ name }}-etcd:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd]
+    - bundle: {{ bundle }}
+    - require:
+        - halite: {{ name }}-may-restart
+
+{{ name }}-control-plane:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.control_plane.running]
+    - bundle: {{ bundle }}
+    - require:
+        - halite: {{ name }}-etcd
+
+# The kubelet, containerd, and all else.
+{{ name }}-host:
+  halite.state:
+    - tgt: {{ name }}
+    - highstate: True
+    - bundle: {{ bundle }}
+    - timeout: 3600
+    - require:
+        - halite: {{ name }}-control-plane
+
+{{ name }}-ready:
+  halite.wait_for_node:
+    - node: {{ name }}
+    - timeout: 300
+    - require:
+        - halite: {{ name }}-host
+{%-   set ns.previous = name ~ '-ready' %}
+{%- endfor %}
+{%- if pillar.halite.bundle.version != pillar.bundle %}
+
+# After every API server, and before the other hosts: their kubelets are never newer than an API
+# server.
+objects:
+  halite.state:
+    - tgt: master
+    - highstate: True
+    - bundle: {{ bundle }}
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = 'objects' %}
+{%- endif %}
+{%- if ns.others %}
+
+# A host that is down keeps its record, and the next run brings it the bundle.
+workers:
+  halite.state:
+    - tgt: {{ ns.others | join(',') }}
+    - tgt_type: list
+    - highstate: True
+    - bundle: {{ bundle }}
+    - batch: {{ pillar.get('batch', '25%') | string | json }}
+    - offline: skip
+    - timeout: 3600
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = 'workers' %}
+{%- endif %}
+
+# No host asks for images of the bundle before any more.
+image-servers:
+  halite.state:
+    - tgt: '* and not L@master and I@halite:node:runs:containers:True'
+    - tgt_type: compound
+    - sls: [halite.base.containerd.servers]
+    - offline: skip
+    - require:
+        - halite: {{ ns.previous }}

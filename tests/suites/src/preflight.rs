@@ -1,0 +1,81 @@
+//! The preflight of a host that is added.
+
+use std::process::Output;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
+
+use crate::health;
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "preflight: a host whose ports are taken is refused before anything changes there",
+    run: taken_ports,
+}];
+
+/// The first file that states write on a host: without it no earlier run has begun there.
+const BEGUN: &str = "/etc/halite/pki/site-ca.crt";
+
+/// Makes the worker look like the host of another cluster, whose kubelet runs there.
+fn taken_ports(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    let aside = "/root/site-ca.crt";
+    worker.run(&["mv", BEGUN, aside])?;
+    let refused = refused(cluster);
+    // The checks that are ignored are over; the states write the file again.
+    let names = "other-kubernetes,ports-kubernetes";
+    let ignored = refused.and_then(|()| add(cluster, &["--ignore-preflight", names]));
+    worker.sh(&format!(
+        "test -e {BEGUN} || mv {aside} {BEGUN}; rm -f {aside}"
+    ))?;
+    let ignored = ignored?;
+    let said = text(&ignored);
+    ensure!(
+        ignored.status.success() && said.contains("(ignored)"),
+        "ctl node add ended with {}: {said}",
+        ignored.status
+    );
+    let audit = [CTL, "audit", "--action", "Orchestrate", "--limit", "3"];
+    let audit = cluster.bootstrap.run(&audit)?;
+    ensure!(
+        audit.contains(&format!("ignores preflight {names}")),
+        "{audit}"
+    );
+    health::is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn refused(cluster: &Cluster) -> Result<()> {
+    let started = || cluster.worker.run(&["pidof", "kubelet"]);
+    let before = started()?;
+    let output = add(cluster, &[])?;
+    let said = text(&output);
+    for wanted in [
+        &format!("{WORKER} is not ready to join"),
+        "other-kubernetes: Kubernetes is already installed",
+        "ports-kubernetes: something listens on TCP",
+        "10250",
+    ] {
+        ensure!(said.contains(wanted), "{wanted:?} is not in {said}");
+    }
+    ensure!(output.status.code() == Some(1), "{}", output.status);
+    ensure!(started()? == before, "the kubelet was started again");
+    let there = cluster.worker.output(&["test", "-e", BEGUN])?;
+    ensure!(!there.status.success(), "a state has run on {WORKER}");
+    Ok(())
+}
+
+/// Adds the worker again, with the words with which it was added.
+fn add(cluster: &Cluster, more: &[&str]) -> Result<Output> {
+    let mut words = cluster.add_command();
+    words.extend(more.iter().map(|word| (*word).to_owned()));
+    let output = cluster.bootstrap.output(&words);
+    output.context("cannot add the worker again")
+}
+
+fn text(output: &Output) -> String {
+    let (out, error) = (&output.stdout, &output.stderr);
+    [out, error]
+        .map(|text| String::from_utf8_lossy(text))
+        .concat()
+}
