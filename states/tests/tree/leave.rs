@@ -176,8 +176,9 @@ fn written(compiled: &Compiled) -> Vec<String> {
             _ => {}
         }
     }
-    // The first host cannot leave, so its master stays.
-    paths.retain(|path| !path.contains("halite-master"));
+    // The first host cannot leave, so its master stays, and the timers of the backups.
+    let stays = |path: &String| path.contains("halite-master") || path.contains("halite-backup");
+    paths.retain(|path| !stays(path));
     paths
 }
 
