@@ -136,6 +136,8 @@ struct StepsWatch {
     /// The finished steps with their marks, in the order in which they ended.
     line: Vec<String>,
     running: String,
+    /// What a step was last said to wait for: step, end and reason.
+    waits: [String; 3],
     /// The statuses that were shown, by the position of the step.
     displayed: BTreeMap<u64, String>,
     /// The failures of each minion in its last attempt. A repeated attempt replaces the interrupted
@@ -152,6 +154,7 @@ impl StepsWatch {
             label: label.to_owned(),
             line: Vec::new(),
             running: String::new(),
+            waits: Default::default(),
             displayed: BTreeMap::new(),
             failed: BTreeMap::new(),
             failed_steps: Vec::new(),
@@ -164,6 +167,7 @@ impl StepsWatch {
         let of_run = event.tag.starts_with("halite/run/");
         match kind(&event.tag) {
             "step" if of_run => self.step(&data, board),
+            "wait" if of_run => self.wait(&data, board),
             "prog" => self.show(&progress(&data), board),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
@@ -223,6 +227,26 @@ impl StepsWatch {
                 .screen
                 .line(format!("{}  {name} {mark}{time}", self.label));
         }
+    }
+
+    /// Prints what a step waits for: one line, and another one when the reason has changed.
+    fn wait(&mut self, data: &Value, board: &mut Board<'_>) {
+        let text = |key: &str| data[key].as_str().unwrap_or_default();
+        let reason = ["step", "until", "because"].map(|key| text(key).to_owned());
+        if self.waits == reason {
+            return;
+        }
+        let [step, until, because] = &reason;
+        let mark = board.screen.paint().notable("!");
+        let mut line = format!(
+            "{mark} {}  {step}: waiting for {} s until {until}: {because}",
+            self.label, data["seconds"]
+        );
+        if !text("remedy").is_empty() {
+            line.push_str(&format!("; {}", text("remedy")));
+        }
+        board.screen.line(line);
+        self.waits = reason;
     }
 
     /// The text before the mark of a step. Minions that a step left out are noted for the end.
@@ -413,6 +437,22 @@ mod tests {
             matches!(&watch.done.notes[..], [note, warning] if note.contains("left out of `peers`: w2, w3")
                 && warning.starts_with("preflight: mtu: it differs"))
         );
+    }
+
+    #[test]
+    fn a_wait_is_said_once_for_each_reason() {
+        let screen = &mut Screen::new(crate::output::Format::Json);
+        let board = &mut Board::new(screen, false);
+        let mut watch = StepsWatch::new("b");
+        let mut said = Vec::new();
+        for (seconds, because) in [(10, "a holds it"), (20, "a holds it"), (30, "c holds it")] {
+            let data = json!({"step": "turn", "until": "it is free", "because": because,
+                "seconds": seconds, "remedy": "wait"});
+            let before = watch.waits.clone();
+            assert!(!watch.take(&event("halite/run/1/wait", data, false), board));
+            said.push(before != watch.waits);
+        }
+        assert_eq!(said, [true, false, true]);
     }
 
     #[test]

@@ -9,14 +9,14 @@
 pub mod checks;
 mod fsync;
 mod node_facts;
+mod part;
 mod peers;
 
 use serde::{Deserialize, Serialize};
 
 pub use fsync::p99 as fsync_p99;
-pub use node_facts::{
-    Added, ExistingCluster, HostRequirements, NodeFacts, OtherHost, Part, WatchedFileSystem,
-};
+pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts, WatchedFileSystem};
+pub use part::{Added, OtherHost, Part};
 pub use peers::{Peer, unreachable};
 
 /// The function by which the master asks a minion for the facts.

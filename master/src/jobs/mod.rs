@@ -164,6 +164,14 @@ impl Jobs {
         }
     }
 
+    /// The minions that have not returned yet.
+    #[must_use]
+    pub fn pending(&self, jid: &JobId) -> Vec<MinionId> {
+        let open = self.open_jobs();
+        let pending = open.get(jid).map(|job| job.pending.iter().cloned());
+        pending.into_iter().flatten().collect()
+    }
+
     /// The shared parts of the master.
     #[must_use]
     pub fn app(&self) -> &Arc<App> {

@@ -23,7 +23,9 @@ impl StepRunner<'_> {
         if self.run.test {
             return Ok((Map::new(), format!("a real run takes the lock {name}")));
         }
-        let (pace, limit) = (StepPace::new(self.recorder, index, PAUSE), timeout(chunk));
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = pace.remedy("it goes on by itself; `ctl job list` shows what runs");
+        let limit = timeout(chunk);
         loop {
             let app = self.jobs.app();
             let holder = app
@@ -68,6 +70,7 @@ impl StepRunner<'_> {
         let members = self.jobs.clusters().etcd().members(&snapshot).await;
         let members = members.map_err(failed)?;
         let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = pace.remedy("`ctl etcd status` shows each member");
         let changes = Changes {
             members: members.as_ref(),
             pace: &pace,

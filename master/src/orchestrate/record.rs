@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use halite_etcd::Wait;
 use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
@@ -96,6 +97,22 @@ impl Recorder {
         let text = Value::Object(detail).to_string();
         self.change(index, false, |step| step.detail_json = text)
             .await
+    }
+
+    /// Records what a step waits for, and announces it to those who watch the run.
+    pub(super) async fn note_wait(
+        &self,
+        index: usize,
+        wait: &Wait,
+        remedy: &str,
+    ) -> Result<(), Failure> {
+        self.note(index, "waits", json!(wait.to_string())).await?;
+        let name = self.step(index).map(|step| step.name).unwrap_or_default();
+        let event = json!({"id": self.run.id, "step": name, "until": wait.until, "because": wait.because,
+            "seconds": wait.since.as_secs(), "limit": wait.limit.as_secs(), "remedy": remedy});
+        let tag = format!("halite/run/{}/wait", self.run.id);
+        self.jobs.app().events.announce(&tag, &event, None);
+        Ok(())
     }
 
     /// Records the end of a step, with its outcome as detail.

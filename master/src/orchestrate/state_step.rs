@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_etcd::Pace as _;
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
+use super::pace::{SAY, StepPace};
 use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
 use crate::jobs::NewJob;
 use crate::jobs::function::Function;
@@ -218,7 +220,7 @@ impl StepRunner<'_> {
         let mut done = BatchDone::default();
         for attempt in 1.. {
             let jid = self.new_job(index, new, &left).await?;
-            let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
+            let rows = self.ended(index, &jid, new).await?;
             let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
             self.record_bundle(new, &good).await?;
             done.good.extend(good);
@@ -256,6 +258,25 @@ impl StepRunner<'_> {
             recorded.await.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// The rows of a job when it has ended; says meanwhile which minions have not returned.
+    async fn ended(&self, index: usize, jid: &JobId, new: &NewJob) -> Result<Vec<JobRow>, Failure> {
+        let pace = StepPace::new(self.recorder, index, SAY).remedy(format!(
+            "`ctl job show {jid}` shows its parts, `ctl job cancel {jid}` ends it"
+        ));
+        let limit = Duration::from_secs(new.timeout.into());
+        let ended = self.jobs.wait(jid);
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                ended = &mut ended => return ended.map(|(_, rows)| rows).map_err(failed),
+                () = pace.pause() => {}
+            }
+            let until = format!("{} has returned", self.jobs.pending(jid).join(", "));
+            let because = format!("the job {jid} ({}) runs there", new.function);
+            pace.say(until, because, limit).await;
+        }
     }
 
     async fn new_job(

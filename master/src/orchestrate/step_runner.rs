@@ -47,7 +47,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "state") => self.state(chunk, index).await,
             ("halite", "function") => self.function(chunk, index).await,
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
-            ("halite", "wait_for_node") => self.wait_for_node(chunk).await,
+            ("halite", "wait_for_node") => self.wait_for_node(chunk, index).await,
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,

@@ -1,6 +1,11 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
+use super::record::Recorder;
 use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::store::{RunStatus, Step, StepStatus, Store as _};
@@ -251,7 +256,6 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
     life.accept("bootstrap-1");
     life.connect(&worker);
     let step = life.runtime.block_on(async {
-        use futures_util::StreamExt;
         let request = v1::OrchestrateRequest {
             sls: "orchestrate.peers".into(),
             ..Default::default()
@@ -318,7 +322,6 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
         let life = site.live();
         life.connect(&worker);
         let seen = life.runtime.block_on(async {
-            use futures_util::StreamExt;
             let mut stream = life.backend.orchestrate("root", request()).await.unwrap();
             let mut seen = 0;
             while seen < kill_after && stream.next().await.is_some() {
@@ -360,4 +363,43 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             return;
         }
     }
+}
+
+#[test]
+fn those_who_watch_a_run_hear_what_a_step_waits_for() {
+    let step = "enrolled:\n  halite.wait_for_minion:\n    - id: worker-1\n    - timeout: 600\n";
+    let site = Site::new(&[("orchestrate/wait.sls", step)]);
+    let life = site.live();
+    let waits = life.runtime.block_on(async {
+        let request = v1::OrchestrateRequest {
+            sls: "orchestrate.wait".into(),
+            ..v1::OrchestrateRequest::default()
+        };
+        let mut events = life.backend.orchestrate("root", request).await.unwrap();
+        let run = life.store.open_runs().await.unwrap().remove(0);
+        let steps = life.store.steps(&run.id).await.unwrap();
+        let recorder = Recorder::new(Arc::clone(life.backend.jobs()), run, 1, steps);
+        let wait = halite_etcd::Wait {
+            until: "worker-1 is connected".into(),
+            because: "it has not enrolled".into(),
+            since: Duration::from_secs(10),
+            limit: Duration::from_secs(600),
+        };
+        recorder.note_wait(0, &wait, "enrol it").await.unwrap();
+        loop {
+            let event = events.next().await.unwrap().unwrap();
+            if event.tag.ends_with("/wait") {
+                break serde_json::from_str::<Value>(&event.data_json).unwrap();
+            }
+        }
+    });
+    assert_eq!(waits["step"], "enrolled");
+    assert_eq!(waits["until"], "worker-1 is connected");
+    assert_eq!(waits["because"], "it has not enrolled");
+    assert_eq!(
+        (&waits["seconds"], &waits["limit"]),
+        (&json!(10), &json!(600))
+    );
+    assert_eq!(waits["remedy"], "enrol it");
+    life.kill();
 }

@@ -11,6 +11,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 use tokio::time::Instant;
 
+use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
 use crate::store::KeyState;
@@ -33,6 +34,7 @@ impl StepRunner<'_> {
             .map_err(|error: IdentityError| Failure::new(chain(&error)))?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
+        let pace = StepPace::new(self.recorder, index, PAUSE);
         let app = self.jobs.app();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -79,6 +81,9 @@ impl StepRunner<'_> {
                 };
                 return Err(Failure::new(format!("{}{waited}", why.text)));
             }
+            // The reason says what to do.
+            pace.say(format!("{id} is connected"), why.text, limit)
+                .await;
             if connected {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -122,10 +127,17 @@ impl StepRunner<'_> {
 
     /// Waits until the Kubernetes node is Ready and accepts pods. A node under pressure is waited
     /// for too: the kubelet removes such a condition some minutes after space was freed.
-    pub(super) async fn wait_for_node(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn wait_for_node(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
         let name = required(chunk, "node")?;
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
+        let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
+            "`kubectl describe node {name}` and `journalctl -u kubelet` there say more"
+        ));
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
         let node = reference(&name);
@@ -165,6 +177,7 @@ impl StepRunner<'_> {
                     limit.as_secs()
                 )));
             }
+            pace.say(format!("{name} is Ready"), missing, limit).await;
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::Verdict;
-use crate::node_facts::{Added, ExistingCluster, NodeFacts, Part};
+use crate::node_facts::{ExistingCluster, NodeFacts};
+use crate::part::{Added, Part};
 
 /// The differences of the clocks, in seconds, above which a host is warned of, and refused.
 /// Certificates begin at the master's time; leases of etcd and of nodes are seconds.

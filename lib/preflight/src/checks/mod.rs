@@ -10,7 +10,8 @@ mod tests;
 
 use serde_json::{Value, json};
 
-use crate::node_facts::{NodeFacts, Part};
+use crate::node_facts::NodeFacts;
+use crate::part::Part;
 
 pub use requirements::{of_cluster, thresholds};
 

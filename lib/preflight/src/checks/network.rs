@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Verdict;
-use crate::node_facts::{Added, ExistingCluster, NodeFacts, Part};
+use crate::node_facts::{ExistingCluster, NodeFacts};
+use crate::part::{Added, Part};
 
 /// kubeadm's `Port` checks and the components' health and metrics ports.
 const CONTROL_PLANE: [u16; 3] = [6443, 10257, 10259];

@@ -3,7 +3,8 @@
 use halite_names::{NodeName, NodeNameError};
 
 use super::Verdict;
-use crate::node_facts::{ExistingCluster, NodeFacts, Part, TOOLS};
+use crate::node_facts::{ExistingCluster, NodeFacts, TOOLS};
+use crate::part::Part;
 
 /// The operating systems of a first host. Every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];

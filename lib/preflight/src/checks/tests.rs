@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::node_facts::{Added, DIRECTORIES, ExistingCluster, OtherHost, TOOLS, WatchedFileSystem};
+use crate::node_facts::{DIRECTORIES, ExistingCluster, TOOLS, WatchedFileSystem};
+use crate::part::{Added, OtherHost};
 
 /// A host on which everything is good.
 fn good() -> NodeFacts {
