@@ -184,6 +184,9 @@ pub struct ApiServer {
     /// `true`: keepalived on the control-plane nodes holds the VIP (the default when there is a
     /// `vip`). `false`: another program does.
     pub keepalived: Option<bool>,
+    /// On nodes without a control plane, the API's name leads to a proxy on 127.0.0.1 that knows
+    /// each control plane; on the others, to their own API server.
+    pub local_proxy: LocalProxy,
     /// Additional names and addresses in the API server's certificate.
     #[serde(rename = "certSANs")]
     #[schemars(schema_with = "field_schemas::sans")]
@@ -192,6 +195,20 @@ pub struct ApiServer {
     /// 30`.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
+}
+
+/// When nodes reach the API through a proxy of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(schema_with = "field_schemas::local_proxy")]
+pub enum LocalProxy {
+    /// While there is no `vip` and more than one control plane.
+    #[default]
+    Auto,
+    /// In every cluster.
+    Always,
+    /// In none: without a `vip` the name leads to one control plane.
+    Never,
 }
 
 impl ApiServer {

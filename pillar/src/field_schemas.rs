@@ -163,6 +163,10 @@ pub(crate) fn pods_to_hosts(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["deny", "allow"]})
 }
 
+pub(crate) fn local_proxy(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["auto", "always", "never"]})
+}
+
 pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
 }

@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
 
-pub use self::api::{api_address, api_addresses};
+pub use self::api::api_addresses;
 pub use halite_names::MASTER;
 
 /// The key of the pillar that contains everything that Halite compiles; the same name is reserved
@@ -125,6 +125,7 @@ pub fn view(
         .bootstrap_node()
         .and_then(|node| node.control_plane())
         .ok_or(ViewError::NoBootstrap)?;
+    let seen = api::seen_by(declaration, node.map(|node| &node.value))?;
     let networks = &cluster.networks;
     let api = network::api_service(networks.services).ok_or(ViewError::Services)?;
     let dns = network::dns_service(networks.services).ok_or(ViewError::Services)?;
@@ -149,10 +150,12 @@ pub fn view(
         },
         "apiServer": {
             "endpoint": cluster.endpoint(),
-            "address": api_address(declaration)?,
+            "address": seen.address,
             "port": API_PORT,
             "vip": api_server.vip,
             "keepalived": api_server.keeps_vip(),
+            "localProxy": seen.proxied,
+            "servers": seen.servers,
             "certSANs": api_server.cert_sans,
             "extraArgs": api_server.extra_args,
         },

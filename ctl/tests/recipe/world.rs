@@ -18,6 +18,7 @@ const PACKAGES: &[&str] = &[
     "curl",
     "ethtool",
     "firewalld",
+    "haproxy",
     "ipset",
     "iptables",
     "keepalived",

@@ -15,7 +15,7 @@ use super::{Api, ApiError, ApiFuture, ObjectRef, Served};
 
 /// Time that passes in pauses only, each a second.
 #[derive(Default)]
-struct Virtual(Mutex<(Duration, Vec<String>)>);
+pub(super) struct Virtual(Mutex<(Duration, Vec<String>)>);
 
 impl Pace for Virtual {
     fn now(&self) -> Duration {
@@ -86,14 +86,14 @@ fn drain(api: &dyn Api) -> (Result<Drained, DrainError>, Vec<String>) {
 }
 
 /// Polls a future that is ready at once, unless its API has stopped it.
-fn finish<T>(future: impl Future<Output = T>) -> Option<T> {
+pub(super) fn finish<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),
         Poll::Pending => None,
     }
 }
 
-fn writes(api: &FakeApi) -> Vec<String> {
+pub(super) fn writes(api: &FakeApi) -> Vec<String> {
     api.writes.lock().unwrap().clone()
 }
 

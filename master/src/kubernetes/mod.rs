@@ -25,6 +25,9 @@ pub mod node;
 pub mod operation;
 mod ownership;
 mod prune;
+pub mod rebalance;
+#[cfg(test)]
+mod rebalance_tests;
 mod sets;
 mod waits;
 

@@ -1,5 +1,5 @@
-//! `halite.cordon`, `halite.drain`, `halite.uncordon` and `halite.node_delete`: steps on a node of
-//! the Kubernetes API.
+//! `halite.cordon`, `halite.drain`, `halite.uncordon`, `halite.rebalance` and `halite.node_delete`:
+//! steps on nodes of the Kubernetes API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
 use crate::kubernetes::drain::{Drain, Options, set_cordon};
 use crate::kubernetes::node::reference;
+use crate::kubernetes::rebalance::Rebalance;
 use crate::kubernetes::{Api, ApiError};
 
 /// The pause between two attempts.
@@ -70,6 +71,30 @@ impl StepRunner<'_> {
         let changes: Map<String, Value> = evicted.map(|pod| (pod, json!("evicted"))).collect();
         let comment = format!("node/{node} drained, {} pods evicted", changes.len());
         Ok((changes, comment))
+    }
+
+    /// Spreads the pods of a Deployment over nodes that came after them.
+    pub(super) async fn rebalance(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let deployment = required(chunk, "deployment")?;
+        let namespace = required(chunk, "namespace")?;
+        if self.run.test {
+            let comment = format!("a real run spreads deployment/{deployment}");
+            return Ok((Map::new(), comment));
+        }
+        let api = self.api().await?;
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let rebalance = Rebalance {
+            api: api.as_ref(),
+            pace: &pace,
+            namespace: &namespace,
+            deployment: &deployment,
+            limit: timeout(chunk),
+        };
+        let evicted = rebalance.run().await;
+        let evicted = evicted.map_err(|error| Failure::new(chain(&error)))?;
+        let comment = format!("deployment/{deployment}: {} pods evicted", evicted.len());
+        let evicted = evicted.into_iter().map(|pod| (pod, json!("evicted")));
+        Ok((evicted.collect(), comment))
     }
 
     /// Removes a node from the API. What the node alone needs, its lease for example, goes with it.

@@ -53,6 +53,7 @@ impl<'a> StepRunner<'a> {
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,
             ("halite", "cordon") => self.cordon(chunk, index, true).await,
             ("halite", "uncordon") => self.cordon(chunk, index, false).await,
+            ("halite", "rebalance") => self.rebalance(chunk, index).await,
             ("halite", "drain") => self.drain(chunk, index).await,
             ("halite", "node_may_leave") => self.node_may_leave(chunk, index).await,
             ("halite", "node_forget") => self.node_forget(chunk).await,

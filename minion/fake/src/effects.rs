@@ -141,6 +141,15 @@ impl FakeState {
                     "{url} did not answer {status} within {seconds} seconds"
                 ));
             }
+            Effect::FoundEtcd(founding) => {
+                self.disk.tick()?;
+                if !self.images.contains(&founding.image) {
+                    return refuse(format!("etcd: image {} not found", founding.image));
+                }
+                let log = format!("{}/wal/0-0.wal", founding.member());
+                self.disk
+                    .put(&log, Node::file(founding.command.join(" ").as_bytes()));
+            }
             // The rest is the host's own: it asks and writes.
             Effect::StaticPod(_) => self.disk.tick()?,
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::founding::Founding;
 use super::pod::StaticPod;
 
 /// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
@@ -142,6 +143,8 @@ pub enum Effect {
     /// Wait until the pod of a manifest is ready, and record the manifest as good; an error when
     /// the time is over, after the last good manifest was put back in the place of a bad one.
     StaticPod(StaticPod),
+    /// Start etcd once, to make the data of a new cluster's first member.
+    FoundEtcd(Founding),
 }
 
 /// What an installation of packages may do in addition to installing them.

@@ -9,6 +9,7 @@ pub mod archive;
 pub mod certificate;
 pub mod effect;
 mod error;
+pub mod founding;
 #[expect(
     clippy::disallowed_methods,
     reason = "the layer that works on the host"

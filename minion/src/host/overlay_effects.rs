@@ -142,7 +142,7 @@ impl Overlay<'_> {
             }
             Effect::Certificate(request) => self.certificate(request).await,
             // Waiting changes nothing.
-            Effect::WaitHttp { .. } | Effect::StaticPod(_) => {}
+            Effect::WaitHttp { .. } | Effect::StaticPod(_) | Effect::FoundEtcd(_) => {}
         }
     }
 

@@ -7,18 +7,20 @@ use serde_json::{Map, json};
 use super::args::Args;
 use super::etcd::has_log;
 use super::paths::{absolute, join, parents};
-use super::{Failure, Plan, fail, static_pod};
+use super::{Failure, Plan, failure};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
+use crate::host::founding::Founding;
 
 /// The flag of every member that has run; etcd then refuses to start without its data.
 const EXISTING: &str = "--initial-cluster-state=existing";
 /// The flag with which a member makes a new cluster, once.
 const NEW: &str = "--initial-cluster-state=new";
+/// Seconds until etcd serves.
+const LIMIT: u64 = 60;
 
-/// Compares the record of the member. Without record and log, the manifest is written with the
-/// other flag, and the pod waited for; the record is written last, so that a run that was
-/// interrupted begins again.
+/// Compares the record of the member. Without record and log, etcd is started once with the other
+/// flag; the record is written last, so that a run that was interrupted begins again.
 pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let data = absolute(&args.required("data")?)?;
@@ -31,7 +33,7 @@ pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let found = if has_log(host, &join(&data, LOG)).await? {
         "not recorded"
     } else {
-        effects.extend(found(host, chunk, &args).await?);
+        effects.push(Effect::FoundEtcd(founding(&args, &data)?));
         "no cluster"
     };
     let root = Some("root".to_owned());
@@ -39,12 +41,7 @@ pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         mode: Some(0o755),
         ..Meta::default()
     };
-    for effect in parents(host, &record, true, &directory).await? {
-        // The wait makes some of them, too.
-        if !effects.iter().any(|e| matches!((e, &effect), (Effect::Mkdir { path: a, .. }, Effect::Mkdir { path: b, .. }) if a == b)) {
-            effects.push(effect);
-        }
-    }
+    effects.extend(parents(host, &record, true, &directory).await?);
     let content = format!(
         "{{\"member\":{},\"initialCluster\":{}}}\n",
         json!(member),
@@ -67,36 +64,24 @@ pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     ))
 }
 
-/// The effects that found a cluster of this member.
-async fn found(host: &dyn Host, chunk: &Chunk, args: &Args<'_>) -> Result<Vec<Effect>, Failure> {
-    let pod = static_pod::described(chunk)?;
-    let declared = args.required("contents")?;
-    if declared.matches(EXISTING).count() != 1 {
-        return fail(format!(
-            "cannot found an etcd cluster: `contents` does not have `{EXISTING}` once; remove `initial-cluster-state` from \
+/// The first start of the member.
+fn founding(args: &Args<'_>, data: &str) -> Result<Founding, Failure> {
+    let mut command = args.list("command")?;
+    let flags: Vec<_> = (command.iter_mut())
+        .filter(|argument| *argument == EXISTING)
+        .collect();
+    let [flag] = flags.try_into().map_err(|_| {
+        failure(format!(
+            "cannot found an etcd cluster: `command` does not have `{EXISTING}` once; remove `initial-cluster-state` from \
              `etcd.extraArgs`"
-        ));
-    }
-    let content = (declared.replace(EXISTING, NEW).trim_end().to_owned() + "\n").into_bytes();
-    let root = Some("root".to_owned());
-    let meta = Meta {
-        user: root.clone(),
-        group: root,
-        mode: Some(0o600),
-    };
-    let mut effects = Vec::new();
-    if host.read(&pod.manifest).await?.as_ref() != Some(&content) {
-        let directory = Meta {
-            mode: Some(0o700),
-            ..meta.clone()
-        };
-        effects = parents(host, &pod.manifest, true, &directory).await?;
-        effects.push(Effect::Write {
-            path: pod.manifest.clone(),
-            content,
-            meta,
-        });
-    }
-    effects.extend(static_pod::wait(host, &pod, None).await?);
-    Ok(effects)
+        ))
+    })?;
+    NEW.clone_into(flag);
+    Ok(Founding {
+        image: args.required("image")?,
+        command,
+        data: data.to_owned(),
+        reads: absolute(&args.required("reads")?)?,
+        seconds: args.number("timeout")?.unwrap_or(LIMIT),
+    })
 }

@@ -1,6 +1,5 @@
 //! Signatures of `etcd.*`.
 
-use super::static_pod::{MANIFEST, READY, TIMEOUT};
 use crate::signature::{Kind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -17,16 +16,20 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "etcd",
         "founded",
-        "Makes a new etcd cluster of this host's member if none ever ran here, and records the member in a file (the name): the manifest is written with `--initial-cluster-state=new`, and its pod waited for. A member that ran is only recorded.",
+        "Makes a new etcd cluster of this host's member if none ever ran here, and records the member in a file (the name): etcd is started once by containerd, with `--initial-cluster-state=new`, until it serves, and its data are moved to their place. A member that ran is only recorded.",
         &[
-            MANIFEST,
-            READY,
+            required("image", Kind::Text, "The image that has etcd."),
             required(
-                "contents",
-                Kind::Text,
-                "The manifest as it is declared for a member that has run, with `--initial-cluster-state=existing`.",
+                "command",
+                Kind::TextList,
+                "etcd with the arguments of a member that has run, with `--initial-cluster-state=existing`.",
             ),
             required("data", Kind::Text, "The data directory."),
+            required(
+                "reads",
+                Kind::Text,
+                "The directory of its certificates and keys.",
+            ),
             required("member", Kind::Text, "Name of the member."),
             required(
                 "initial_cluster",
@@ -34,11 +37,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "The members at the first start, as in `--initial-cluster`.",
             ),
             arg(
-                "live",
-                Kind::Text,
-                "URL that answers when the program runs, even if it lacks its peers.",
+                "timeout",
+                Kind::Integer,
+                "Seconds until etcd serves (default 60).",
             ),
-            TIMEOUT,
         ],
     ),
 ];

@@ -119,6 +119,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "rebalance",
+        "Evicts pods of a Deployment from a node that has several, while another node that takes pods has none, one \
+         after the other, and waits for the successor of each. Pods that are not all ready are left alone.",
+        &[
+            required("namespace", Kind::Text, "The namespace."),
+            required("deployment", Kind::Text, "The Deployment."),
+            TIMEOUT,
+        ],
+    ),
+    step(
         "node_delete",
         "Removes a Kubernetes node from the API.",
         &[NODE, TIMEOUT],

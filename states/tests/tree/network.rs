@@ -3,7 +3,7 @@
 use halite_states::compile::Compiled;
 use serde_json::{Value, json};
 
-use crate::support::{chunk, fixture, highstate, of};
+use crate::support::{chunk, contents, fixture, highstate, of};
 
 #[test]
 fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
@@ -55,6 +55,46 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
             "held by us: {held}"
         );
     }
+}
+
+#[test]
+fn a_node_without_a_control_plane_has_a_proxy_that_knows_those_that_joined() {
+    let proxied = |role: &str| {
+        let (mut pillar, grains) = fixture(role);
+        let api = &mut pillar["halite"]["apiServer"];
+        api["localProxy"] = json!(true);
+        api["servers"] = json!({"cp-1": "10.10.0.11", "cp-3": "10.10.0.13"});
+        api["address"] = json!("127.0.0.1");
+        highstate(&pillar, &grains)
+    };
+    let worker = proxied("worker");
+    let text = contents(&worker, "/etc/haproxy/haproxy.cfg");
+    let servers: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("  server "))
+        .collect();
+    assert_eq!(
+        servers,
+        [
+            "  server cp-1 10.10.0.11:6443",
+            "  server cp-3 10.10.0.13:6443"
+        ]
+    );
+    assert!(text.contains("bind 127.0.0.1:6443"), "{text}");
+    chunk(&worker, "service.running", "haproxy");
+    let packages = chunk(&worker, "pkg.installed", "host-packages");
+    assert!(packages.args["pkgs"].to_string().contains("\"haproxy\""));
+    // The name leads to the proxy from when it listens.
+    let order = |state: &str, id: &str| {
+        let found = worker
+            .low
+            .chunks
+            .iter()
+            .position(|c| c.state == state && c.id == id);
+        found.unwrap_or_else(|| panic!("{state} {id}"))
+    };
+    assert!(order("service", "haproxy") < order("host", "api-endpoint"));
+    chunk(&proxied("bootstrap"), "service.dead", "haproxy");
 }
 
 #[test]

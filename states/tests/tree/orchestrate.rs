@@ -58,6 +58,7 @@ fn orchestrations_compile() {
             "kubelet",
             "node",
             "ready",
+            "dns",
             "custom"
         ]
     );
@@ -75,6 +76,7 @@ fn orchestrations_compile() {
                 "kubelet",
                 "node",
                 "ready",
+                "dns",
                 "custom",
                 "clients",
             ][..],
@@ -109,8 +111,10 @@ fn orchestrations_compile() {
                 "etcd",
                 "promoted",
                 "control-plane",
+                "api-clients",
                 "node",
                 "ready",
+                "dns",
                 "custom",
             ],
         ),

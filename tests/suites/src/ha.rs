@@ -1,16 +1,14 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
+mod bad_flag;
 mod leaving;
+mod losses;
+mod proxies;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
@@ -19,27 +17,12 @@ use halite_lab::wait;
 use halite_upstream::prepare;
 use serde_json::Value;
 
-use crate::availability::holders::Sampler;
-use crate::availability::record::numbers;
-use crate::availability::target::{Identity, Kind, Target};
-use crate::availability::writes::Loop;
 use crate::cluster::nothing_left;
 use crate::site::Site;
 use crate::test::{Counts, Test};
 
-/// The address in the cluster document.
-const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
-/// The name that leads to it, in the certificate of each API server.
-const NAME: &str = "api.demo.internal";
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
-/// Limit of the gap when the holder of the address loses power: three times the target of the
-/// bench.
-const GAP: Duration = Duration::from_secs(12);
-/// Limit of the time in which two hosts hold the address.
-const SHARED: Duration = Duration::from_millis(1500);
-/// Where the loop of writes puts its ConfigMaps.
-const NAMESPACE: &str = "writes";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -47,8 +30,28 @@ const TESTS: &[Test<Cluster>] = &[
         run: complete,
     },
     Test {
+        name: "ha: a killed API server costs a moment, and no write",
+        run: losses::of_the_api_server,
+    },
+    Test {
+        name: "ha: a killed keepalived costs a moment, and no write",
+        run: losses::of_keepalived,
+    },
+    Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
-        run: power_cut_of_the_holder,
+        run: losses::of_power,
+    },
+    Test {
+        name: "ha: a flag that etcd does not know stops at the first host, which goes back",
+        run: bad_flag::stops_at_the_first,
+    },
+    Test {
+        name: "ha: without an address the proxies lead to the API servers that answer",
+        run: proxies::lead_to_those_that_answer,
+    },
+    Test {
+        name: "ha: all hosts come back by themselves after a power cut",
+        run: all_off,
     },
     Test {
         name: "ha: a budget holds a drain until it allows it",
@@ -159,107 +162,16 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The control plane that holds the address.
-fn holder(cluster: &Cluster) -> Result<&Host> {
-    let planes = cluster.control_planes();
-    let sampler = Sampler::start(&planes, VIP);
-    let found = wait::until("one holder of the address", BACK, || {
-        let now = sampler.samples().now();
-        match (now.len(), now.first()) {
-            (1, Some(name)) => Ok(name.clone()),
-            _ => Err(anyhow!("held by {now:?}")),
-        }
-    });
-    sampler.end()?;
-    cluster.host(&found?)
-}
-
-fn power_cut_of_the_holder(cluster: &Cluster) -> Result<Counts> {
-    let lost = holder(cluster)?;
-    let planes = cluster.control_planes();
-    let rest = planes.iter().find(|host| host.spec.name != lost.spec.name);
-    let rest = rest.context("no other control plane")?;
-    let identity = administrator(rest)?;
-    // It may be there from an earlier attempt.
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
-    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
-    let target = Target {
-        kind: Kind::Kubernetes {
-            namespace: NAMESPACE.to_owned(),
-        },
-        url: format!("https://{NAME}:6443"),
-        address: Some((VIP, 6443).into()),
-        prefix: "power-cut".to_owned(),
-        identity: Some(identity),
-    };
-    let sampler = Sampler::start(&planes, VIP);
-    let writes = Loop::start(&cluster.worker, &target)?;
-    let name = [lost.spec.name.clone()];
-    let listed = || -> Result<BTreeSet<u64>> {
-        let names = config_maps(cluster, rest)?;
-        Ok(numbers(&target.prefix, names.lines()))
-    };
-    wait::until("the first writes", Duration::from_secs(20), || {
-        let count = listed()?.len();
-        ensure!(count > 20, "{count} writes");
-        Ok(())
-    })?;
-    let before = listed()?.len();
-    cluster.lab.power_off(&name, false)?;
-    wait::until("writes after the power cut", BACK, || {
-        let count = listed()?.len();
-        ensure!(count > before + 60, "{count} writes, {before} before");
-        Ok(())
-    })?;
-    let record = writes.end()?;
-    let held = sampler.end()?;
-    let missing = record.missing(&listed()?);
-    ensure!(
-        missing.is_empty(),
-        "acknowledged and not there: {missing:?}"
-    );
-    let gap = record.longest_gap();
-    println!(
-        "  {} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
-        record.acknowledged().len(),
-        gap.length.as_secs_f64(),
-        held.longest_shared().as_millis()
-    );
-    if gap.length > GAP {
-        bail!("a gap of {:?}: {:?}", gap.length, gap.errors);
-    }
-    ensure!(
-        held.longest_shared() <= SHARED,
-        "two holders: {:?}",
-        held.changes()
-    );
-    cluster.lab.power_on(&name)?;
-    wait::until("the lost host to be back", BACK, || is_complete(cluster))?;
+/// The last host that lost its power is the first that has it again.
+fn all_off(cluster: &Cluster) -> Result<Counts> {
+    let mut names: Vec<String> = (cluster.hosts().iter())
+        .map(|host| host.spec.name.clone())
+        .collect();
+    cluster.lab.power_off(&names, false)?;
+    names.reverse();
+    cluster.lab.power_on(&names)?;
+    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
+    losses::wait_for_one_holder(cluster)?;
     same_content(cluster)?;
-    cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
     Ok(Counts::ONE)
-}
-
-/// The identity in the kubeconfig file of a control plane's root.
-fn administrator(host: &Host) -> Result<Identity> {
-    let text = fs::read_to_string(host.file("/etc/kubernetes/admin.conf"))?;
-    let extract = |key: &str, name: &str| -> Result<PathBuf> {
-        let value = text.lines().find_map(|line| line.trim().strip_prefix(key));
-        let value = value.with_context(|| format!("no {key} in admin.conf"))?;
-        let file = host.file(&format!("/root/loop-{name}.pem"));
-        fs::write(&file, STANDARD.decode(value.trim().trim_matches('"'))?)?;
-        Ok(file)
-    };
-    Ok(Identity {
-        authority: extract("certificate-authority-data:", "authority")?,
-        certificate: extract("client-certificate-data:", "certificate")?,
-        key: extract("client-key-data:", "key")?,
-    })
-}
-
-/// Names of the ConfigMaps, asked on a host that is on.
-fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
-    let name = "-o=custom-columns=NAME:.metadata.name";
-    let words = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", name];
-    cluster.kubectl_on(&host.spec.name, &words)
 }

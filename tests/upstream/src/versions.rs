@@ -127,6 +127,7 @@ pub const HOST_PACKAGES: &[&str] = &[
     "conntrack",
     "ethtool",
     "firewalld",
+    "haproxy",
     "ipset",
     "iptables",
     "keepalived",

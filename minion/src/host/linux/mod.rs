@@ -9,6 +9,7 @@ pub mod command;
 mod extract;
 pub mod files;
 pub mod firewalld;
+mod founding;
 mod http;
 pub mod images;
 pub mod kernel;

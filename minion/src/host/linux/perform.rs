@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::command::{run_checked, run_until};
 use super::extract::extract;
+use super::founding::found;
 use super::{COMMAND, LinuxHost, files, firewalld, kernel, packages, systemd};
 use crate::host::effect::{Effect, Output, Trust};
 use crate::host::{HostError, HostResult, static_pod};
@@ -100,6 +101,7 @@ impl LinuxHost {
                 };
                 wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
             }
+            Effect::FoundEtcd(founding) => return found(founding, &self.stop).await,
             Effect::StaticPod(pod) => return static_pod::wait(self, pod).await,
         }
         Ok(Output::default())

@@ -1,11 +1,20 @@
 {#- Host names without DNS. The API server has its own name, so that its address can change without
     new certificates. -#}
-{%- from 'halite/map.jinja' import is_kubernetes_node with context %}
+{%- from 'halite/map.jinja' import is_kubernetes_node, has_local_proxy with context %}
+{%- if has_local_proxy %}
+include:
+  - halite.host.local_proxy
+{%- endif %}
 api-endpoint:
   host.present:
     - name: {{ pillar.halite.apiServer.endpoint }}
     - ip: {{ pillar.halite.apiServer.address }}
     - clean: True
+{%- if has_local_proxy %}
+    # The name leads to the proxy from when it listens.
+    - require:
+        - service: haproxy
+{%- endif %}
 {#- A host that has not enrolled yet may have no address. #}
 {%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
 

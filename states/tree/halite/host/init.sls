@@ -5,6 +5,7 @@ include:
   - halite.host.packages
   - halite.host.kernel
   - halite.host.swap
+  - halite.host.local_proxy
   - halite.host.hosts
   - halite.host.trust
   - halite.host.time

@@ -104,6 +104,16 @@ control-plane:
     - sls: [halite.base.etcd, halite.base.control_plane.running]
     - require:
         - halite: promoted
+
+# Where the API's name leads to proxies, they learn the new server.
+api-clients:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt_type: compound
+    - sls: [halite.host.hosts]
+    - offline: skip
+    - require:
+        - halite: control-plane
 {%- endif %}
 
 # Labels and taints of the new node.
@@ -120,6 +130,14 @@ ready:
     - timeout: 300
     - require:
         - halite: node
+
+# The replicas of the cluster's DNS were placed while there was one node.
+dns:
+  halite.rebalance:
+    - namespace: kube-system
+    - deployment: coredns
+    - require:
+        - halite: ready
 {%- endif %}
 
 # The operator's own states, and states that have no step above. No step requires it: the host is

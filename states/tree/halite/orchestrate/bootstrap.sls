@@ -24,8 +24,8 @@ containerd:
     - require:
         - halite: images
 
-# The kubelet runs etcd, so one step applies both. The step ends while etcd starts for the second time
-# (see halite.base.etcd.member): the next one needs it only after a while.
+# The kubelet runs etcd, so one step applies both. The step ends while etcd starts: the next one needs
+# it only after a while.
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}

@@ -58,6 +58,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("distribution-registry", ""),
     ("ethtool", "libc6"),
     ("firewalld", "python3-nftables"),
+    ("haproxy", "libc6"),
     ("iptables", "libc6"),
     ("keepalived", "libc6"),
     ("kubeadm", "kubelet"),
@@ -256,7 +257,7 @@ fn whatever_is_taken_away_is_missed() {
 
 /// The names of the tree's packages on hosts of Red Hat's family, and of one package that only
 /// another of them needs.
-const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld iptables-nft keepalived \
+const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld haproxy iptables-nft keepalived \
                     kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
 #[test]

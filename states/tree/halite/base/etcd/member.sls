@@ -1,7 +1,7 @@
-{#- An etcd member, run by the kubelet as a static pod. Nothing waits here for its last restart; see
+{#- An etcd member, run by the kubelet as a static pod. Nothing waits here for it; see
     halite.base.etcd. -#}
 {%- from 'halite/map.jinja' import node, roles with context %}
-{%- from 'halite/base/etcd/map.jinja' import initial_cluster, metrics, record with context %}
+{%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, record with context %}
 include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
@@ -16,20 +16,20 @@ include:
 
 {%- if 'bootstrap' in roles %}
 
-# The first member of a cluster is started once without its data. From then on the manifest says that
-# the cluster exists, so that an etcd whose data is lost does not start as a new, empty cluster,
-# whoever starts it; and the record keeps a highstate from repairing such a host
+# The first member of a cluster is started once without its data, before there is a manifest. The
+# manifest says that the cluster exists, so that an etcd whose data is lost does not start as a new,
+# empty cluster, whoever starts it; and the record keeps a highstate from repairing such a host
 # (halite.base.etcd.data).
 etcd-founded:
   etcd.founded:
     - name: {{ record }}
-    - manifest: /etc/kubernetes/manifests/etcd.yaml
-    - contents: {% filter json %}{% include 'halite/base/etcd/etcd.yaml.j2' %}{% endfilter %}
+    - image: {{ pillar.halite.images.etcd }}
+    - command:
+{{- command | indent(2) }}
     - data: /var/lib/etcd
+    - reads: /etc/kubernetes/pki/etcd
     - member: {{ node.name }}
     - initial_cluster: {{ initial_cluster | json }}
-    - ready: {{ metrics }}/readyz
-    - live: {{ metrics }}/livez
     - require:
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd

@@ -1,0 +1,89 @@
+//! Spreads of a Deployment on the API in memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::drain_tests::{Virtual, finish, writes};
+use super::fake::FakeApi;
+use super::rebalance::{Rebalance, RebalanceError};
+
+const READY: &str = r#"[{"type": "Ready", "status": "True"}]"#;
+
+fn ready() -> Value {
+    json!({"conditions": serde_json::from_str::<Value>(READY).unwrap()})
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": ready()})
+}
+
+fn pod(name: &str, node: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "kube-system", "uid": name, "labels": {"k8s-app": "kube-dns"}},
+        "spec": {"nodeName": node}, "status": ready()})
+}
+
+/// Two replicas on the first of two nodes.
+fn api() -> FakeApi {
+    let api = FakeApi::default();
+    for object in [
+        node("cp-1"),
+        node("worker-1"),
+        pod("dns-a", "cp-1"),
+        pod("dns-b", "cp-1"),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": "kube-system"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}}),
+    ] {
+        api.put(object);
+    }
+    let mut other = pod("other", "cp-1");
+    other["metadata"]["labels"] = json!({"k8s-app": "other"});
+    api.put(other);
+    api
+}
+
+fn rebalance(api: &FakeApi) -> Result<Vec<String>, RebalanceError> {
+    let pace = Virtual::default();
+    let rebalance = Rebalance {
+        api,
+        pace: &pace,
+        namespace: "kube-system",
+        deployment: "coredns",
+        limit: Duration::from_secs(20),
+    };
+    finish(rebalance.run()).expect("the fake never waits")
+}
+
+#[test]
+fn one_pod_makes_room_and_its_successor_is_waited_for() {
+    let api = api();
+    // Nothing makes the successor here.
+    let text = rebalance(&api).unwrap_err().to_string();
+    assert!(text.contains("1 of its pods are not ready"), "{text}");
+    assert_eq!(writes(&api), ["evict Pod kube-system/dns-b"]);
+    // Run again, as after a kill, with the successor.
+    api.put(pod("dns-c", "worker-1"));
+    assert!(rebalance(&api).unwrap().is_empty());
+    assert_eq!(writes(&api).len(), 1);
+}
+
+#[test]
+fn pods_stay_where_no_other_node_takes_them_or_they_are_not_ready() {
+    let spread = api();
+    spread.put(pod("dns-b", "worker-1"));
+    let mut cordoned = node("worker-1");
+    cordoned["spec"]["unschedulable"] = json!(true);
+    let mut away = node("worker-1");
+    away["status"] = json!({});
+    let mut starting = pod("dns-b", "cp-1");
+    starting["status"] = json!({});
+    for object in [cordoned, away, starting] {
+        let api = api();
+        api.put(object.clone());
+        assert!(rebalance(&api).unwrap().is_empty(), "{object}");
+        assert!(writes(&api).is_empty(), "{object}");
+    }
+    assert!(rebalance(&spread).unwrap().is_empty() && writes(&spread).is_empty());
+    assert!(rebalance(&FakeApi::default()).unwrap().is_empty());
+}

@@ -1,0 +1,198 @@
+//! Losses of what serves the API, under a loop of writes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+use super::{BACK, is_complete, same_content};
+use crate::availability::holders::Sampler;
+use crate::availability::record::numbers;
+use crate::availability::target::{Identity, Kind, Target};
+use crate::availability::writes::Loop;
+use crate::test::Counts;
+
+/// The address in the cluster document.
+const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
+/// The name that leads to it, in the certificate of each API server.
+const NAME: &str = "api.demo.internal";
+/// Limits of the gap: three times the targets of the bench.
+const KILLED: Duration = Duration::from_secs(9);
+/// The same for a host without power.
+const CUT: Duration = Duration::from_secs(12);
+/// Limit of the time in which two hosts hold the address.
+const SHARED: Duration = Duration::from_millis(1500);
+/// Where the loop of writes puts its ConfigMaps.
+const NAMESPACE: &str = "writes";
+
+/// How the client reaches the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The virtual address.
+    Vip,
+    /// The proxy of its own host.
+    Proxy,
+}
+
+pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
+    let mut lost = Vec::new();
+    under_writes(cluster, Way::Vip, "power-cut", CUT, |holder| {
+        lost.push(holder.spec.name.clone());
+        cluster.lab.power_off(&lost, false)
+    })?;
+    cluster.lab.power_on(&lost)?;
+    wait::until("the lost host to be back", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn of_the_api_server(cluster: &Cluster) -> Result<Counts> {
+    under_writes(cluster, Way::Vip, "api-server", KILLED, |holder| {
+        kill(holder, "kube-apiserver")
+    })?;
+    wait::until("the API server to be back", BACK, || is_complete(cluster))?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
+    under_writes(cluster, Way::Vip, "keepalived", KILLED, |holder| {
+        kill(holder, "keepalived")
+    })?;
+    wait_for_one_holder(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Kills the processes of that name.
+pub(super) fn kill(host: &Host, name: &str) -> Result<()> {
+    let line = format!(
+        "killed=; for comm in /proc/[0-9]*/comm; do if [ \"$(cat $comm 2>/dev/null)\" = {name} ]; then pid=${{comm%/comm}}; \
+         kill -KILL ${{pid#/proc/}} && killed=1; fi; done; [ -n \"$killed\" ]"
+    );
+    host.sh(&line)
+        .with_context(|| format!("no {name} to kill"))?;
+    Ok(())
+}
+
+/// Waits until one control plane holds the address; returns its name.
+pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
+    let sampler = Sampler::start(&cluster.control_planes(), VIP);
+    let found = wait::until("one holder of the address", BACK, || {
+        let now = sampler.samples().now();
+        match (now.len(), now.first()) {
+            (1, Some(name)) => Ok(name.clone()),
+            _ => Err(anyhow!("held by {now:?}")),
+        }
+    });
+    sampler.end()?;
+    found
+}
+
+/// Does something to the holder of the address (behind proxies, to the first control plane) while a
+/// client writes. No acknowledged write may be missing, no gap longer than the limit.
+pub(super) fn under_writes(
+    cluster: &Cluster,
+    way: Way,
+    prefix: &str,
+    limit: Duration,
+    lose: impl FnOnce(&Host) -> Result<()>,
+) -> Result<()> {
+    let planes = cluster.control_planes();
+    let (lost, address) = match way {
+        Way::Vip => (cluster.host(&wait_for_one_holder(cluster)?)?, VIP),
+        Way::Proxy => (
+            *planes.first().context("no control plane")?,
+            Ipv4Addr::LOCALHOST,
+        ),
+    };
+    let rest = planes.iter().find(|host| host.spec.name != lost.spec.name);
+    let rest = rest.context("no other control plane")?;
+    // It may be there from an earlier attempt.
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+    let target = Target {
+        kind: Kind::Kubernetes {
+            namespace: NAMESPACE.to_owned(),
+        },
+        url: format!("https://{NAME}:6443"),
+        address: Some((address, 6443).into()),
+        prefix: prefix.to_owned(),
+        identity: Some(administrator(rest)?),
+    };
+    let sampler = Sampler::start(&planes, VIP);
+    let writes = Loop::start(&cluster.worker, &target)?;
+    let listed = || -> Result<BTreeSet<u64>> {
+        let names = config_maps(cluster, rest)?;
+        Ok(numbers(&target.prefix, names.lines()))
+    };
+    wait::until("the first writes", Duration::from_secs(20), || {
+        let count = listed()?.len();
+        ensure!(count > 20, "{count} writes");
+        Ok(())
+    })?;
+    let before = listed()?.len();
+    lose(lost)?;
+    wait::until("writes after the loss", BACK, || {
+        let count = listed()?.len();
+        ensure!(count > before + 100, "{count} writes, {before} before");
+        Ok(())
+    })?;
+    let record = writes.end()?;
+    let held = sampler.end()?;
+    let missing = record.missing(&listed()?);
+    let gap = record.longest_gap();
+    println!(
+        "  {prefix}: {} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
+        record.acknowledged().len(),
+        gap.length.as_secs_f64(),
+        held.longest_shared().as_millis()
+    );
+    ensure!(
+        missing.is_empty(),
+        "acknowledged and not there: {missing:?}"
+    );
+    ensure!(
+        gap.length <= limit,
+        "a gap of {:?}: {:?}",
+        gap.length,
+        gap.errors
+    );
+    ensure!(
+        held.longest_shared() <= SHARED,
+        "two holders: {:?}",
+        held.changes()
+    );
+    cluster.kubectl_on(&rest.spec.name, &["delete", "namespace", NAMESPACE])?;
+    Ok(())
+}
+
+/// The identity in the kubeconfig file of a control plane's root.
+fn administrator(host: &Host) -> Result<Identity> {
+    let text = fs::read_to_string(host.file("/etc/kubernetes/admin.conf"))?;
+    let extract = |key: &str, name: &str| -> Result<PathBuf> {
+        let value = text.lines().find_map(|line| line.trim().strip_prefix(key));
+        let value = value.with_context(|| format!("no {key} in admin.conf"))?;
+        let file = host.file(&format!("/root/loop-{name}.pem"));
+        fs::write(&file, STANDARD.decode(value.trim().trim_matches('"'))?)?;
+        Ok(file)
+    };
+    Ok(Identity {
+        authority: extract("certificate-authority-data:", "authority")?,
+        certificate: extract("client-certificate-data:", "certificate")?,
+        key: extract("client-key-data:", "key")?,
+    })
+}
+
+/// Names of the ConfigMaps, asked on a host that is on.
+fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
+    let name = "-o=custom-columns=NAME:.metadata.name";
+    let words = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", name];
+    cluster.kubectl_on(&host.spec.name, &words)
+}
