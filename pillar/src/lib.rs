@@ -6,6 +6,7 @@
 //! text. [`view`] makes the data that the templates of one minion may use, with references in place
 //! of the secrets that this minion may have.
 
+pub mod api_server;
 pub mod backup;
 pub mod bundle_facts;
 pub mod cluster;

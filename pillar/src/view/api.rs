@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::ViewError;
-use crate::cluster::LocalProxy;
+use crate::api_server::LocalProxy;
 use crate::declaration::{Declaration, Document};
 use crate::node::Node;
 use crate::role::Role;

@@ -486,10 +486,8 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
             let pillar = shared.view(set, &target.minion).unwrap();
             let grains = grains(target, &pillar, DEBIAN);
             let rendered = |worker: &mut Worker| worker.render(set, target, &pillar, &grains, None);
-            let (one, own) = (
-                rendered(&mut shared),
-                rendered(&mut Worker::new(&tree, &facts)),
-            );
+            let one = rendered(&mut shared);
+            let own = rendered(&mut Worker::new(&tree, &facts));
             assert!(
                 one.problems.is_empty() && !one.states.is_empty(),
                 "{:?}",
