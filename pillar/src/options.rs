@@ -36,9 +36,10 @@ pub(crate) struct Way {
     pub settings: Vec<(String, Value)>,
 }
 
-/// The field that is combined with another into one option.
+/// The field that is combined with others into one option.
 const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
+const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
 /// Options that are valid only with further fields: a registry needs a user, a managed clock needs
 /// a server.
@@ -49,15 +50,18 @@ const TIME_PATH: &str = "host.manageTime";
 pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     let (mut choices, mut free) = (Vec::new(), Vec::new());
     find(schema::cluster(), "", &mut choices, &mut free);
-    // `keepalived` matters only with a VIP, so it is part of that option.
-    choices.retain(|choice| choice.path != KEEPALIVED_PATH);
+    // `keepalived` matters only with a VIP, so it is part of that option. The proxy is in each of
+    // them: `auto` depends on the number of control planes, and hosts with one have no proxy, so
+    // each set has both.
+    choices.retain(|choice| ![KEEPALIVED_PATH, LOCAL_PROXY_PATH].contains(&choice.path.as_str()));
     free.retain(|path| path != VIP_PATH);
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));
+    let proxy = (LOCAL_PROXY_PATH.to_owned(), json!("always"));
     let ways = [
-        ("none", Vec::new()),
-        ("keepalived", vec![vip.clone()]),
-        ("external", vec![vip, external]),
+        ("none", vec![proxy.clone()]),
+        ("keepalived", vec![vip.clone(), proxy.clone()]),
+        ("external", vec![vip, external, proxy]),
     ];
     let ways = ways.map(|(name, settings)| Way {
         name: name.to_owned(),
