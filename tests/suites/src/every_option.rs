@@ -120,6 +120,12 @@ firewall:
   podsToHosts: deny
 master:
   jobs: {keepDays: 7, keepLast: 50}
+backup:
+  at: "04:15"
+  keep: 3
+  directory: /srv/backups
+  verify: Sat
+  recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]
 trust:
   certificates:
     corp: |

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use anyhow::Context as _;
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::node::Node;
 use halite_pillar::option_sets::{Set, Target};
+use halite_pillar::role::Role;
 use halite_pillar::view;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile::{Call, Compiler, Input};
@@ -104,15 +106,20 @@ impl<'a> Worker<'a> {
     /// itself, apply.
     pub(super) fn orchestrations(&mut self, set: &Set) -> anyhow::Result<()> {
         let mut pillar = self.view(set, MASTER)?;
-        let name = set
-            .declaration
-            .nodes
-            .keys()
-            .next_back()
-            .context("a set without hosts")?;
-        pillar["node"] = json!(name);
         pillar["bundle"] = json!(self.facts.version);
-        for sls in shipped::ORCHESTRATIONS {
+        // What a removal takes away only if it is asked to.
+        pillar["wipe_data"] = json!(true);
+        pillar["packages"] = json!(true);
+        let nodes = &set.declaration.nodes;
+        let last = nodes.keys().next_back().context("a set without hosts")?;
+        let is_plane = |node: &Node| node.has(Role::ControlPlane) && !node.has(Role::Bootstrap);
+        let plane = nodes.iter().find(|(_, node)| is_plane(node));
+        let of_planes = [shipped::ADD_NODE, shipped::REMOVE_NODE]
+            .into_iter()
+            .filter_map(|sls| Some((sls, plane?.0)));
+        let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
+        for (sls, name) in all.chain(of_planes) {
+            pillar["node"] = json!(name);
             let target = Target {
                 minion: MASTER.to_owned(),
                 what: format!("the orchestration {sls}"),
