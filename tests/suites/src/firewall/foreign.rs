@@ -84,7 +84,7 @@ fn check(cluster: &Cluster, host: &Host) -> Result<Counts> {
         "the highstate did not repair Halite's policy, so nothing was tested: {changed:?}"
     );
     expect("after a highstate that reloads")?;
-    let priority = host.sh("firewall-cmd --info-policy=halite-pods-out | grep priority")?;
+    let priority = host.sh("firewall-cmd --info-policy=halite-pods-out | grep '^ *priority:'")?;
     ensure!(
         priority.trim() == "priority: -50",
         "Halite's policy was not repaired: {priority}"
