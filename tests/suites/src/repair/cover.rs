@@ -62,6 +62,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     (
         "service.dead",
+        "haproxy",
+        "acts only on a host that had a proxy to the API, which the suite of three control planes takes away",
+    ),
+    (
+        "service.dead",
         "halite-registry",
         "acts only on a host that ran the site's registry, which the suite of that switches off",
     ),

@@ -13,15 +13,6 @@ firewalld:
     - unmask: True
     - require:
         - pkg: host-packages
-{%- if node_sets %}
-
-# Addresses of the cluster's hosts. A rule may name a set only when the set exists.
-halite-sets:
-  firewalld.ipsets:
-    - sets: {{ node_sets | json }}
-    - require:
-        - service: firewalld
-{%- endif %}
 {%- if is_kubernetes_node %}
 
 # The zone comes first: firewalld accepts no change while a policy names a zone that does not exist.
@@ -40,6 +31,18 @@ halite-pods:
     - forward: True
     - require:
         - service: firewalld
+{%- endif %}
+{%- if node_sets %}
+
+# Addresses of the cluster's hosts. A rule may name a set only when the set exists.
+halite-sets:
+  firewalld.ipsets:
+    - sets: {{ node_sets | json }}
+    - require:
+        - service: firewalld
+{%-   if is_kubernetes_node %}
+        - firewalld: halite-pods
+{%-   endif %}
 {%- endif %}
 
 halite-host:
