@@ -213,7 +213,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     cluster.wait_for_pods(BACK)?;
     // Controllers go on from what was restored.
     cluster.kubectl(&["-n", NAMESPACE, "delete", "pod", "staying"])?;
-    cluster.kubectl(&["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"])?;
+    staying(cluster)?;
     cluster.wait_for_pods(BACK)?;
     ensure!(
         !Path::new(&host.file("/var/lib/halite/restore")).exists(),
@@ -240,6 +240,12 @@ fn make_objects(cluster: &Cluster) -> Result<()> {
         "--from-literal=word=canary",
     ];
     cluster.kubectl(&[&["-n", NAMESPACE], &secret[..]].concat())?;
+    staying(cluster)?;
+    cluster.wait_for_pods(BACK)
+}
+
+/// Makes the pod on the worker. Its file is written each time: the host may be another.
+fn staying(cluster: &Cluster) -> Result<()> {
     let version = halite_upstream::versions::AGNHOST;
     let pod = serde_json::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "staying"},
@@ -252,6 +258,6 @@ fn make_objects(cluster: &Cluster) -> Result<()> {
         cluster.bootstrap.file("/root/disaster.json"),
         pod.to_string(),
     )?;
-    cluster.kubectl(&["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"])?;
-    cluster.wait_for_pods(BACK)
+    let apply = ["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"];
+    cluster.kubectl(&apply).map(drop)
 }
