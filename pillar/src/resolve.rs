@@ -14,6 +14,7 @@ use crate::cluster::{Cluster, ResolvedCluster};
 use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
+use crate::role::Role;
 
 /// The evidence that an address which a host reports is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.
@@ -272,7 +273,8 @@ pub fn member(
     record(file, node.source.text(), &block).map(Some)
 }
 
-/// The text of a node document without what Halite recorded in it; `None` if it has no record.
+/// The text of a node document without what Halite recorded in it, and without the role of the host
+/// that founded the cluster: the host that gets this place joins. `None` if it has neither.
 ///
 /// # Errors
 /// There is no such node, or its text is not a document in block style.
@@ -280,13 +282,38 @@ pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<St
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
-    let Some(resolved) = &node.resolved else {
-        return Ok(None);
-    };
-    // Written once more, the record has the text that is removed.
-    let block = node_block(resolved);
-    let text = record(&node.source.file, node.source.text(), &block)?;
-    Ok(Some(text.replacen(&block, "", 1)))
+    let mut text = node.source.text().to_owned();
+    if let Some(resolved) = &node.resolved {
+        // Written once more, the record has the text that is removed.
+        let block = node_block(resolved);
+        text = record(&node.source.file, &text, &block)?.replacen(&block, "", 1);
+    }
+    if node.has(Role::Bootstrap) {
+        text = without_role(&text, Role::Bootstrap).ok_or_else(|| {
+            let message = format!("the role `{}` cannot be removed here", Role::Bootstrap);
+            node.source.problem("roles", message).hint(
+                "the host that gets this place joins a cluster that exists; write roles: [registry, etcd, control-plane]",
+            )
+        })?;
+    }
+    Ok((text != node.source.text()).then_some(text))
+}
+
+/// The text without a role in its list; `None` where the list does not have the form that Halite
+/// and people write.
+fn without_role(text: &str, role: Role) -> Option<String> {
+    let start = text.find("\nroles:")? + "\nroles:".len();
+    let (before, after) = text.split_at(start);
+    let is_key = |line: &str| !line.starts_with([' ', '\t', '-', '#', '\n', '[']);
+    let mut lines = after.match_indices('\n').map(|(at, _)| at + 1);
+    let end = lines.find(|at| after.get(*at..).is_some_and(|rest| !rest.is_empty() && is_key(rest)));
+    let (list, rest) = after.split_at(end.unwrap_or(after.len()));
+    let forms = [format!("{role}, "), format!(", {role}"), format!("  - {role}\n"), format!("- {role}\n")];
+    let found = forms.iter().find(|form| list.contains(form.as_str()))?;
+    Some(format!(
+        "{before}{}{rest}",
+        list.replacen(found.as_str(), "", 1)
+    ))
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.
@@ -301,6 +328,13 @@ pub fn cluster_block(resolved: &ResolvedCluster) -> String {
             block,
             "  bundle: {}",
             serde_json::Value::from(bundle.as_str())
+        );
+    }
+    if let Some(master) = &resolved.master {
+        let _ = writeln!(
+            block,
+            "  master: {}",
+            serde_json::Value::from(master.as_str())
         );
     }
     block
@@ -367,6 +401,36 @@ pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_role_goes_out_of_its_list_alone() {
+        for (text, wanted) in [
+            (
+                "a: 1\nroles: [bootstrap, registry]\nlabels: {x: bootstrap, }\n",
+                Some("a: 1\nroles: [registry]\nlabels: {x: bootstrap, }\n"),
+            ),
+            (
+                "a: 1\nroles: [registry, bootstrap] # first\n",
+                Some("a: 1\nroles: [registry] # first\n"),
+            ),
+            (
+                "a: 1\nroles:\n  - registry\n  - bootstrap\nb: 1\n",
+                Some("a: 1\nroles:\n  - registry\nb: 1\n"),
+            ),
+            (
+                "a: 1\nroles:\n- bootstrap\n- registry\n",
+                Some("a: 1\nroles:\n- registry\n"),
+            ),
+            ("a: 1\nroles: ['bootstrap','registry']\n", None),
+            ("a: 1\nroles: [registry]\ntaints:\n  - bootstrap\n", None),
+        ] {
+            assert_eq!(
+                without_role(text, Role::Bootstrap).as_deref(),
+                wanted,
+                "{text}"
+            );
+        }
+    }
 
     const BLOCK: &str = "# note\nresolved:\n  controlPlane: 10.0.0.5\n";
 
