@@ -306,9 +306,18 @@ fn without_role(text: &str, role: Role) -> Option<String> {
     let (before, after) = text.split_at(start);
     let is_key = |line: &str| !line.starts_with([' ', '\t', '-', '#', '\n', '[']);
     let mut lines = after.match_indices('\n').map(|(at, _)| at + 1);
-    let end = lines.find(|at| after.get(*at..).is_some_and(|rest| !rest.is_empty() && is_key(rest)));
+    let end = lines.find(|at| {
+        after
+            .get(*at..)
+            .is_some_and(|rest| !rest.is_empty() && is_key(rest))
+    });
     let (list, rest) = after.split_at(end.unwrap_or(after.len()));
-    let forms = [format!("{role}, "), format!(", {role}"), format!("  - {role}\n"), format!("- {role}\n")];
+    let forms = [
+        format!("{role}, "),
+        format!(", {role}"),
+        format!("  - {role}\n"),
+        format!("- {role}\n"),
+    ];
     let found = forms.iter().find(|form| list.contains(form.as_str()))?;
     Some(format!(
         "{before}{}{rest}",

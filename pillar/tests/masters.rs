@@ -135,6 +135,9 @@ fn each_host_sees_its_part_and_the_masters_address_first() {
 fn a_first_host_that_is_replaced_is_no_first_host_any_more() {
     let declaration = declaration("");
     let text = without_record(&declaration, "cp-1").unwrap().unwrap();
-    assert!(text.contains("\nroles: [registry, etcd, control-plane]\n"), "{text}");
+    assert!(
+        text.contains("\nroles: [registry, etcd, control-plane]\n"),
+        "{text}"
+    );
     assert_eq!(without_record(&declaration, "cp-2").unwrap(), None);
 }

@@ -123,7 +123,10 @@ fn the_view_has_the_agreed_shape() {
             "/halite/node/roles",
             json!(["bootstrap", "registry", "etcd", "control-plane"]),
         ),
-        ("/halite/node/runs", json!({"containers": true})),
+        (
+            "/halite/node/runs",
+            json!({"containers": true, "master": true, "standby": false}),
+        ),
         ("/halite/node/controlPlane", json!("10.0.0.11")),
         (
             "/halite/node/taints",

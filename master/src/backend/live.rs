@@ -43,7 +43,11 @@ pub async fn start(app: Arc<App>) -> Result<Arc<dyn Backend>, Refusal> {
 /// Records that this host has the master. Without the record the hosts would be given the master
 /// before; it is written by the next start then.
 async fn record_master(app: &App, jobs: &Jobs) {
-    match jobs.declarations().record_master(&app.config.advertise).await {
+    match jobs
+        .declarations()
+        .record_master(&app.config.advertise)
+        .await
+    {
         Ok(None) => {}
         Ok(Some(node)) => tracing::warn!(node, "this host has the master from now on"),
         Err(error) => tracing::error!(%error, "cannot record which host has the master"),

@@ -15,6 +15,8 @@ mod live;
 #[cfg(test)]
 mod preflight_tests;
 #[cfg(test)]
+mod promoted_tests;
+#[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
 mod release_tests;

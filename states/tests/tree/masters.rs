@@ -44,7 +44,10 @@ fn the_new_host_of_the_master_has_all_that_the_first_host_had() {
     }
     assert!(opens_master(&compiled));
     let configuration = contents(&compiled, "/etc/halite/master.yaml");
-    assert!(configuration.contains("advertise: [10.10.1.12]\n"), "{configuration}");
+    assert!(
+        configuration.contains("advertise: [10.10.1.12]\n"),
+        "{configuration}"
+    );
     assert_eq!(
         contents(&compiled, "/etc/halite/masters"),
         "# Written by Halite.\n127.0.0.1:4550\n10.10.0.11:4550\n"
@@ -62,7 +65,10 @@ fn the_first_host_is_ordinary_afterwards() {
     // It serves bundles as long as it has that role, and calls the master as its other hosts do.
     assert!(has(&compiled, "halite.services.bundle_server"));
     let configuration = contents(&compiled, "/etc/halite/minion.yaml");
-    assert!(configuration.contains("master: 10.10.1.12:4550\n"), "{configuration}");
+    assert!(
+        configuration.contains("master: 10.10.1.12:4550\n"),
+        "{configuration}"
+    );
     chunk(
         &compiled,
         "x509.certificate",
