@@ -14,6 +14,7 @@ mod network;
 mod orchestrate;
 mod outside;
 mod releases;
+mod roles;
 mod servers;
 mod support;
 mod units;
