@@ -2,6 +2,7 @@
 
 mod backup;
 mod bundle;
+mod duration;
 mod etcd;
 mod health;
 mod nodes;

@@ -43,17 +43,27 @@ pub struct Leaving {
     pub has_key: bool,
     /// Its minion is connected.
     pub is_connected: bool,
-    /// Its vote in etcd, or why etcd does not say.
-    pub vote: Result<Option<Vote>, String>,
+    /// Its vote in etcd.
+    pub vote: Vote,
 }
 
-/// A voting member of etcd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vote {
-    /// All voting members.
-    pub voters: Voters,
-    /// This one serves.
-    pub serves: bool,
+/// The vote of a host in etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vote {
+    /// It has none: no member, or a learner.
+    None,
+    /// It is a voting member.
+    Voting {
+        /// All voting members.
+        voters: Voters,
+        /// This one serves.
+        serves: bool,
+    },
+    /// etcd does not say who its members are.
+    Unknown {
+        /// Its reason.
+        because: String,
+    },
 }
 
 impl Leaving {
@@ -76,11 +86,13 @@ impl Leaving {
         let vote = if is_member {
             let members = clusters.etcd().members(snapshot).await?;
             match Overview::take(members.as_ref()).await {
-                Ok(overview) => Ok(vote(&overview, name)),
-                Err(error) => Err(chain(&error)),
+                Ok(overview) => vote(&overview, name),
+                Err(error) => Vote::Unknown {
+                    because: chain(&error),
+                },
             }
         } else {
-            Ok(None)
+            Vote::None
         };
         Ok(Self {
             has_key: app.store.key(&id).await?.is_some(),
@@ -108,7 +120,7 @@ impl Leaving {
             has_site_registry: registry.is_some_and(|node| node.metadata.name == name),
             has_key: false,
             is_connected: false,
-            vote: Ok(None),
+            vote: Vote::None,
         }
     }
 
@@ -185,11 +197,11 @@ impl Leaving {
             );
         }
         match &self.vote {
-            Err(because) => reasons.push(format!(
+            Vote::Unknown { because } => reasons.push(format!(
                 "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
             )),
-            Ok(Some(vote)) if !vote.voters.keep_quorum_without_one(vote.serves) => {
-                let Voters { all, serving } = vote.voters;
+            Vote::Voting { voters, serves } if !voters.keep_quorum_without_one(*serves) => {
+                let Voters { all, serving } = voters;
                 reasons.push(format!(
                     "etcd would lose its quorum: {serving} of {all} voting members serve, and {} of the {} that remain would \
                      be needed; bring the others back first; nothing forces it",
@@ -197,7 +209,7 @@ impl Leaving {
                     all.saturating_sub(1)
                 ));
             }
-            Ok(_) => {}
+            Vote::None | Vote::Voting { .. } => {}
         }
         reasons
     }
@@ -209,8 +221,8 @@ impl Leaving {
         if dead {
             losses.push("the data of its pods on its disks is given up".to_owned());
         }
-        if let Ok(Some(vote)) = &self.vote {
-            let left = vote.voters.all.saturating_sub(1);
+        if let Vote::Voting { voters, .. } = &self.vote {
+            let left = voters.all.saturating_sub(1);
             let members = if left == 1 {
                 "member is"
             } else {
@@ -254,10 +266,10 @@ impl Leaving {
 }
 
 /// The vote of a host's member.
-fn vote(overview: &Overview, name: &str) -> Option<Vote> {
+fn vote(overview: &Overview, name: &str) -> Vote {
     let mut members = overview.members.iter();
-    let own = members.find(|own| own.member.title() == name && !own.member.is_learner)?;
-    Some(Vote {
+    let own = members.find(|own| own.member.title() == name && !own.member.is_learner);
+    own.map_or(Vote::None, |own| Vote::Voting {
         voters: overview.voters,
         serves: own.fault.is_none(),
     })
@@ -277,14 +289,14 @@ mod tests {
             has_site_registry: false,
             has_key: true,
             is_connected: true,
-            vote: Ok(None),
+            vote: Vote::None,
         }
     }
 
     fn plane(all: usize, serving: usize, serves: bool) -> Leaving {
         let voters = Voters { all, serving };
         Leaving {
-            vote: Ok(Some(Vote { voters, serves })),
+            vote: Vote::Voting { voters, serves },
             ..host(&[Role::ControlPlane, Role::Etcd])
         }
     }
@@ -382,7 +394,9 @@ mod tests {
         );
         assert!(text.ends_with("nothing forces it"), "{text}");
         let silent = Leaving {
-            vote: Err("no leader".to_owned()),
+            vote: Vote::Unknown {
+                because: "no leader".to_owned(),
+            },
             ..plane(3, 3, true)
         };
         assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));

@@ -6,7 +6,6 @@
 //! that a job is started at most once, even if the minion is killed or the master sends the job
 //! again. A job that is `started` when the minion comes up was interrupted: that is its answer.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +19,9 @@ use crate::host::{HostError, HostResult};
 pub const INTERRUPTED: i32 = 2;
 /// Number of stored jobs whose ids are remembered.
 pub const REMEMBERED: usize = 256;
+/// Jobs that have not ended, or whose answers the master has not stored, for which there is room
+/// before the list grows.
+const UNSTORED: usize = 64;
 
 /// Storage for small named records: a directory, or in tests a disk that loses power.
 pub trait RecordStore: Send + Sync {
@@ -121,7 +123,37 @@ pub enum JournalError {
 /// The journal. Answers are in the store only; memory has the ids.
 pub struct Journal<S> {
     store: S,
-    jobs: Mutex<BTreeMap<JobId, Progress>>,
+    jobs: Mutex<KnownJobs>,
+}
+
+/// The jobs in the order of their ids, in one piece of memory that was there before them: what a job
+/// leaves at the end of the heap keeps all that is below it.
+struct KnownJobs(Vec<(JobId, Progress)>);
+
+impl KnownJobs {
+    fn new() -> Self {
+        Self(Vec::with_capacity(REMEMBERED + UNSTORED))
+    }
+
+    fn place(&self, job: &JobId) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(job))
+    }
+
+    fn get(&self, job: &JobId) -> Option<Progress> {
+        self.place(job).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, job: JobId, progress: Progress) {
+        match self.place(&job) {
+            Ok(at) => self.0[at].1 = progress,
+            Err(at) => self.0.insert(at, (job, progress)),
+        }
+    }
+
+    fn with(&self, progress: Progress) -> Vec<JobId> {
+        let found = self.0.iter().filter(|(_, own)| *own == progress);
+        found.map(|(job, _)| job.clone()).collect()
+    }
 }
 
 impl<S: RecordStore> Journal<S> {
@@ -131,7 +163,7 @@ impl<S: RecordStore> Journal<S> {
     /// # Errors
     /// The store cannot be read or written.
     pub fn open(store: S) -> Result<Self, JournalError> {
-        let mut jobs = BTreeMap::new();
+        let mut jobs = KnownJobs::new();
         for name in store.names()? {
             let Some(Ok(job)) = name.strip_suffix(".json").map(str::parse::<JobId>) else {
                 continue;
@@ -163,32 +195,24 @@ impl<S: RecordStore> Journal<S> {
         })
     }
 
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Progress>> {
+    fn jobs(&self) -> MutexGuard<'_, KnownJobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Progress of a job; `None` when it was never started here, or so long ago that the journal
     /// has forgotten it.
     pub fn progress(&self, job: &JobId) -> Option<Progress> {
-        self.jobs().get(job).copied()
+        self.jobs().get(job)
     }
 
     /// Ids of the jobs that were started and have no answer yet.
     pub fn running(&self) -> Vec<JobId> {
-        self.with_progress(Progress::Started)
+        self.jobs().with(Progress::Started)
     }
 
     /// Ids of the jobs whose answer the master may not have.
     pub fn returned(&self) -> Vec<JobId> {
-        self.with_progress(Progress::Returned)
-    }
-
-    fn with_progress(&self, progress: Progress) -> Vec<JobId> {
-        self.jobs()
-            .iter()
-            .filter(|(_, p)| **p == progress)
-            .map(|(job, _)| job.clone())
-            .collect()
+        self.jobs().with(Progress::Returned)
     }
 
     /// Records that a job starts. Returns only when that is durable.
@@ -197,7 +221,7 @@ impl<S: RecordStore> Journal<S> {
     /// It was started before, or the disk fails: then it must not be run.
     pub fn start(&self, job: &JobId) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
-        if jobs.contains_key(job) {
+        if jobs.get(job).is_some() {
             return Err(JournalError::Known(job.clone()));
         }
         put(&self.store, job, Progress::Started, None)?;
@@ -233,20 +257,16 @@ impl<S: RecordStore> Journal<S> {
     /// The disk fails; nothing is lost, the minion sends the answer once more.
     pub fn stored(&self, job: &JobId) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
-        if jobs.get(job) != Some(&Progress::Returned) {
+        if jobs.get(job) != Some(Progress::Returned) {
             return Ok(());
         }
         put(&self.store, job, Progress::Stored, None)?;
         jobs.insert(job.clone(), Progress::Stored);
         // Job ids begin with their time: the first are the oldest.
-        let stored: Vec<JobId> = jobs
-            .iter()
-            .filter(|(_, p)| **p == Progress::Stored)
-            .map(|(job, _)| job.clone())
-            .collect();
+        let stored = jobs.with(Progress::Stored);
         for old in stored.iter().take(stored.len().saturating_sub(REMEMBERED)) {
             self.store.remove(&file(old))?;
-            jobs.remove(old);
+            jobs.0.retain(|(job, _)| job != old);
         }
         Ok(())
     }

@@ -161,6 +161,7 @@ impl Session<'_> {
             grains_json,
             running_jobs,
             unstored: Some(unstored),
+            epoch: None,
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };

@@ -23,6 +23,8 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Minion/Sign", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Fetch", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Renew", Caller::Only(Kind::Minion)),
+    // Of minions, only those of declared standbys: the master asks for more.
+    ("/halite.v1.Standby/Follow", Caller::Only(Kind::Minion)),
     ("/halite.v1.Operator/Status", Caller::Operator(Role::Viewer)),
     ("/halite.v1.Operator/Show", Caller::Operator(Role::Viewer)),
     // The master asks for more by the function: see `Function::role` there.
@@ -208,7 +210,10 @@ mod tests {
         for path in crate::METHODS {
             for kind in Kind::ALL {
                 let wanted = match kind {
-                    Kind::Minion => path.starts_with("/halite.v1.Minion/"),
+                    Kind::Minion => {
+                        path.starts_with("/halite.v1.Minion/")
+                            || path.starts_with("/halite.v1.Standby/")
+                    }
                     Kind::Operator => path.starts_with("/halite.v1.Operator/"),
                     Kind::Master => false,
                 };

@@ -1,7 +1,10 @@
 //! Identifiers that both ends of the wire name. Each is parsed once, where it enters a program: from
 //! a message, the command line, a row of the store, the name of a file.
 
-use halite_names::{MASTER, NodeName, text_id};
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use halite_names::{MASTER, NodeName, text_id, text_of};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Identity, IdentityError, Kind, check_name};
@@ -15,9 +18,12 @@ const REPEATED: usize = 80;
 /// The id of a job or of an orchestration's run: 20 decimal digits, as in Salt the time in UTC at
 /// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file's name in the minion's
 /// journal.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// It has its digits in itself. A piece of heap for each job, made while the job runs and kept after
+/// it, would keep the minion from giving back the memory of the job, which lies below.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct JobId(String);
+pub struct JobId([u8; JOB_DIGITS]);
 
 /// The text is no job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,19 +35,57 @@ impl JobId {
     #[must_use]
     pub fn from_number(number: u64) -> Self {
         // The largest number has 20 digits.
-        Self(format!("{number:0JOB_DIGITS$}"))
+        let mut digits = [b'0'; JOB_DIGITS];
+        let mut rest = number;
+        for digit in digits.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        Self(digits)
     }
 
-    fn check(text: &str) -> Result<(), JobIdError> {
-        if text.len() == JOB_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            Ok(())
-        } else {
-            Err(JobIdError(text.chars().take(REPEATED).collect()))
-        }
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // They are digits, always.
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
-text_id!(JobId, JobIdError);
+impl FromStr for JobId {
+    type Err = JobIdError;
+
+    fn from_str(text: &str) -> Result<Self, JobIdError> {
+        let digits: Option<[u8; JOB_DIGITS]> = text.as_bytes().try_into().ok();
+        digits
+            .filter(|digits| digits.iter().all(u8::is_ascii_digit))
+            .map(Self)
+            .ok_or_else(|| JobIdError(text.chars().take(REPEATED).collect()))
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = JobIdError;
+
+    fn try_from(text: String) -> Result<Self, JobIdError> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.as_str().to_owned()
+    }
+}
+
+/// As its text, so that a map by id can be searched by text.
+impl Hash for JobId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+text_of!(JobId);
 
 /// The id of a minion. It is also the name of the node that the minion's host is, so it has the
 /// form of a Kubernetes node's name (RFC 1123 subdomain). `master` is the pseudo-minion whose host
@@ -97,7 +141,7 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, HashMap};
 
     use super::*;
 
@@ -126,6 +170,15 @@ mod tests {
         }
         let long = "x".repeat(1 << 20).parse::<JobId>().unwrap_err();
         assert!(long.to_string().len() < 200);
+    }
+
+    #[test]
+    fn a_map_by_job_is_searched_by_text() {
+        let id = JobId::from_number(12_345);
+        let hashed: HashMap<JobId, u8> = [(id.clone(), 1)].into();
+        let sorted: BTreeMap<JobId, u8> = [(id.clone(), 1)].into();
+        assert_eq!(hashed.get(id.as_str()), Some(&1));
+        assert_eq!(sorted.get(id.as_str()), Some(&1));
     }
 
     #[test]

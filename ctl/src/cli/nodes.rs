@@ -2,10 +2,13 @@
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use halite_names::NodeName;
+use halite_names::{NodeName, NodeNameError};
 use halite_preflight::checks::{CHECKS, Scope};
+
+use super::duration::duration;
 
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
@@ -98,17 +101,8 @@ pub struct DrainedPods {
     #[arg(long, value_name = "SECONDS")]
     pub grace_period: Option<u32>,
     /// Time after which the drain fails, for example 5m.
-    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = seconds)]
-    pub timeout: u64,
-}
-
-/// Parses a duration such as `30s`, `15m` or `1h30m`.
-pub(super) fn seconds(text: &str) -> Result<u64, String> {
-    let duration: Option<jiff::SignedDuration> = text.parse().ok();
-    duration
-        .and_then(|duration| u64::try_from(duration.as_secs()).ok())
-        .filter(|seconds| *seconds > 0)
-        .ok_or_else(|| "give a time such as 30s or 15m".to_owned())
+    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
+    pub timeout: Duration,
 }
 
 /// A new host on the command line: `NAME` or `NAME=ADDRESS`.
@@ -120,34 +114,50 @@ pub struct NewHost {
     pub address: String,
 }
 
-impl FromStr for NewHost {
-    type Err = String;
+/// Text that is no new host.
+#[derive(Debug, thiserror::Error)]
+pub enum NoHost {
+    /// The name is none.
+    #[error(transparent)]
+    Name(#[from] NodeNameError),
+    /// The address is none.
+    #[error("{0:?} is not an IPv4 address")]
+    Address(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for NewHost {
+    type Err = NoHost;
+
+    fn from_str(text: &str) -> Result<Self, NoHost> {
         let (name, address) = text.split_once('=').unwrap_or((text, ""));
         if text.contains('=') && address.parse::<Ipv4Addr>().is_err() {
-            return Err(format!("{address:?} is not an IPv4 address"));
+            return Err(NoHost::Address(address.to_owned()));
         }
         Ok(Self {
-            name: name.parse().map_err(|error| format!("{error}"))?,
+            name: name.parse()?,
             address: address.to_owned(),
         })
     }
 }
 
+/// A name that no check of an added host has.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no such check; there are {}", added_checks().join(", "))]
+pub struct NoCheck;
+
+/// The names of the checks of an added host.
+fn added_checks() -> Vec<&'static str> {
+    let added = (CHECKS.iter()).filter(|check| check.scope != Scope::First);
+    added.map(|check| check.name).collect()
+}
+
 /// Accepts the name of a check.
-fn check_name(text: &str) -> Result<String, String> {
-    let names: Vec<&str> = (CHECKS.iter())
-        .filter(|check| check.scope != Scope::First)
-        .map(|check| check.name)
-        .collect();
-    if names.contains(&text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "there is no such check; there are {}",
-        names.join(", ")
-    ))
+fn check_name(text: &str) -> Result<String, NoCheck> {
+    let names = added_checks();
+    names
+        .contains(&text)
+        .then(|| text.to_owned())
+        .ok_or(NoCheck)
 }
 
 /// `ctl node add`.

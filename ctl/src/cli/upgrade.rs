@@ -1,8 +1,10 @@
 //! The command line of `ctl upgrade`.
 
+use std::time::Duration;
+
 use clap::Args;
 
-use super::nodes::seconds;
+use super::duration::duration;
 
 /// `ctl upgrade`.
 #[derive(Debug, Args)]
@@ -22,18 +24,23 @@ pub struct Upgrade {
     #[arg(long)]
     pub force: bool,
     /// Time after which the drain of a host fails, for example 5m.
-    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = seconds)]
-    pub drain_timeout: u64,
+    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
+    pub drain_timeout: Duration,
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
 }
 
+/// Text that is no size of a batch.
+#[derive(Debug, thiserror::Error)]
+#[error("give a number of hosts such as 3, or a percentage such as 25%")]
+pub struct NoBatch;
+
 /// Accepts a number of hosts, or a percentage.
-fn batch(text: &str) -> Result<String, String> {
+fn batch(text: &str) -> Result<String, NoBatch> {
     let number = text.strip_suffix('%').unwrap_or(text);
     match number.parse::<u16>() {
         Ok(number) if number > 0 => Ok(text.to_owned()),
-        _ => Err("give a number of hosts such as 3, or a percentage such as 25%".to_owned()),
+        _ => Err(NoBatch),
     }
 }

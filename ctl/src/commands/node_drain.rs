@@ -40,7 +40,7 @@ pub fn options(pods: &DrainedPods, force: bool) -> Value {
     let mut options = json!({
         "delete_emptydir_data": pods.delete_emptydir_data,
         "force": force,
-        "timeout": pods.timeout,
+        "timeout": pods.timeout.as_secs(),
     });
     if let Some(seconds) = pods.grace_period {
         options["grace_period"] = json!(seconds);

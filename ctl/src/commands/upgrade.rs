@@ -48,7 +48,7 @@ fn pillar(args: &Upgrade, bundle: &Value) -> Value {
         pillar["drain"] = json!({
             "delete_emptydir_data": true,
             "force": args.force,
-            "timeout": args.drain_timeout,
+            "timeout": args.drain_timeout.as_secs(),
         });
     }
     pillar

@@ -164,7 +164,7 @@ fn a_delta_and_the_old_bundle_make_the_new_one() {
 }
 
 #[test]
-fn whoever_is_cut_off_does_it_again() {
+fn an_interrupted_copy_is_repeated() {
     on_a_site(
         r##"
             bundle add 0.1.0.iso --trust builder.pub

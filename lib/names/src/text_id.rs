@@ -38,15 +38,23 @@ macro_rules! text_id {
             }
         }
 
+        $crate::text_of!($name);
+    };
+}
+
+/// Gives an identifier with a function `as_str(&self) -> &str` the behaviour of that text.
+#[macro_export]
+macro_rules! text_of {
+    ($name:ident) => {
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.pad(&self.0)
+                f.pad(self.as_str())
             }
         }
 
         impl ::std::fmt::Debug for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                ::std::fmt::Debug::fmt(&self.0, f)
+                ::std::fmt::Debug::fmt(self.as_str(), f)
             }
         }
 
@@ -54,32 +62,32 @@ macro_rules! text_id {
             type Target = str;
 
             fn deref(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
 
         // Maps by id are searched by text, which orders and hashes alike.
         impl ::std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
 
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
 
         impl PartialEq<str> for $name {
             fn eq(&self, other: &str) -> bool {
-                self.0 == other
+                self.as_str() == other
             }
         }
 
         impl PartialEq<&str> for $name {
             fn eq(&self, other: &&str) -> bool {
-                self.0 == *other
+                self.as_str() == *other
             }
         }
     };

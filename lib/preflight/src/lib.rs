@@ -15,7 +15,7 @@ mod peers;
 use serde::{Deserialize, Serialize};
 
 pub use fsync::p99 as fsync_p99;
-pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts, WatchedFileSystem};
+pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts, TOOLS, WatchedFileSystem};
 pub use part::{Added, OtherHost, Part};
 pub use peers::{Peer, unreachable};
 

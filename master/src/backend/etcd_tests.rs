@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Backend as _;
 use super::fixture::{Journal, Life, ScriptedMinion, Site};
+use crate::refusal::Refusal;
 use crate::store::{SqliteStore, Store as _};
 
 const TREE: &[(&str, &str)] = &[
@@ -241,7 +242,7 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
 type Files = BTreeMap<String, (u32, Vec<u8>)>;
 
 /// A backup as it comes from the master: the head, and each file with its mode and content.
-fn backup(life: &Life) -> Result<(Value, Files), String> {
+fn backup(life: &Life) -> Result<(Value, Files), Refusal> {
     let parts = life.runtime.block_on(async {
         let parts = life.backend.backup().await?;
         parts
@@ -249,8 +250,7 @@ fn backup(life: &Life) -> Result<(Value, Files), String> {
             .await
             .into_iter()
             .collect::<Result<Vec<_>, _>>()
-    });
-    let parts = parts.map_err(|refusal| refusal.to_string())?;
+    })?;
     let (mut head, mut files, mut ended) = (Value::Null, BTreeMap::new(), false);
     let mut current = String::new();
     for part in parts.into_iter().map(|part| part.part.unwrap()) {
@@ -323,7 +323,9 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     cluster.stop("cp-3");
     let refused = backup(&life).unwrap_err();
     assert!(
-        refused.contains("cannot take a snapshot of etcd: 3 members, 0 of them"),
+        refused
+            .message
+            .contains("cannot take a snapshot of etcd: 3 members, 0 of them"),
         "{refused}"
     );
 }

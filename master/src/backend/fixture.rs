@@ -262,6 +262,7 @@ impl Life {
                 unstored: Some(v1::JobList {
                     jobs: named(&minion, Entry::Returned),
                 }),
+                epoch: None,
             };
             backend.on_connected(&minion.id, &hello).await.unwrap();
             tokio::spawn(async move {

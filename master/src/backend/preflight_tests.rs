@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use halite_preflight::{NodeFacts, Question, WatchedFileSystem};
+use halite_preflight::{NodeFacts, Question, TOOLS, WatchedFileSystem};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -55,16 +55,7 @@ fn good() -> NodeFacts {
         cgroup_version: 2,
         cgroup_controllers: names(&["cpu", "cpuset", "memory", "pids"]),
         kernel_log: true,
-        tools: names(&[
-            "apt-get",
-            "dpkg",
-            "getent",
-            "mount",
-            "sh",
-            "systemctl",
-            "systemd-run",
-            "umount",
-        ]),
+        tools: names(&TOOLS),
         host_name: "worker-1".to_owned(),
         machine_id: "fedcba9876543210fedcba9876543210".to_owned(),
         name_servers: vec!["10.0.0.1".to_owned()],

@@ -289,7 +289,7 @@ fn what_cannot_be_upgraded_to_is_refused_with_the_reason() {
         let refused = show(wanted).unwrap_err();
         assert!(refused.message.contains(reason), "{wanted}: {refused}");
     }
-    // The job itself, too: whoever asks for it.
+    // The job itself, too, for every caller.
     let (code, said) = upgrade(&life, "0.2.0", false);
     assert_eq!(code, 1);
     assert!(said.contains("older than v1.36.4"), "{said}");

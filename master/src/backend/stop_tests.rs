@@ -65,6 +65,7 @@ impl<'l> Wire<'l> {
             unstored: Some(v1::JobList {
                 jobs: list(unstored),
             }),
+            epoch: None,
         };
         life.runtime
             .block_on(life.backend.on_connected(&minion(id), &hello))

@@ -63,7 +63,7 @@ impl<A: Api> Addresses<A> {
                     sent,
                     source,
                 }) => {
-                    // The next request begins behind it, whoever sends that.
+                    // The next request begins behind it, also that of another caller.
                     let next = (at + 1) % count;
                     let _ = self.current.compare_exchange(
                         at,

@@ -27,7 +27,7 @@ const CONFLICTS: u32 = 5;
 /// The reason why a node is not drained.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// Pods that a drain ends only when it is told to; none was touched.
+    /// Pods that a drain ends only with an option that says so; none was touched.
     #[error("cannot drain {node}: it has {pods}")]
     Refused {
         /// The node.

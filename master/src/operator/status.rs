@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use halite_errors::chain;
 use halite_names::NodeName;
 use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
@@ -187,7 +188,7 @@ impl Problems {
 fn api(seen: Option<&Seen>) -> Value {
     match seen.map(|seen| &seen.api_fault) {
         Some(None) => json!({"answers": true}),
-        Some(Some(error)) => json!({"answers": false, "error": error}),
+        Some(Some(error)) => json!({"answers": false, "error": chain(error)}),
         None => json!({"answers": false}),
     }
 }
@@ -200,7 +201,7 @@ fn servers(seen: &Seen) -> Value {
 fn members(seen: &Seen) -> Value {
     match &seen.etcd {
         Some(Ok(overview)) => etcd_members::json(overview),
-        Some(Err(error)) => json!({"error": error}),
+        Some(Err(error)) => json!({"error": chain(error)}),
         None => Value::Null,
     }
 }

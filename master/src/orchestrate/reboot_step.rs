@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::jobs::NewJob;
-use crate::kubernetes::{Api, ObjectRef};
+use crate::kubernetes::{Api, ApiError, ObjectRef};
 use crate::store::RowState;
 
 /// The pause between two looks at the host.
@@ -156,7 +156,7 @@ impl StepRunner<'_> {
                 (Ok(Some(_)), Some(_)) => {
                     "its kubelet has not renewed its lease since the boot".to_owned()
                 }
-                (Err(error), _) => error,
+                (Err(error), _) => chain(&error),
             };
             if pace.now() >= limit {
                 return Err(Failure::new(format!(
@@ -172,14 +172,14 @@ impl StepRunner<'_> {
 }
 
 /// The time of the kubelet's last sign of life, as it wrote it; none for what is no node.
-async fn renewal(api: &dyn Api, node: &str) -> Result<Option<String>, String> {
+async fn renewal(api: &dyn Api, node: &str) -> Result<Option<String>, ApiError> {
     let lease = ObjectRef {
         api_version: "coordination.k8s.io/v1".to_owned(),
         kind: "Lease".to_owned(),
         namespace: "kube-node-lease".to_owned(),
         name: node.to_owned(),
     };
-    let found = api.get(&lease).await.map_err(|error| chain(&error))?;
+    let found = api.get(&lease).await?;
     let time = |lease: Value| Some(lease["spec"]["renewTime"].as_str()?.to_owned());
     Ok(found.and_then(time))
 }

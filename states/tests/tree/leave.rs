@@ -23,6 +23,17 @@ fn remove(pillar: &Value, grains: &Value) -> Compiled {
     }))
 }
 
+/// The states that a host of a fixture leaves by.
+fn leaving(fixture_name: &str) -> Vec<Chunk> {
+    let (pillar, grains) = fixture(fixture_name);
+    let compiled = LEAVE.map(|sls| {
+        let sls = [format!("halite.leave.{sls}")];
+        sure(with(&pillar, &grains, |i| compile::sls(i, &sls)))
+    });
+    let chunks = compiled.into_iter().map(|one| one.low.chunks);
+    chunks.flatten().collect()
+}
+
 fn steps(compiled: &Compiled) -> Vec<&str> {
     let chunks = compiled.low.chunks.iter();
     chunks.map(|chunk| chunk.id.as_str()).collect()
@@ -188,25 +199,21 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
     for name in ["bootstrap", "worker"] {
         let (pillar, grains) = fixture(name);
         let mut gone: Vec<String> = Vec::new();
-        for sls in LEAVE {
-            let sls = [format!("halite.leave.{sls}")];
-            let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
-            for chunk in &compiled.low.chunks {
-                match chunk.function().as_str() {
-                    "file.absent" => gone.push(chunk.name.clone()),
-                    // A word of a command, without the quotes around it.
-                    "cmd.run" => {
-                        let words = chunk
-                            .name
-                            .split(|c: char| c.is_whitespace() || "\"';".contains(c));
-                        gone.extend(
-                            words
-                                .filter(|word| word.starts_with('/'))
-                                .map(str::to_owned),
-                        );
-                    }
-                    _ => {}
+        for chunk in leaving(name) {
+            match chunk.function().as_str() {
+                "file.absent" => gone.push(chunk.name),
+                // A word of a command, without the quotes around it.
+                "cmd.run" => {
+                    let words = chunk
+                        .name
+                        .split(|c: char| c.is_whitespace() || "\"';".contains(c));
+                    gone.extend(
+                        words
+                            .filter(|word| word.starts_with('/'))
+                            .map(str::to_owned),
+                    );
                 }
+                _ => {}
             }
         }
         let paths = written(&highstate(&pillar, &grains));
@@ -245,18 +252,13 @@ fn a_host_without_an_address_is_left_out_of_the_others_states() {
 #[test]
 fn commands_of_a_removal_are_shell_and_never_match_themselves() {
     for name in ["bootstrap", "worker"] {
-        let (pillar, grains) = fixture(name);
         let mut lines: Vec<String> = Vec::new();
-        for sls in LEAVE {
-            let sls = [format!("halite.leave.{sls}")];
-            let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
-            for chunk in &compiled.low.chunks {
-                if chunk.function() == "cmd.run" {
-                    lines.push(chunk.name.clone());
-                }
-                let conditions = chunk.controls.onlyif.iter();
-                lines.extend(conditions.filter_map(|line| line.as_str().map(str::to_owned)));
+        for chunk in leaving(name) {
+            if chunk.function() == "cmd.run" {
+                lines.push(chunk.name.clone());
             }
+            let conditions = chunk.controls.onlyif.iter();
+            lines.extend(conditions.filter_map(|line| line.as_str().map(str::to_owned)));
         }
         assert!(lines.len() > 10, "{lines:?}");
         for line in lines {

@@ -11,6 +11,7 @@
 )]
 
 pub mod distribution;
+mod etcd_snapshot;
 mod files;
 mod gnupg;
 mod nginx;
@@ -21,6 +22,7 @@ mod server;
 mod site;
 mod tls;
 
+pub use etcd_snapshot::empty_etcd_snapshot;
 pub use files::{content, files, hex, names, put, run};
 pub use gnupg::Signer;
 pub use nginx::Nginx;

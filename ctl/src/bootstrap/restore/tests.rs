@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use halite_backup::{Directory, EtcdSource, Header};
 use halite_errors::chain;
+use halite_testkit::empty_etcd_snapshot;
 
 use super::*;
 
@@ -17,26 +18,6 @@ fn node(name: &str, address: &str, roles: &str, etcd: &str) -> String {
         "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [{roles}]\naddress: {address}\n\
          resolved:\n  controlPlane: {address}\n  workloadPlane: {address}\n{etcd}"
     )
-}
-
-/// A snapshot of an empty database: two descriptions in two pages (bbolt), and the hash.
-fn snapshot() -> Vec<u8> {
-    let mut meta = Vec::new();
-    for value in [0xED0C_DAED_u32, 2, 1024, 0] {
-        meta.extend(value.to_le_bytes());
-    }
-    for value in [1_u64, 0, 1, 2, 9] {
-        meta.extend(value.to_le_bytes());
-    }
-    let sum = meta.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    meta.extend(sum.to_le_bytes());
-    let mut content = vec![0; 2048];
-    content[16..16 + meta.len()].copy_from_slice(&meta);
-    let hash = <sha2::Sha256 as sha2::Digest>::digest(&content);
-    content.extend(hash);
-    content
 }
 
 /// A backup and a bare host, in one directory.
@@ -95,7 +76,7 @@ impl Scene {
                 .file(path, mode, size, &mut content.as_bytes())
                 .unwrap();
         }
-        let content = snapshot();
+        let content = empty_etcd_snapshot();
         let size = content.len() as u64;
         pending
             .writer

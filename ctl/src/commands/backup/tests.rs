@@ -2,28 +2,9 @@
 
 use halite_backup::Identity;
 use halite_proto::v1::BackupFile as File;
+use halite_testkit::empty_etcd_snapshot;
 
 use super::*;
-
-/// A snapshot of an empty database: two descriptions in two pages (bbolt), and the hash.
-fn snapshot() -> Vec<u8> {
-    let mut meta = Vec::new();
-    for value in [0xED0C_DAED_u32, 2, 1024, 0] {
-        meta.extend(value.to_le_bytes());
-    }
-    for value in [1_u64, 0, 1, 2, 9] {
-        meta.extend(value.to_le_bytes());
-    }
-    let sum = meta.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    meta.extend(sum.to_le_bytes());
-    let mut content = vec![0; 2048];
-    content[16..16 + meta.len()].copy_from_slice(&meta);
-    let hash = <sha2::Sha256 as sha2::Digest>::digest(&content);
-    content.extend(hash);
-    content
-}
 
 fn head(recipients: &[String]) -> Head {
     serde_json::from_value(json!({
@@ -44,7 +25,7 @@ fn parts() -> Vec<Part> {
             size: size as u64,
         })
     };
-    let snapshot = snapshot();
+    let snapshot = empty_etcd_snapshot();
     let (begin, end) = snapshot.split_at(1000);
     vec![
         file("config/cluster.yaml", 4),

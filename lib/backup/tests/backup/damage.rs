@@ -4,9 +4,10 @@ use std::fs;
 
 use halite_backup::{AgeError, BackupFile, Directory, Error, Identity, SNAPSHOT};
 use halite_errors::chain;
+use halite_testkit::empty_etcd_snapshot;
 use proptest::prelude::*;
 
-use crate::support::{contents, files, header, make, snapshot};
+use crate::support::{contents, files, header, make};
 
 #[test]
 fn what_was_written_is_read() {
@@ -87,7 +88,7 @@ fn other_files_are_refused_with_their_reason() {
 #[test]
 fn a_damaged_snapshot_does_not_get_into_a_backup() {
     let dir = tempfile::tempdir().unwrap();
-    let good = snapshot();
+    let good = empty_etcd_snapshot();
     let mut changed = good.clone();
     changed[100] ^= 1;
     for (bad, reason) in [

@@ -7,7 +7,7 @@ use halite_backup::{
     BackupFile, Directory, Error, EtcdSource, Header, Identity, Manifest, SNAPSHOT,
 };
 use halite_names::AgeRecipient;
-use sha2::{Digest as _, Sha256};
+use halite_testkit::empty_etcd_snapshot;
 
 /// The files of the example, in the order in which they are written.
 pub fn files() -> Vec<(&'static str, u32, Vec<u8>)> {
@@ -16,28 +16,8 @@ pub fn files() -> Vec<(&'static str, u32, Vec<u8>)> {
         ("config/nodes/cp-1.yaml", 0o644, b"kind: Node\n".to_vec()),
         ("state/ca/etcd.key", 0o600, vec![7; 300]),
         ("state/empty", 0o600, Vec::new()),
-        (SNAPSHOT, 0o600, snapshot()),
+        (SNAPSHOT, 0o600, empty_etcd_snapshot()),
     ]
-}
-
-/// A snapshot of an empty database of one page size (see `bbolt/internal/common/meta.go`).
-pub fn snapshot() -> Vec<u8> {
-    let mut meta = Vec::new();
-    for value in [0xED0C_DAED_u32, 2, 1024, 0] {
-        meta.extend(value.to_le_bytes());
-    }
-    for value in [1_u64, 0, 1, 2, 9] {
-        meta.extend(value.to_le_bytes());
-    }
-    let sum = meta.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    meta.extend(sum.to_le_bytes());
-    let mut content = vec![0; 2048];
-    content[16..16 + meta.len()].copy_from_slice(&meta);
-    let hash = Sha256::digest(&content);
-    content.extend(hash);
-    content
 }
 
 /// A header; `number` is the second at which the backup was begun.

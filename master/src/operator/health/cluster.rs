@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use halite_errors::chain;
+
 use super::Finding;
 use super::observe::Component;
 use super::picture::Picture;
 
 pub(super) fn api(picture: &Picture) -> Vec<Finding> {
     let fault = (picture.seen.as_ref()).and_then(|seen| seen.api_fault.as_ref());
-    let message = fault.map(|fault| format!("the Kubernetes API does not answer: {fault}"));
+    let message =
+        fault.map(|fault| format!("the Kubernetes API does not answer: {}", chain(fault)));
     message
         .map(|message| Finding::on("", message))
         .into_iter()

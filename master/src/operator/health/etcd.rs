@@ -1,5 +1,6 @@
 //! Checks of etcd's members.
 
+use halite_errors::chain;
 use halite_etcd::{AlarmKind, MemberOverview};
 
 use super::Finding;
@@ -13,7 +14,7 @@ pub(super) fn quorum(picture: &Picture) -> Vec<Finding> {
     match answer {
         Some(Err(fault)) => vec![Finding::on(
             "",
-            format!("no member of etcd answers: {fault}"),
+            format!("no member of etcd answers: {}", chain(fault)),
         )],
         Some(Ok(overview)) if !overview.voters.have_quorum() => {
             vec![Finding::on("", format!("etcd: {}", overview.quorum_line()))]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use halite_errors::chain;
-use halite_etcd::Overview;
+use halite_etcd::{EtcdError, Overview};
 use halite_host_reports::health::{FUNCTION, HostHealth};
 use halite_names::NodeName;
 use halite_pillar::role::Role;
@@ -17,7 +17,8 @@ use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::access::ApiServer;
 use crate::kubernetes::node::overview;
-use crate::kubernetes::{Api, ObjectRef};
+use crate::kubernetes::{Api, ApiError, ObjectRef};
+use crate::refusal::Refusal;
 
 /// The time that each of the asked has.
 pub(in crate::operator) const LIMIT: Duration = Duration::from_secs(3);
@@ -32,11 +33,31 @@ const MEMBER: &str = "etcd";
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 const DNS: &str = "kube-dns";
 
+/// A part of the cluster that does not answer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::operator) enum Silence {
+    /// Its time is over.
+    #[error("{asked} did not answer within {} s", LIMIT.as_secs())]
+    Late {
+        /// The part.
+        asked: &'static str,
+    },
+    /// There is no way to ask it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The Kubernetes API fails.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// etcd fails.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+}
+
 /// The answers of the cluster.
 #[derive(Default)]
 pub(in crate::operator) struct Seen {
     /// The reason why the API does not answer.
-    pub api_fault: Option<String>,
+    pub api_fault: Option<Silence>,
     /// The Kubernetes nodes by name.
     pub nodes: Map<String, Value>,
     /// The hosts with a ready replica of the cluster's DNS; `None` if the API did not say.
@@ -46,7 +67,7 @@ pub(in crate::operator) struct Seen {
     /// The API servers, each with the reason why it is not ready.
     pub servers: Vec<(NodeName, Option<String>)>,
     /// The members of etcd, or the reason why none answers; `None` where none is declared.
-    pub etcd: Option<Result<Overview, String>>,
+    pub etcd: Option<Result<Overview, Silence>>,
     /// The answers of the minions.
     pub minions: BTreeMap<NodeName, HostHealth>,
 }
@@ -90,14 +111,13 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
     }
 }
 
-/// Limits a question; the error names the silent one.
+/// Limits a question.
 async fn limited<T>(
-    who: &str,
-    question: impl Future<Output = Result<T, String>>,
-) -> Result<T, String> {
-    let late = || format!("{who} did not answer within {} s", LIMIT.as_secs());
+    asked: &'static str,
+    question: impl Future<Output = Result<T, Silence>>,
+) -> Result<T, Silence> {
     let answer = tokio::time::timeout(LIMIT, question).await;
-    answer.unwrap_or_else(|_| Err(late()))
+    answer.unwrap_or(Err(Silence::Late { asked }))
 }
 
 /// Objects of the API.
@@ -107,12 +127,10 @@ struct Objects {
     components: Vec<Component>,
 }
 
-async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, String> {
+async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, Silence> {
     let asked = async {
-        let api = jobs.clusters().api(snapshot).await;
-        let api = api.map_err(|refusal| refusal.message)?;
-        let nodes = overview(api.as_ref()).await;
-        let nodes = nodes.map_err(|error| chain(&error))?;
+        let api = jobs.clusters().api(snapshot).await?;
+        let nodes = overview(api.as_ref()).await?;
         let (dns, components) = tokio::join!(
             dns(api.as_ref()),
             join_all(wanted(snapshot).map(|(host, name)| component(api.as_ref(), host, name)))
@@ -182,20 +200,19 @@ async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<Stri
     // An API that cannot be asked at all is the problem of the API.
     let servers = jobs.clusters().servers(snapshot).await.unwrap_or_default();
     let ask = |server: ApiServer| async move {
-        let ready = async { server.api.ready().await.map_err(|error| chain(&error)) };
-        (server.host, limited("/readyz", ready).await.err())
+        let ready = async { Ok(server.api.ready().await?) };
+        let silence = limited("/readyz", ready).await.err();
+        (server.host, silence.map(|silence| chain(&silence)))
     };
     join_all(servers.into_iter().map(ask)).await
 }
 
-async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, String>> {
+async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, Silence>> {
     let mut nodes = snapshot.declaration().nodes.values();
     nodes.any(|node| node.is_member()).then_some(())?;
     let asked = async {
-        let members = jobs.clusters().etcd().members(snapshot).await;
-        let members = members.map_err(|refusal| refusal.message)?;
-        let overview = Overview::take(members.as_ref()).await;
-        overview.map_err(|error| chain(&error))
+        let members = jobs.clusters().etcd().members(snapshot).await?;
+        Ok(Overview::take(members.as_ref()).await?)
     };
     Some(limited("etcd", asked).await)
 }

@@ -9,8 +9,9 @@ use halite_etcd::fake::FakeCluster;
 use halite_etcd::{Alarm, AlarmKind, Overview};
 use halite_host_reports::health::{HostHealth, Lifetime};
 
-use super::observe::Component;
+use super::observe::{Component, Silence};
 use super::*;
+use crate::refusal::Refusal;
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -19,6 +20,11 @@ fn overview(stopped: &[&str]) -> Overview {
     stopped.iter().for_each(|name| cluster.stop(name));
     let overview = Overview::take(&cluster).now_or_never();
     overview.expect("the fake never waits").unwrap()
+}
+
+/// A part of the cluster that cannot be asked, for this reason.
+fn silent(reason: &str) -> Silence {
+    Refusal::internal(reason).into()
 }
 
 /// Three control planes; the second holds the virtual address.
@@ -174,7 +180,7 @@ const CASES: &[Case] = &[
         "`ctl highstate cp-1`",
     ),
     (
-        |p| seen(p).etcd = Some(Err("connection refused".to_owned())),
+        |p| seen(p).etcd = Some(Err(silent("connection refused"))),
         "etcd-quorum",
         "failure",
         "no member of etcd answers: connection refused",
@@ -209,7 +215,7 @@ const CASES: &[Case] = &[
         "`etcdctl defrag` on cp-1",
     ),
     (
-        |p| seen(p).api_fault = Some("no route".to_owned()),
+        |p| seen(p).api_fault = Some(silent("no route")),
         "api",
         "failure",
         "the Kubernetes API does not answer: no route",
@@ -315,7 +321,7 @@ fn what_is_not_known_is_no_finding() {
     seen(&mut picture).dns = None;
     assert_eq!(found(&picture), Vec::<[String; 4]>::new());
     // Without the API nothing is known of the nodes.
-    seen(&mut picture).api_fault = Some("no route".to_owned());
+    seen(&mut picture).api_fault = Some(silent("no route"));
     picture.hosts.iter_mut().for_each(|host| host.node = None);
     let names: Vec<String> = found(&picture).into_iter().map(|[name, ..]| name).collect();
     assert_eq!(names, ["api"]);

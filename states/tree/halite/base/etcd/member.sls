@@ -18,7 +18,7 @@ include:
 
 # The first member of a cluster is started once without its data, before there is a manifest. The
 # manifest says that the cluster exists, so that an etcd whose data is lost does not start as a new,
-# empty cluster, whoever starts it; and the record keeps a highstate from repairing such a host
+# empty cluster, neither by a highstate nor by the kubelet alone; and the record keeps a highstate from repairing such a host
 # (halite.base.etcd.data).
 etcd-founded:
   etcd.founded:
