@@ -16,6 +16,7 @@ mod files;
 mod generate;
 mod identity;
 mod job_watch;
+mod masters;
 mod minion;
 mod orchestration_watch;
 mod output;

@@ -116,7 +116,8 @@ fn the_view_has_the_agreed_shape() {
         ),
         (
             "/halite/master",
-            json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}}),
+            json!({"node": "bootstrap-1", "address": "10.0.0.11", "port": 4550, "masters": ["10.0.0.11:4550"],
+                   "jobs": {"keepDays": 30, "keepLast": 100}}),
         ),
         (
             "/halite/node/roles",

@@ -11,6 +11,7 @@ mod hosts;
 mod layers;
 mod leave;
 mod network;
+mod operators;
 mod orchestrate;
 mod outside;
 mod releases;

@@ -3,6 +3,7 @@
 mod bad_flag;
 mod leaving;
 mod losses;
+mod operators;
 mod proxies;
 mod reboot;
 mod roles;
@@ -30,6 +31,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: three members vote, and each control plane serves",
         run: complete,
+    },
+    Test {
+        name: "ha: ctl and kubectl work as root on each control plane",
+        run: operators::on_each,
     },
     Test {
         name: "ha: a killed API server costs a moment, and no write",
