@@ -21,7 +21,9 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
-pub use self::nodes::{DrainedPods, Node, NodeAdd, NodeDrain, NodeRemove, NodeReplace, OneNode};
+pub use self::nodes::{
+    DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
+};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::upgrade::Upgrade;

@@ -10,6 +10,7 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
+mod confirm;
 mod event_stream;
 mod files;
 mod generate;

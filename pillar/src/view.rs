@@ -269,7 +269,8 @@ fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<Strin
 fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "runs": {"containers": false, "master": false, "standby": false}, "controlPlane": null, "workloadPlane": null, "etcd": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false, "master": false, "standby": false},
+            "controlPlane": null, "workloadPlane": null, "etcd": null, "vrrpPriority": null, "labels": {}, "taints": [],
         });
     };
     json!({
@@ -283,6 +284,7 @@ fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
+        "vrrpPriority": declaration.vrrp_priority(minion),
         "labels": node.labels,
         "taints": node.effective_taints(),
     })

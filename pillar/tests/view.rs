@@ -468,6 +468,7 @@ proptest! {
         let resolved = halite_pillar::node::ResolvedNode {
             control_plane: [10, 0, 0, a].into(),
             workload_plane: [10, 0, 0, b].into(),
+            vrrp_priority: None,
             etcd: joined.then(|| halite_pillar::node::ResolvedMember {
                 member: "w".into(),
                 initial_cluster: format!("x=https://10.0.0.{b}:2380,w=https://10.0.0.{a}:2380"),

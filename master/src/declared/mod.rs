@@ -16,6 +16,7 @@ mod nodes;
 mod reader;
 mod redactors;
 mod releases;
+mod roles;
 mod slow;
 
 use std::path::{Path, PathBuf};

@@ -16,6 +16,7 @@ mod operators;
 mod orchestrate;
 mod outside;
 mod releases;
+mod roles;
 mod servers;
 mod support;
 mod units;

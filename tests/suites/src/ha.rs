@@ -5,6 +5,8 @@ mod leaving;
 mod losses;
 mod operators;
 mod proxies;
+mod reboot;
+mod roles;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,6 +47,14 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: losses::of_power,
+    },
+    Test {
+        name: "ha: a reboot of the host with the address moves it first, and ends as it began",
+        run: reboot::of_the_holder,
+    },
+    Test {
+        name: "ha: a host that stays changes its roles",
+        run: roles::given_and_taken,
     },
     Test {
         name: "ha: a flag that etcd does not know stops at the first host, which goes back",
