@@ -15,6 +15,7 @@ use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
 use crate::role::Role;
+use crate::roles::with_roles;
 
 /// The evidence that an address which a host reports is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.
@@ -295,40 +296,11 @@ pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<St
         text = record(&node.source.file, &text, &block)?.replacen(&block, "", 1);
     }
     if node.has(Role::Bootstrap) {
-        text = without_role(&text, Role::Bootstrap).ok_or_else(|| {
-            let message = format!("the role `{}` cannot be removed here", Role::Bootstrap);
-            node.source.problem("roles", message).hint(
-                "the host that gets this place joins a cluster that exists; write roles: [registry, etcd, control-plane]",
-            )
-        })?;
+        let roles = node.roles.iter().copied();
+        let further: Vec<Role> = roles.filter(|role| *role != Role::Bootstrap).collect();
+        text = with_roles(&node.source.file, &text, &further)?;
     }
     Ok((text != node.source.text()).then_some(text))
-}
-
-/// The text without a role in its list; `None` where the list does not have the form that Halite
-/// and people write.
-fn without_role(text: &str, role: Role) -> Option<String> {
-    let start = text.find("\nroles:")? + "\nroles:".len();
-    let (before, after) = text.split_at(start);
-    let is_key = |line: &str| !line.starts_with([' ', '\t', '-', '#', '\n', '[']);
-    let mut lines = after.match_indices('\n').map(|(at, _)| at + 1);
-    let end = lines.find(|at| {
-        after
-            .get(*at..)
-            .is_some_and(|rest| !rest.is_empty() && is_key(rest))
-    });
-    let (list, rest) = after.split_at(end.unwrap_or(after.len()));
-    let forms = [
-        format!("{role}, "),
-        format!(", {role}"),
-        format!("  - {role}\n"),
-        format!("- {role}\n"),
-    ];
-    let found = forms.iter().find(|form| list.contains(form.as_str()))?;
-    Some(format!(
-        "{before}{}{rest}",
-        list.replacen(found.as_str(), "", 1)
-    ))
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.
@@ -416,36 +388,6 @@ pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_role_goes_out_of_its_list_alone() {
-        for (text, wanted) in [
-            (
-                "a: 1\nroles: [bootstrap, registry]\nlabels: {x: bootstrap, }\n",
-                Some("a: 1\nroles: [registry]\nlabels: {x: bootstrap, }\n"),
-            ),
-            (
-                "a: 1\nroles: [registry, bootstrap] # first\n",
-                Some("a: 1\nroles: [registry] # first\n"),
-            ),
-            (
-                "a: 1\nroles:\n  - registry\n  - bootstrap\nb: 1\n",
-                Some("a: 1\nroles:\n  - registry\nb: 1\n"),
-            ),
-            (
-                "a: 1\nroles:\n- bootstrap\n- registry\n",
-                Some("a: 1\nroles:\n- registry\n"),
-            ),
-            ("a: 1\nroles: ['bootstrap','registry']\n", None),
-            ("a: 1\nroles: [registry]\ntaints:\n  - bootstrap\n", None),
-        ] {
-            assert_eq!(
-                without_role(text, Role::Bootstrap).as_deref(),
-                wanted,
-                "{text}"
-            );
-        }
-    }
 
     const BLOCK: &str = "# note\nresolved:\n  controlPlane: 10.0.0.5\n";
 

@@ -15,6 +15,7 @@ fn promoted(target: &str) -> (Value, Value) {
     halite["node"]["runs"]["master"] = json!(target == "worker");
     if target == "worker" {
         halite["node"]["roles"] = json!(["control-plane", "etcd"]);
+        halite["node"]["vrrpPriority"] = json!(100);
         halite["pki"] = fixture("bootstrap").0["halite"]["pki"].take();
     }
     (pillar, grains)
