@@ -2,8 +2,8 @@
 
 mod bad_flag;
 mod leaving;
-mod losses;
-mod proxies;
+pub mod losses;
+pub mod proxies;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -104,7 +104,10 @@ fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
 
 /// Fails unless each control plane has a member with a vote, all of the same content, and an API
 /// server that is ready, and every node is Ready.
-fn is_complete(cluster: &Cluster) -> Result<()> {
+///
+/// # Errors
+/// The first of these that is not so.
+pub fn is_complete(cluster: &Cluster) -> Result<()> {
     let planes = cluster.control_planes();
     let wanted: BTreeSet<&str> = planes.iter().map(|host| host.spec.name.as_str()).collect();
     let first = planes.first().context("no control plane")?;
