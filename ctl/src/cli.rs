@@ -21,7 +21,9 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
-pub use self::nodes::{DrainedPods, Node, NodeAdd, NodeDrain, NodeRemove, NodeReplace, OneNode};
+pub use self::nodes::{
+    DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
+};
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::upgrade::Upgrade;
@@ -45,14 +47,10 @@ pub struct Global {
     /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
-    /// The master's address, HOST:PORT.
-    #[arg(
-        long,
-        default_value = "127.0.0.1:4550",
-        global = true,
-        hide_short_help = true
-    )]
-    pub master: String,
+    /// The master's address, HOST:PORT; default: those in /etc/halite/masters, in this order, or else
+    /// 127.0.0.1:4550.
+    #[arg(long, global = true, hide_short_help = true)]
+    pub master: Option<String>,
     /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
     /// that `ctl operator create` wrote.
     #[arg(

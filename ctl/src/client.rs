@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use halite_errors::chain;
+use halite_proto::identity::is_root_of_host;
 use halite_proto::pki::Inspected;
 use halite_proto::tonic::{Code, Status};
 use halite_proto::transport::{Channel, connect};
@@ -13,8 +15,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::Global;
-use crate::identity;
 use crate::identity::OperatorIdentity;
+use crate::masters::Masters;
+use crate::{identity, masters};
 
 /// The client of the operator API.
 pub type Operator = OperatorClient<Channel>;
@@ -30,12 +33,17 @@ pub const AWAY: Duration = Duration::from_secs(60);
 /// There is no valid identity, or the master does not answer or has another CA.
 pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
     let own = identity(&global.identity)?;
-    match connect(&global.master, &own.ca_pem, Some(&own.client)).await {
+    let masters = Masters::find(global.master.as_deref(), Path::new(masters::FILE))?;
+    let (own_ca, own) = (&own.ca_pem, &own.client);
+    let channel = masters.connect(masters::PATIENCE, async |address: String| {
+        connect(&address, own_ca, Some(own)).await
+    });
+    match channel.await {
         Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),
-        Err(error) => {
-            let state = daemon_state(&global.master);
-            Err(anyhow::Error::new(error).context(format!("the master does not answer{state}")))
-        }
+        Err(error) => Err(match daemon_state(&masters) {
+            None => anyhow::Error::new(error),
+            Some(state) => anyhow::anyhow!("{}\n{state}", chain(&error)),
+        }),
     }
 }
 
@@ -56,10 +64,13 @@ fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String>
     let ended = Timestamp::from_second(found.not_after).ok()?;
     (ended < now).then(|| {
         // Its only other form is that of `ctl operator create`.
+        let identity = found.identity();
         let remedy = if path.is_file() {
             "an administrator makes the operator again: `ctl operator create`"
+        } else if identity.is_ok_and(|identity| is_root_of_host(identity.id())) {
+            "a highstate of this host renews it: run `ctl highstate` on another control-plane host"
         } else {
-            "run `halite-master init` as root on the bootstrap host to make a new one (a highstate renews it before it \
+            "run `halite-master init` as root on the master's host to make a new one (a highstate renews it before it \
              expires)"
         };
         format!(
@@ -71,9 +82,9 @@ fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String>
 
 /// The state and the last log lines of this host's master daemon, if that was called and does not
 /// run.
-fn daemon_state(master: &str) -> String {
-    if !master.starts_with("127.") {
-        return String::new();
+fn daemon_state(masters: &Masters) -> Option<String> {
+    if !masters.has_this_host() {
+        return None;
     }
     let output_of = |program: &str, args: &[&str]| {
         let output = std::process::Command::new(program)
@@ -83,7 +94,7 @@ fn daemon_state(master: &str) -> String {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     match output_of("systemctl", &["is-active", "halite-master.service"]).as_deref() {
-        Some("active") | None => String::new(),
+        Some("active") | None => None,
         Some(state) => {
             let log = output_of(
                 "journalctl",
@@ -102,7 +113,9 @@ fn daemon_state(master: &str) -> String {
                 .lines()
                 .map(|line| format!("\n  | {line}"))
                 .collect();
-            format!(": halite-master.service is {state} (systemctl start halite-master){log}\n ")
+            Some(format!(
+                "halite-master.service is {state} on this host (systemctl start halite-master){log}"
+            ))
         }
     }
 }

@@ -41,7 +41,7 @@ pub fn read(path: &Path) -> anyhow::Result<OperatorIdentity> {
 fn text(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| {
         format!(
-            "cannot read the operator's identity from {}; run this as root on the bootstrap host, or name its directory \
+            "cannot read the operator's identity from {}; run this as root on a control-plane host, or name its directory \
              or file with --identity",
             path.display()
         )

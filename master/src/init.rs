@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, Kind, is_root_of_host};
 use halite_proto::pki::{Inspected, PrivateKey};
 
 use crate::ca::{CaError, Cas, HALITE, Profile, files};
@@ -33,13 +33,27 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     master_identity(config, &cas, now)?;
     let operator = config.config_dir.join("operator");
     files::directory(&operator, 0o700)?;
-    let profile = Profile::identity(&identity(config, Kind::Operator, OPERATOR)?);
+    let own = operator_on_disk(config, &operator);
+    let name = own.as_deref().unwrap_or(OPERATOR);
+    let profile = Profile::identity(&identity(config, Kind::Operator, name)?);
     identity_files(&operator, "operator", &profile, &cas, now)?;
     write_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
     Ok(Initialised {
         ca_sha256: cas.certificate_sha256(HALITE)?,
         operator,
     })
+}
+
+/// The operator that root on this host has been since before it had the master, `root@HOST`. The
+/// master knows its key by that name alone.
+fn operator_on_disk(config: &Config, directory: &Path) -> Option<String> {
+    let [certificate, _] = files::pair(directory, "operator");
+    let found = Inspected::from_pem(&files::read(&certificate).ok()?).ok()?;
+    let identity = found.identity().ok()?;
+    let is_own = identity.cluster() == config.cluster
+        && identity.kind() == Kind::Operator
+        && is_root_of_host(identity.id());
+    is_own.then(|| identity.id().to_owned())
 }
 
 /// The master's certificate and key (PEM). They are made again when they are missing, due for

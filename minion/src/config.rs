@@ -154,6 +154,12 @@ impl Config {
         self.state_dir.join("ca.crt")
     }
 
+    /// The masters that this minion knows and their epoch.
+    #[must_use]
+    pub fn known_masters(&self) -> PathBuf {
+        self.state_dir.join("masters.json")
+    }
+
     /// The journal's directory.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

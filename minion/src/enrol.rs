@@ -15,7 +15,7 @@ use halite_proto::v1::{EnrolReply, EnrolRequest};
 use crate::config::Config;
 use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
-use crate::{grains, identity};
+use crate::{grains, identity, masters};
 
 /// Time between two requests until an operator has decided.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -145,6 +145,8 @@ pub async fn enrol(
         let reply = ask(pinned.channel, question).await?;
         match reply.state() {
             State::Accepted => {
+                // An operator names this master: what others said before does not count.
+                masters::forget(config).map_err(IdentityError::from)?;
                 // The certificate last: with it the host counts as enrolled.
                 let plain = files::Owner {
                     mode: Some(0o644),

@@ -29,10 +29,26 @@ const EMBEDDED: &str = "client-certificate-data:";
 #[must_use]
 pub fn report(root: &Path) -> HostHealth {
     HostHealth {
+        boot: boot(root).unwrap_or_default(),
         addresses: grains::local_addresses(),
         mtus: grains::mtus(),
         certificates: certificates(root),
     }
+}
+
+/// The kernel's identity of the boot and the start time of the first process. A container has the
+/// kernel of its host, and only the second one differs after its boot.
+fn boot(root: &Path) -> Option<String> {
+    let text = |path: &str| {
+        let content = files::read(&root.join(path)).ok().flatten()?;
+        String::from_utf8(content).ok()
+    };
+    let kernel = text("proc/sys/kernel/random/boot_id")?;
+    let first = text("proc/1/stat")?;
+    // The name of the program may have spaces, and is in parentheses (man 5 proc).
+    let (_, fields) = first.rsplit_once(')')?;
+    let started = fields.split_whitespace().nth(19)?;
+    Some(format!("{}-{started}", kernel.trim()))
 }
 
 /// The lifetimes of all certificates, those that end first before the others.
@@ -147,6 +163,26 @@ mod tests {
                 (20, KUBELET),
             ]
         );
+    }
+
+    /// As the shell reads it in the step that reboots a host.
+    #[test]
+    fn a_boot_is_named_by_the_kernel_and_the_first_process() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(boot(root.path()), None);
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("proc/sys/kernel/random/boot_id", "c0ffee-1\n");
+        put(
+            "proc/1/stat",
+            "1 (a b) c) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 174075904 3 0",
+        );
+        assert_eq!(boot(root.path()).as_deref(), Some("c0ffee-1-4711"));
+        let own = boot(Path::new("/")).unwrap();
+        assert!(own.len() > 36, "{own}");
     }
 
     #[test]

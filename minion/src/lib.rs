@@ -33,6 +33,7 @@ pub mod link;
 )]
 pub mod local;
 pub mod low_state;
+pub mod masters;
 pub mod modules;
 pub mod pending_triggers;
 pub mod preflight;

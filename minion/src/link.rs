@@ -1,5 +1,6 @@
 //! The link: one stream to one master at a time. The minion connects, and reconnects for ever.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::host::HostError;
 use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
+use crate::masters::{Masters, Outdated};
 use crate::{clock, enrol, update};
 
 /// First and longest pause between two attempts.
@@ -47,12 +49,12 @@ pub async fn maintain(
     channel: watch::Sender<Option<Channel>>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let mut masters = config.masters.clone();
+    let mut masters = Masters::load(&config);
     let mut pause = PAUSE.0;
     let mut next = 0;
-    let mut logged = String::new();
+    let mut logged: BTreeMap<String, String> = BTreeMap::new();
     loop {
-        let Some(master) = masters.get(next % masters.len().max(1)).cloned() else {
+        let Some(master) = masters.addresses().get(next).cloned() else {
             return;
         };
         let began = tokio::time::Instant::now();
@@ -67,26 +69,55 @@ pub async fn maintain(
             _ = stopping.wait_for(|stop| *stop) => break,
         };
         channel.send_replace(None);
-        // A reason that repeats is one line in the log.
+        let was_stable = began.elapsed() > STABLE;
+        if was_stable {
+            logged.clear();
+        }
+        // A reason that a master repeats is one line in the log.
         let reason = chain(&end);
-        if reason == logged {
+        if logged.get(&master) == Some(&reason) {
             tracing::debug!(master, reason, "no link");
         } else {
             tracing::warn!(master, reason, "no link; trying again");
-            logged = reason;
+            logged.insert(master.clone(), reason);
         }
-        pause = if began.elapsed() > STABLE {
-            PAUSE.0
-        } else {
-            (pause * 2).min(PAUSE.1)
+        let wait;
+        (next, wait) = after(&masters.addresses(), &master, was_stable);
+        pause = match wait {
+            Wait::Restart => PAUSE.0,
+            Wait::Round => (pause * 2).min(PAUSE.1),
+            Wait::Next => pause,
         };
-        next += 1;
+        let wait = if wait == Wait::Next { PAUSE.0 } else { pause };
         tokio::select! {
-            () = tokio::time::sleep(jittered(pause)) => {}
+            () = tokio::time::sleep(jittered(wait)) => {}
             _ = stopping.wait_for(|stop| *stop) => break,
         }
     }
     channel.send_replace(None);
+}
+
+/// The kind of pause before the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// The master was there for a while: it may only restart.
+    Restart,
+    /// Another master is next in this round.
+    Next,
+    /// All masters were tried.
+    Round,
+}
+
+/// The index of the address to try after this one, and the kind of pause before.
+fn after(addresses: &[String], tried: &str, was_stable: bool) -> (usize, Wait) {
+    let place = addresses.iter().position(|address| address == tried);
+    if was_stable {
+        return (place.unwrap_or(0), Wait::Restart);
+    }
+    match place.map(|place| place + 1) {
+        Some(next) if next < addresses.len() => (next, Wait::Next),
+        _ => (0, Wait::Round),
+    }
 }
 
 /// A random time between half of `pause` and all of it, so that many minions do not reconnect at
@@ -112,6 +143,8 @@ enum End {
     Call(String),
     #[error("the master refused: {0}")]
     Refused(String),
+    #[error(transparent)]
+    Outdated(#[from] Outdated),
     #[error("the master ended the stream")]
     Closed,
 }
@@ -130,14 +163,14 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(&mut self, master: &str, masters: &mut Vec<String>) -> End {
+    async fn run(&mut self, master: &str, masters: &mut Masters) -> End {
         match self.exchange(master, masters).await {
             Ok(()) => End::Closed,
             Err(end) => end,
         }
     }
 
-    async fn exchange(&mut self, master: &str, masters: &mut Vec<String>) -> Result<(), End> {
+    async fn exchange(&mut self, master: &str, masters: &mut Masters) -> Result<(), End> {
         let mut identity = Identity::load(self.config)?;
         if identity.has_ended(clock::seconds()) {
             // A master would end the connection before it knows who asks.
@@ -161,7 +194,7 @@ impl Session<'_> {
             grains_json,
             running_jobs,
             unstored: Some(unstored),
-            epoch: None,
+            epoch: Some(masters.epoch()),
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };
@@ -183,7 +216,7 @@ impl Session<'_> {
         if !hello.refused.is_empty() {
             return Err(End::Refused(hello.refused));
         }
-        merge_masters(masters, self.config, hello.masters);
+        masters.accept(hello.epoch, hello.masters)?;
         tracing::info!(
             master,
             version = hello.version,
@@ -240,16 +273,6 @@ fn named(job: &str) -> Option<JobId> {
     job.parse()
         .inspect_err(|error: &JobIdError| tracing::warn!(%error, "ignored a message of the master"))
         .ok()
-}
-
-/// Sets the masters: the configured ones, then those that the master named.
-fn merge_masters(masters: &mut Vec<String>, config: &Config, named: Vec<String>) {
-    masters.clone_from(&config.masters);
-    for master in named {
-        if !masters.contains(&master) {
-            masters.push(master);
-        }
-    }
 }
 
 /// Has the minion's certificate renewed when it is old. A failure is logged; the next check tries
@@ -328,13 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn configured_masters_go_first() {
-        let config = Config {
-            masters: vec!["a:1".into()],
-            ..Config::default()
-        };
-        let mut masters = vec!["old:1".into()];
-        merge_masters(&mut masters, &config, vec!["b:1".into(), "a:1".into()]);
-        assert_eq!(masters, ["a:1", "b:1"]);
+    fn each_master_has_its_turn_before_a_longer_pause() {
+        let all = ["a:1".to_owned(), "b:1".to_owned()];
+        assert_eq!(after(&all, "a:1", false), (1, Wait::Next));
+        assert_eq!(after(&all, "b:1", false), (0, Wait::Round));
+        assert_eq!(after(&all, "b:1", true), (1, Wait::Restart));
+        // One that is no master any more.
+        assert_eq!(after(&all, "c:1", false), (0, Wait::Round));
+        assert_eq!(after(&all[..1], "a:1", false), (0, Wait::Round));
     }
 }

@@ -63,6 +63,11 @@ pub struct ResolvedNode {
     /// The host's etcd member, once it has joined those of other hosts. The first member has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ResolvedMember>,
+    /// The priority of a control-plane host in the choice of the one that holds the virtual
+    /// address. It does not change when another host comes or goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 254))]
+    pub vrrp_priority: Option<u8>,
     /// The version of the bundle that the host has, while it is not the cluster's. It is recorded
     /// when the host has it, and never before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,6 +230,9 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
             "    initialCluster: {}",
             Value::from(etcd.initial_cluster.as_str())
         );
+    }
+    if let Some(priority) = resolved.vrrp_priority {
+        let _ = writeln!(block, "  vrrpPriority: {priority}");
     }
     if let Some(bundle) = &resolved.bundle {
         // A version may look like a number.

@@ -89,6 +89,7 @@ fn addresses(
         control_plane,
         workload_plane,
         etcd: None,
+        vrrp_priority: None,
         bundle: None,
         kubernetes: None,
     })
@@ -201,13 +202,14 @@ fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts
 
 /// The outcome of resolving one node: its addresses, and the text to write back.
 pub struct Resolved {
-    /// The node document's text with its `resolved` block; `None` when it already had one.
+    /// The node document's text with its `resolved` block; `None` when nothing of it is new.
     pub node_text: Option<String>,
     /// The chosen addresses.
     pub addresses: ResolvedNode,
 }
 
-/// Resolves one node of a declaration and records it there.
+/// Resolves one node of a declaration and records it there. A host that has its addresses and no
+/// priority for the virtual address yet gets the one that it has been using.
 ///
 /// # Errors
 /// There is no such node, its host has no suitable address, or the record cannot be written into
@@ -221,8 +223,12 @@ pub fn node(
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
-    let addresses = addresses(declaration, node, host, evidence)?;
-    if node.resolved.is_some() {
+    let chosen = addresses(declaration, node, host, evidence)?;
+    let addresses = ResolvedNode {
+        vrrp_priority: declaration.vrrp_priority(name).or(chosen.vrrp_priority),
+        ..chosen
+    };
+    if node.resolved.as_ref() == Some(&addresses) {
         return Ok(Resolved {
             node_text: None,
             addresses,

@@ -36,6 +36,12 @@ impl Role {
         Self::Registry,
     ];
 
+    /// The role of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+
     /// The name in documents.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -178,8 +178,14 @@ pub fn view(
             "charts": bundle.charts,
         },
         "bundles": bundle.on_site(),
-        "master": {"address": first, "port": MASTER_PORT, "jobs": cluster.master.jobs},
-        "node": this_node(node, minion),
+        "master": {
+            "node": declaration.bootstrap_node().map(|node| &node.metadata.name),
+            "address": first,
+            "port": MASTER_PORT,
+            "masters": [format!("{first}:{MASTER_PORT}")],
+            "jobs": cluster.master.jobs,
+        },
+        "node": this_node(declaration, node, minion),
         "nodes": all_nodes(declaration),
         "pki": pki_view(pki, &allowed),
         "kubelet": {"config": cluster.kubelet.config},
@@ -251,10 +257,11 @@ fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<Strin
         .collect()
 }
 
-fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
+fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "etcd": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "etcd": null,
+            "vrrpPriority": null, "labels": {}, "taints": [],
         });
     };
     json!({
@@ -264,6 +271,7 @@ fn this_node(node: Option<&Document<Node>>, minion: &str) -> Value {
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
+        "vrrpPriority": declaration.vrrp_priority(minion),
         "labels": node.labels,
         "taints": node.effective_taints(),
     })

@@ -116,7 +116,8 @@ fn the_view_has_the_agreed_shape() {
         ),
         (
             "/halite/master",
-            json!({"address": "10.0.0.11", "port": 4550, "jobs": {"keepDays": 30, "keepLast": 100}}),
+            json!({"node": "bootstrap-1", "address": "10.0.0.11", "port": 4550, "masters": ["10.0.0.11:4550"],
+                   "jobs": {"keepDays": 30, "keepLast": 100}}),
         ),
         (
             "/halite/node/roles",
@@ -464,6 +465,7 @@ proptest! {
         let resolved = halite_pillar::node::ResolvedNode {
             control_plane: [10, 0, 0, a].into(),
             workload_plane: [10, 0, 0, b].into(),
+            vrrp_priority: None,
             etcd: joined.then(|| halite_pillar::node::ResolvedMember {
                 member: "w".into(),
                 initial_cluster: format!("x=https://10.0.0.{b}:2380,w=https://10.0.0.{a}:2380"),

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use halite_names::{MASTER, NameError, NodeNameError, check_subdomain};
 
 const SCHEME: &str = "halite://";
+/// The beginning of the name of an operator who is root on a host; the host's name follows.
+const ROOT_OF: &str = "root@";
 
 /// The kind of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,12 +65,24 @@ impl From<NodeNameError> for IdentityError {
 }
 
 /// Checks the name of a cluster, minion or operator: an RFC 1123 subdomain, as Kubernetes asks of
-/// node names.
+/// node names. Only the operators of hosts have another form, see [`root_of`].
 ///
 /// # Errors
 /// The name breaks the rules.
 pub fn check_name(name: &str) -> Result<(), IdentityError> {
     Ok(check_subdomain(name)?)
+}
+
+/// The name of the operator who is root on a host: `root@HOST`.
+#[must_use]
+pub fn root_of(host: &str) -> String {
+    format!("{ROOT_OF}{host}")
+}
+
+/// Returns whether an operator's name is that of root on a host.
+#[must_use]
+pub fn is_root_of_host(name: &str) -> bool {
+    name.starts_with(ROOT_OF)
 }
 
 /// An identity: cluster, kind and id. The parts are checked, so that text and value always agree.
@@ -86,7 +100,11 @@ impl Identity {
     /// A name breaks the rules, or a minion would be called `master`.
     pub fn new(cluster: &str, kind: Kind, id: &str) -> Result<Self, IdentityError> {
         check_name(cluster)?;
-        check_name(id)?;
+        let name = match kind {
+            Kind::Operator => id.strip_prefix(ROOT_OF).unwrap_or(id),
+            Kind::Minion | Kind::Master => id,
+        };
+        check_name(name)?;
         if kind == Kind::Minion && id == MASTER {
             return Err(IdentityError::Reserved);
         }
@@ -158,6 +176,7 @@ mod tests {
             (Kind::Minion, "halite://prod/minion/worker-1.example"),
             (Kind::Master, "halite://prod/master/bootstrap-1"),
             (Kind::Operator, "halite://prod/operator/root"),
+            (Kind::Operator, "halite://prod/operator/root@cp-2"),
         ] {
             let identity: Identity = text.parse().unwrap();
             assert_eq!(identity.kind(), kind);
@@ -186,6 +205,10 @@ mod tests {
             "halite://prod/minion/a b",
             "halite://prod/minion/a\n",
             "halite://prod/minion/é",
+            "halite://prod/minion/root@cp-2",
+            "halite://prod/operator/root@",
+            "halite://prod/operator/root@root@cp-2",
+            "halite://prod/operator/alice@cp-2",
             "halite://prod/minion/master",
             "spiffe://prod/minion/a",
         ] {

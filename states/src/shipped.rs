@@ -21,14 +21,18 @@ pub const UNCORDON_NODE: &str = "halite.orchestrate.uncordon_node";
 /// The orchestration of `ctl node remove` and `ctl node replace`.
 pub const REMOVE_NODE: &str = "halite.orchestrate.remove_node";
 
+/// The orchestration of `ctl node reboot`.
+pub const REBOOT_NODE: &str = "halite.orchestrate.reboot_node";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 7] = [
+pub const ORCHESTRATIONS: [&str; 8] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
     DRAIN_NODE,
     UNCORDON_NODE,
     REMOVE_NODE,
+    REBOOT_NODE,
     UPGRADE,
 ];
 
@@ -37,3 +41,6 @@ pub const RESTART_MASTER: &str = "halite.services.master.restart";
 
 /// The states with which `ctl bootstrap` restarts the minion.
 pub const RESTART_MINION: &str = "halite.services.minion.restart";
+
+/// The states with which the step `halite.vip_moved_off` moves the virtual address.
+pub const VIP_ASIDE: &str = "halite.host.keepalived.aside";

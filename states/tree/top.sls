@@ -35,6 +35,7 @@ base:
     - match: compound
     - halite.base.control_plane
     - halite.base.control_plane.running
+    - halite.services.operator
 
   'master':
     - halite.base.kubeadm_objects

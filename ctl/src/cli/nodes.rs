@@ -22,6 +22,11 @@ pub enum Node {
     Drain(NodeDrain),
     /// Let a node take new pods again.
     Uncordon(OneNode),
+    /// Reboot a host: move the virtual address away, evict its pods, and wait until it is back as
+    /// it was.
+    Reboot(NodeReboot),
+    /// Give a host other roles: all that it is to have, for example worker,control-plane,etcd.
+    Roles(NodeRoles),
     /// Take a host out of the cluster: evict its pods, remove its member of etcd, and remove what
     /// Halite put on it.
     Remove(NodeRemove),
@@ -51,6 +56,39 @@ pub struct NodeDrain {
     /// Accepted as in kubectl; pods of DaemonSets stay in any case.
     #[arg(long, hide = true)]
     pub ignore_daemonsets: bool,
+}
+
+/// `ctl node roles`.
+#[derive(Debug, Args)]
+pub struct NodeRoles {
+    /// The host's name.
+    pub name: NodeName,
+    /// All roles that the host is to have.
+    #[arg(required = true, value_delimiter = ',', value_name = "ROLE")]
+    pub roles: Vec<String>,
+    /// Go on in spite of the problems that these checks of the preflight find; recorded in the
+    /// audit log.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = check_name)]
+    pub ignore_preflight: Vec<String>,
+}
+
+/// `ctl node reboot`.
+#[derive(Debug, Args)]
+pub struct NodeReboot {
+    /// The host's name.
+    pub name: NodeName,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Evict no pods: they end with the host, and start again with it.
+    #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period"])]
+    pub no_drain: bool,
+    /// Which pods to evict.
+    #[command(flatten)]
+    pub pods: DrainedPods,
+    /// Evict pods that no controller makes again, too.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Options of a drain.

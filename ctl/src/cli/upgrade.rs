@@ -1,6 +1,10 @@
 //! The command line of `ctl upgrade`.
 
+use std::time::Duration;
+
 use clap::Args;
+
+use super::duration::duration;
 
 /// `ctl upgrade`.
 #[derive(Debug, Args)]
@@ -8,9 +12,35 @@ pub struct Upgrade {
     /// The version of one of the site's bundles, or of its Kubernetes (v1.36.4).
     pub version: String,
     /// The number or percentage of hosts without a control plane that are upgraded at a time.
-    #[arg(long, default_value = "25%")]
+    #[arg(long, default_value = "25%", value_parser = batch)]
     pub batch: String,
+    /// Make no backup before the first change.
+    #[arg(long)]
+    pub no_backup: bool,
+    /// Evict no pods: their containers outlive the restart of the kubelet and of containerd.
+    #[arg(long, conflicts_with_all = ["force", "drain_timeout"])]
+    pub no_drain: bool,
+    /// Evict pods that no controller makes again, too; they are lost.
+    #[arg(long)]
+    pub force: bool,
+    /// Time after which the drain of a host fails, for example 5m.
+    #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
+    pub drain_timeout: Duration,
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
+}
+
+/// Text that is no size of a batch.
+#[derive(Debug, thiserror::Error)]
+#[error("give a number of hosts such as 3, or a percentage such as 25%")]
+pub struct NoBatch;
+
+/// Accepts a number of hosts, or a percentage.
+fn batch(text: &str) -> Result<String, NoBatch> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse::<u16>() {
+        Ok(number) if number > 0 => Ok(text.to_owned()),
+        _ => Err(NoBatch),
+    }
 }

@@ -9,7 +9,9 @@ mod inspect;
 mod keys;
 mod local;
 mod node_drain;
+mod node_reboot;
 mod node_remove;
+mod node_roles;
 mod nodes;
 mod operators;
 mod registry;
@@ -62,6 +64,8 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
         Node::Cordon(node) => node_drain::cordon(global, &node, screen).await,
         Node::Drain(args) => node_drain::drain(global, &args, screen).await,
         Node::Uncordon(node) => node_drain::uncordon(global, &node, screen).await,
+        Node::Reboot(args) => node_reboot::reboot(global, &args, screen).await,
+        Node::Roles(args) => node_roles::roles(global, &args, screen).await,
         Node::Remove(args) => node_remove::remove(global, &args, screen).await,
         Node::Replace(args) => node_remove::replace(global, &args, screen).await,
     }

@@ -1,18 +1,16 @@
 //! `ctl node remove` and `ctl node replace`.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
-
 use anyhow::{Context as _, bail};
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
-use crate::client;
 use crate::client::document;
 use crate::commands::{node_drain, nodes};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
+use crate::{client, confirm};
 
 /// Runs `ctl node remove`.
 ///
@@ -96,19 +94,16 @@ fn show_losses(facts: &Value, screen: &mut Screen) {
 }
 
 fn confirmed(facts: &Value, screen: &mut Screen) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        bail!("cannot ask for confirmation without a terminal; pass --yes to skip it");
-    }
     screen.clear();
-    eprint!(
-        "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes. [y/N] ",
+    let question = format!(
+        "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes.",
         text(facts, "node"),
         text(facts, "cluster")
     );
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    match confirm::asked(&question)? {
+        Some(answer) => Ok(answer),
+        None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
+    }
 }
 
 /// The pillar of the orchestration. A host that has never enrolled is asked nothing.

@@ -26,7 +26,7 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     let bundle = &plan["bundle"];
     let request = v1::OrchestrateRequest {
         sls: UPGRADE.to_owned(),
-        pillar_json: json!({"bundle": bundle, "batch": args.batch}).to_string(),
+        pillar_json: pillar(args, bundle).to_string(),
         test: args.test,
         request_id: String::new(),
     };
@@ -38,6 +38,20 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
         format!("the cluster has the bundle {}", text(bundle))
     };
     print_outcome(&done, &success, &same_words(args), screen)
+}
+
+/// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
+/// stop in the middle to ask for it.
+fn pillar(args: &Upgrade, bundle: &Value) -> Value {
+    let mut pillar = json!({"bundle": bundle, "batch": args.batch, "backup": !args.no_backup});
+    if !args.no_drain {
+        pillar["drain"] = json!({
+            "delete_emptydir_data": true,
+            "force": args.force,
+            "timeout": args.drain_timeout.as_secs(),
+        });
+    }
+    pillar
 }
 
 /// One line about the upgrade.
@@ -67,12 +81,21 @@ fn same_words(args: &Upgrade) -> String {
     if args.batch != "25%" {
         words.push_str(&format!(" --batch {}", args.batch));
     }
+    let flags = [
+        (args.no_backup, " --no-backup"),
+        (args.no_drain, " --no-drain"),
+        (args.force, " --force"),
+    ];
+    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
+        words.push_str(flag);
+    }
     words
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
 
     #[test]
     fn an_upgrade_is_described_in_one_line() {
@@ -82,5 +105,45 @@ mod tests {
             described(&plan),
             "bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 2 hosts do not have it yet"
         );
+    }
+
+    fn arguments(words: &str) -> Upgrade {
+        let line = format!("ctl upgrade {words}");
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        match cli.command {
+            Command::Upgrade(args) => args,
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
+        let of = |words: &str| pillar(&arguments(words), &json!("1.1"));
+        let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
+        assert_eq!(
+            of("1.1"),
+            json!({"bundle": "1.1", "batch": "25%", "backup": true, "drain": drain})
+        );
+        assert_eq!(
+            of("1.1 --batch 3 --no-backup --no-drain"),
+            json!({"bundle": "1.1", "batch": "3", "backup": false})
+        );
+        for words in [
+            "1.1",
+            "1.1 --batch 50% --no-backup --no-drain",
+            "1.1 --force",
+        ] {
+            assert_eq!(
+                same_words(&arguments(words)),
+                format!("ctl upgrade {words}")
+            );
+        }
+        for wrong in ["0", "0%", "half", "-1"] {
+            let line = ["ctl", "upgrade", "1.1", &format!("--batch={wrong}")];
+            assert!(
+                <Cli as clap::Parser>::try_parse_from(line).is_err(),
+                "{wrong}"
+            );
+        }
     }
 }

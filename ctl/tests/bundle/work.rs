@@ -25,8 +25,12 @@ fn has_builder() {
 pub fn site() -> Site {
     has_builder();
     let site = Site::new();
-    let restarts = [shipped::RESTART_MASTER, shipped::RESTART_MINION];
-    for name in shipped::ORCHESTRATIONS.iter().chain(&restarts) {
+    let alone = [
+        shipped::RESTART_MASTER,
+        shipped::RESTART_MINION,
+        shipped::VIP_ASIDE,
+    ];
+    for name in shipped::ORCHESTRATIONS.iter().chain(&alone) {
         let file = name.replace('.', "/");
         put(&site.path(&format!("states/{file}.sls")), b"{}\n");
     }

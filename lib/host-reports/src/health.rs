@@ -12,6 +12,8 @@ pub const FUNCTION: &str = "halite.health";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostHealth {
+    /// The present boot: a text that is another one after each boot.
+    pub boot: String,
     /// The addresses of its interfaces.
     pub addresses: Vec<Ipv4Addr>,
     /// The MTUs of its interfaces, by address.

@@ -2,24 +2,21 @@
 //! in a temporary directory, an API in memory, and minions that follow a script. Each life of the
 //! master has a runtime of its own, so that ending it is a crash: every task stops at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
-use halite_proto::ids::MinionId;
 use halite_proto::v1;
-use halite_proto::v1::master_message::Body as ToMinion;
-use halite_proto::v1::minion_message::Body as ToMaster;
-use halite_states::low::{LowState, RunReturn, StateReturn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::LiveBackend;
+use super::scripted_minion::named;
 use crate::app::App;
 use crate::backend::Backend;
 use crate::ca::Cas;
@@ -32,6 +29,8 @@ use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
 use crate::store::{Facts, Key, KeyState, SqliteStore};
 
+pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
+
 /// The files and the API, which outlive a master.
 pub(crate) struct Site {
     pub directory: TempDir,
@@ -39,6 +38,8 @@ pub(crate) struct Site {
     /// The members of etcd, and the time that an ordered job waits for them; without them there is
     /// one, which no job waits for.
     pub etcd: Option<(Arc<dyn Members>, Duration)>,
+    /// The hosts whose API servers answer.
+    pub servers: Vec<&'static str>,
 }
 
 /// One life of a master.
@@ -99,6 +100,7 @@ impl Site {
             directory,
             api: Arc::default(),
             etcd: None,
+            servers: Vec::new(),
         };
         site.bundle("bundle", "0.1.0", tree);
         site
@@ -199,7 +201,8 @@ impl Site {
                 Some((members, limit)) => Etcd::of_members(Arc::clone(&app), members, limit),
                 None => Etcd::without_gate(Arc::clone(&app), one_member()),
             };
-            let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone()).with_etcd(etcd);
+            let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
+            let clusters = clusters.with_etcd(etcd).with_servers(&self.servers);
             let declarations = Declarations::with_look(&app, look);
             let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await
@@ -229,7 +232,8 @@ impl Life {
         drop(self.backend);
         drop(self.app);
         drop(self.store);
-        // No task of this life may go on in the next one; what hangs in a file system is left behind.
+        // No task of this life may go on in the next one; what hangs in a file system is left
+        // behind.
         self.runtime.shutdown_timeout(Duration::from_secs(2));
     }
 
@@ -315,13 +319,6 @@ impl Life {
     }
 }
 
-/// The jobs of a minion's journal with this entry.
-fn named(minion: &ScriptedMinion, wanted: Entry) -> Vec<String> {
-    let journal = minion.journal.lock().unwrap();
-    let named = journal.entries.iter().filter(|(_, e)| **e == wanted);
-    named.map(|(jid, _)| jid.clone()).collect()
-}
-
 async fn accept(app: &App, id: &str) {
     let now = app.clock.now();
     let key = Key {
@@ -354,148 +351,4 @@ fn grains(id: &str) -> Value {
         "10.10.0.11"
     };
     json!({"id": id, "os": "Debian", "ip4_interfaces": {"host0": [address]}})
-}
-
-/// The entry of a job in a minion's journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Started,
-    Returned,
-    Done,
-}
-
-#[derive(Default)]
-pub(crate) struct Journal {
-    pub entries: BTreeMap<String, Entry>,
-    pub answers: BTreeMap<String, v1::JobReturn>,
-    /// The ids of the applied states, in order.
-    pub applied: Vec<String>,
-    /// The jobs that came over the wire.
-    pub received: Vec<v1::Job>,
-    /// The states that fail.
-    pub failing: BTreeSet<String>,
-    /// The next state job is killed while it runs: it returns as interrupted.
-    pub interrupt_next: bool,
-}
-
-/// A minion that follows the protocol; its journal outlives each connection.
-#[derive(Clone)]
-pub(crate) struct ScriptedMinion {
-    pub id: MinionId,
-    pub journal: Arc<Mutex<Journal>>,
-}
-
-impl ScriptedMinion {
-    pub fn new(id: &str) -> Self {
-        Self {
-            id: minion(id),
-            journal: Arc::default(),
-        }
-    }
-
-    async fn hand_in(&self, backend: &LiveBackend) {
-        let unacknowledged: Vec<v1::JobReturn> = {
-            let journal = self.journal.lock().unwrap();
-            let open = journal
-                .entries
-                .iter()
-                .filter(|(_, entry)| **entry == Entry::Returned);
-            open.filter_map(|(jid, _)| journal.answers.get(jid).cloned())
-                .collect()
-        };
-        for answer in unacknowledged {
-            self.say(backend, ToMaster::Returned(answer)).await;
-        }
-    }
-
-    async fn say(&self, backend: &LiveBackend, body: ToMaster) {
-        // A master that is being killed answers nothing.
-        let _ = backend
-            .on_message(&self.id, v1::MinionMessage { body: Some(body) })
-            .await;
-    }
-
-    async fn hear(&self, backend: &LiveBackend, message: v1::MasterMessage) {
-        match message.body {
-            Some(ToMinion::Job(job)) => {
-                let known = self.journal.lock().unwrap().entries.get(&job.job).copied();
-                match known {
-                    None => {}
-                    Some(Entry::Returned) => return self.hand_in(backend).await,
-                    Some(_) => return,
-                }
-                let answer = self.work(&job);
-                self.say(
-                    backend,
-                    ToMaster::Started(v1::JobStarted {
-                        job: job.job.clone(),
-                    }),
-                )
-                .await;
-                self.say(backend, ToMaster::Returned(answer)).await;
-            }
-            Some(ToMinion::Stored(stored)) => {
-                self.journal
-                    .lock()
-                    .unwrap()
-                    .entries
-                    .insert(stored.job, Entry::Done);
-            }
-            _ => {}
-        }
-    }
-
-    fn work(&self, job: &v1::Job) -> v1::JobReturn {
-        let mut journal = self.journal.lock().unwrap();
-        let interrupted =
-            job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
-        let (retcode, value, error) = match job.function.as_str() {
-            _ if interrupted => (2, Value::Null, "interrupted".to_owned()),
-            "state.apply" => {
-                let low: LowState = serde_json::from_str(&job.low_json).unwrap();
-                let mut run = RunReturn::default();
-                for (index, chunk) in low.chunks.iter().enumerate() {
-                    journal.applied.push(chunk.id.clone());
-                    let good = !journal.failing.contains(&chunk.id);
-                    run.states.push(StateReturn {
-                        index,
-                        id: chunk.id.clone(),
-                        name: chunk.name.clone(),
-                        function: chunk.function(),
-                        sls: chunk.sls.clone(),
-                        result: Some(good),
-                        // A careless module: its return contains everything that it was given.
-                        changes: chunk.args.clone(),
-                        comment: if good {
-                            "done".into()
-                        } else {
-                            "it broke".into()
-                        },
-                        start_time: "2026-01-01T00:00:00Z".into(),
-                        duration: 1.0,
-                        run_num: index,
-                        ran: true,
-                        fail_run: true,
-                    });
-                }
-                (
-                    i32::from(!run.succeeded()),
-                    serde_json::to_value(&run).unwrap(),
-                    String::new(),
-                )
-            }
-            "test.ping" => (0, Value::Bool(true), String::new()),
-            _ => (0, job.args_json.parse().unwrap_or_default(), String::new()),
-        };
-        let answer = v1::JobReturn {
-            job: job.job.clone(),
-            retcode,
-            return_json: value.to_string(),
-            error,
-        };
-        journal.received.push(job.clone());
-        journal.entries.insert(job.job.clone(), Entry::Returned);
-        journal.answers.insert(job.job.clone(), answer.clone());
-        answer
-    }
 }

@@ -16,6 +16,7 @@ use crate::event_stream::EventStream;
 use crate::files;
 use crate::files::ByteStream;
 use crate::jobs::Jobs;
+use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
 use crate::operator::{backup, history, run, show, status};
@@ -185,7 +186,14 @@ impl Backend for LiveBackend {
         job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
-        Box::pin(files::certificate_chunk(&self.app, minion, job, tag))
+        Box::pin(async move {
+            let chunk = files::certificate_chunk(&self.app, minion, job, tag).await?;
+            if host_root::is_asked_for(&chunk) {
+                let snapshot = self.jobs.declarations().load().await?;
+                host_root::check_host(snapshot.declaration(), minion)?;
+            }
+            Ok(chunk)
+        })
     }
 
     fn fetch<'a>(

@@ -19,6 +19,8 @@ mod reading_tests;
 #[cfg(test)]
 mod release_tests;
 #[cfg(test)]
+mod scripted_minion;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;

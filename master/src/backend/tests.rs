@@ -26,7 +26,7 @@ const TREE: &[(&str, &str)] = &[
     ),
     (
         "payload.sls",
-        "payload:\n  file.managed:\n    - name: /opt/payload\n    - source: bundle://files/payload\ncert:\n  x509.certificate:\n    - name: /etc/pki/x.crt\n    - ca: kubernetes\n    - common_name: x\n    - client_auth: true\n",
+        "payload:\n  file.managed:\n    - name: /opt/payload\n    - source: bundle://files/payload\ncert:\n  x509.certificate:\n    - name: /etc/pki/x.crt\n    - ca: kubernetes\n    - common_name: x\n    - client_auth: true\noperator:\n  x509.certificate:\n    - name: /etc/pki/operator.crt\n    - ca: halite\n    - common_name: x\n    - client_auth: true\n",
     ),
     (
         "objects.sls",
@@ -282,6 +282,9 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         let denied = |result: Result<(), crate::refusal::Refusal>| {
             assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
         };
+        // Root on a host without a control plane is no operator, whatever its states ask for.
+        let operator = "x509_|-operator_|-/etc/pki/operator.crt_|-certificate";
+        denied(backend.sign_allowed(id, &jid, operator).await.map(|_| ()));
         let other = "0".repeat(64);
         denied(backend.fetch(id, &jid, &other).await.map(|_| ()));
         denied(

@@ -6,8 +6,8 @@ use halite_proto::identity::{Identity, Kind};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-/// The CAs that a state may ask: never `halite`, whose certificates are identities and come from
-/// enrolment alone.
+/// The CAs that a state may ask. Certificates of `halite` are identities: they come from enrolment,
+/// and for root on a control plane from [`crate::keys::host_root`].
 pub const CHUNK_CAS: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "site"];
 /// A year: kubeadm's `CertificateValidityPeriod`.
 const DEFAULT_DAYS: u32 = 365;
@@ -109,6 +109,12 @@ impl Profile {
             // The library that writes certificates keeps one value per attribute; kubeadm never
             // uses two.
             return Err(wrong("organization", "a certificate can have at most one"));
+        }
+        if !arguments.list("sans_uri")?.is_empty() {
+            return Err(wrong(
+                "sans_uri",
+                "only certificates of the CA \"halite\" have one",
+            ));
         }
         let address = |text: &String| {
             text.parse::<IpAddr>()

@@ -15,6 +15,7 @@ mod nodes;
 mod reader;
 mod redactors;
 mod releases;
+mod roles;
 mod slow;
 
 use std::path::{Path, PathBuf};

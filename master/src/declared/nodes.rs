@@ -105,8 +105,9 @@ impl Declarations {
     }
 
     /// Chooses the addresses of a node from the grains of its host and records them in its
-    /// document. `peer` is the address that the host's connection comes from. Does nothing for a
-    /// node that has addresses already, or that is not declared.
+    /// document, with its priority if it competes for the virtual address. `peer` is the address
+    /// that the host's connection comes from. Does nothing for a node that has all of it already,
+    /// or that is not declared.
     ///
     /// The host says what its addresses are, so the whole declaration is validated with them before
     /// anything is written: one host must not make it unreadable for all.
@@ -120,17 +121,17 @@ impl Declarations {
         grains: &Value,
         peer: Option<IpAddr>,
     ) -> Result<(), Refusal> {
-        // A node that had addresses has them still: most hosts connect without reading any file.
+        // A node that had its record has it still: most hosts connect without reading any file.
         let newest = self.reader.newest();
-        if newest.is_some_and(|newest| is_resolved(&newest, name) == Some(true)) {
+        if newest.is_some_and(|newest| is_recorded(&newest, name) == Some(true)) {
             return Ok(());
         }
-        if is_resolved(&*self.load().await?, name) != Some(false) {
+        if is_recorded(&*self.load().await?, name) != Some(false) {
             return Ok(());
         }
         let _one_at_a_time = self.writing.lock().await;
         let snapshot = self.load().await?;
-        if is_resolved(&snapshot, name) != Some(false) {
+        if is_recorded(&snapshot, name) != Some(false) {
             return Ok(());
         }
         let (config_dir, name) = (self.config_dir().to_owned(), name.to_owned());
@@ -189,10 +190,13 @@ fn record_member(snapshot: &Snapshot, name: &str, member: &ResolvedMember) -> Re
     }
 }
 
-/// Whether a node has addresses; none for one that is not declared.
-fn is_resolved(snapshot: &Snapshot, name: &str) -> Option<bool> {
-    let node = snapshot.declaration().nodes.get(name)?;
-    Some(node.resolved.is_some())
+/// Whether a node's addresses are recorded, and its priority where it competes for the virtual
+/// address; none for one that is not declared.
+fn is_recorded(snapshot: &Snapshot, name: &str) -> Option<bool> {
+    let declaration = snapshot.declaration();
+    let resolved = declaration.nodes.get(name)?.resolved.as_ref();
+    let priority = declaration.vrrp_priority(name);
+    Some(resolved.is_some_and(|own| priority.is_none() || own.vrrp_priority == priority))
 }
 
 /// Chooses the addresses of a node and writes them to its document.
@@ -249,17 +253,13 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
         })?),
     };
     let role = |text: &String| {
-        Role::ALL
-            .iter()
-            .find(|role| role.as_str() == text)
-            .copied()
-            .ok_or_else(|| {
-                let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
-                Refusal::invalid(format!(
-                    "there is no role {text:?}; there are {}",
-                    known.join(", ")
-                ))
-            })
+        Role::named(text).ok_or_else(|| {
+            let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+            Refusal::invalid(format!(
+                "there is no role {text:?}; there are {}",
+                known.join(", ")
+            ))
+        })
     };
     let named = request
         .roles

@@ -169,6 +169,12 @@ impl Gate {
         })
     }
 
+    /// Lets the operator of a host in no more that has lost its key, the last administrator too:
+    /// the host is gone.
+    pub(super) fn remove_host_root(&self, name: &str) {
+        self.change(|welcome| welcome.operators.remove(name));
+    }
+
     /// True when another operator than this one is a valid administrator.
     pub(super) fn has_other_admin(&self, name: &str, now: Millis) -> bool {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);

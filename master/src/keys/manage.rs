@@ -4,7 +4,7 @@ use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::enrol::{is_cut_off, issue, revoke_certificate};
-use super::pending;
+use super::{host_root, pending};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::refusal::Refusal;
@@ -180,6 +180,7 @@ async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str,
 /// Rejects a key; answers with the ids of the tokens that were taken back with it.
 async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
+    host_root::revoke(app, &key, now).await?;
     revoke_certificate(app, &key, "rejected by an operator", now).await?;
     let tokens = take_tokens(app, &key).await?;
     key.state = KeyState::Rejected;
@@ -192,7 +193,9 @@ async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
 
 /// Deletes a key; answers with the ids of the tokens that were taken back with it.
 async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
-    revoke_certificate(app, key, "deleted by an operator", app.clock.now()).await?;
+    let now = app.clock.now();
+    host_root::revoke(app, key, now).await?;
+    revoke_certificate(app, key, "deleted by an operator", now).await?;
     let tokens = take_tokens(app, key).await?;
     app.store.delete_key(&key.id).await?;
     Ok(tokens)
@@ -207,8 +210,9 @@ async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     Ok(app.store.take_tokens(&key.id, key.token.as_deref()).await?)
 }
 
-/// Shuts the gate for a key and ends the connections that it opened.
+/// Shuts the gate for a key, and for the operator of its host, and ends the connections that it opened.
 fn cut_off(app: &App, key: &Key) {
+    host_root::cut_off(app, key);
     app.gate.close(&key.id, key.serial.as_deref());
     app.connections.disconnect(&key.id);
 }

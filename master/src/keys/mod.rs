@@ -5,6 +5,7 @@ mod budget;
 mod enrol;
 mod gate;
 mod host_facts;
+pub mod host_root;
 mod manage;
 mod operators;
 mod own_operator;

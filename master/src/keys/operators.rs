@@ -2,7 +2,7 @@
 //! one key that the name may have, and the gate asks for both at each connection.
 
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, Kind, is_root_of_host};
 use halite_proto::role::Role;
 use serde_json::{Value, json};
 
@@ -43,6 +43,11 @@ pub async fn create(
     let name = wanted.name.as_str();
     let identity = Identity::new(&app.config.cluster, Kind::Operator, name)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
+    if is_root_of_host(name) {
+        return Err(Refusal::invalid(format!(
+            "cannot make {name}: operators of that form are made by the states of their hosts; take another name"
+        )));
+    }
     let role = role(&wanted.role)?;
     let days = match wanted.days {
         0 => DAYS.0,
@@ -109,7 +114,7 @@ fn role(name: &str) -> Result<Role, Refusal> {
     })
 }
 
-async fn find(app: &App, name: &str) -> Result<Option<Operator>, Refusal> {
+pub(super) async fn find(app: &App, name: &str) -> Result<Option<Operator>, Refusal> {
     let all = app.store.operators().await?;
     Ok(all.into_iter().find(|operator| operator.name == name))
 }

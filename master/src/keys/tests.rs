@@ -1,5 +1,6 @@
 //! Enrolment from both sides: who comes in, who waits, who does not, and that asking again is safe.
 
+mod host_root;
 mod operators;
 mod orders;
 mod strangers;

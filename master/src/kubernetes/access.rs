@@ -77,6 +77,19 @@ impl Clusters {
         }
     }
 
+    /// The same with this API as the API server of each of these hosts: for tests.
+    #[cfg(test)]
+    pub(crate) fn with_servers(mut self, hosts: &[&str]) -> Self {
+        if let Some(current) = self.current.get_mut() {
+            let server = |host: &&str| ApiServer {
+                host: host.parse().unwrap(),
+                api: Arc::clone(&current.api),
+            };
+            current.servers = hosts.iter().map(server).collect();
+        }
+        self
+    }
+
     /// The same with these members of etcd: for tests.
     #[cfg(test)]
     pub(crate) fn with_etcd(mut self, etcd: Etcd) -> Self {

@@ -19,6 +19,8 @@ pub use super::drain_pods::Options;
 
 /// The number of pods that a message names.
 const NAMED: usize = 5;
+/// The annotation of a node that is cordoned only until the work on its host has ended.
+const MAINTENANCE: &str = "halite/maintenance";
 /// How often an update that lost a race against another writer is made again from the new object.
 const CONFLICTS: u32 = 5;
 
@@ -78,6 +80,34 @@ pub struct Drain<'a> {
     pub options: Options,
     /// Time until it fails.
     pub limit: Duration,
+    /// The cordon ends with the work on the host, unless an operator set it before.
+    pub maintenance: bool,
+}
+
+/// A change of a node that takes new pods, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cordon {
+    /// No new pods, until an operator says otherwise.
+    On,
+    /// No new pods until the work on the host has ended. The mark is on the node, so that a run
+    /// after an interrupted one knows that no operator has cordoned it.
+    Maintenance,
+    /// New pods.
+    Off,
+    /// New pods, unless an operator wants none.
+    AfterMaintenance,
+}
+
+impl Cordon {
+    /// Whether the node is cordoned, and marked, after the change.
+    fn wanted(self, cordoned: bool, marked: bool) -> (bool, bool) {
+        match self {
+            Self::On => (true, false),
+            Self::Maintenance => (true, marked || !cordoned),
+            Self::Off => (false, false),
+            Self::AfterMaintenance => (cordoned && !marked, false),
+        }
+    }
 }
 
 impl Drain<'_> {
@@ -121,7 +151,12 @@ impl Drain<'_> {
         drained.is_registered = true;
         let mut plan = self.plan().await?;
         if !is_cordoned(&node) {
-            let cordoned = set_cordon(self.api, self.node, true).await;
+            let cordon = if self.maintenance {
+                Cordon::Maintenance
+            } else {
+                Cordon::On
+            };
+            let cordoned = set_cordon(self.api, self.node, cordon).await;
             cordoned.map_err(|error| self.failed(error))?;
             // A pod may have come before that.
             plan = self.plan().await?;
@@ -205,24 +240,43 @@ fn is_cordoned(node: &Value) -> bool {
     node.pointer("/spec/unschedulable") == Some(&Value::Bool(true))
 }
 
+fn is_marked(node: &Value) -> bool {
+    let annotations = node.pointer("/metadata/annotations");
+    annotations.is_some_and(|all| all.get(MAINTENANCE).is_some())
+}
+
+/// Sets a field of a mapping, or removes it.
+fn put(mapping: &mut Value, key: &str, value: Option<Value>) {
+    match (mapping.as_object_mut(), value) {
+        (Some(fields), Some(value)) => drop(fields.insert(key.to_owned(), value)),
+        (Some(fields), None) => drop(fields.remove(key)),
+        (None, Some(value)) => *mapping = json!({key: value}),
+        (None, None) => {}
+    }
+}
+
 /// Lets a node take new pods, or not; answers whether that changed something.
 ///
 /// # Errors
 /// The node is not registered, or what the API said.
-pub async fn set_cordon(api: &dyn Api, node: &str, cordon: bool) -> Result<bool, ApiError> {
+pub async fn set_cordon(api: &dyn Api, node: &str, cordon: Cordon) -> Result<bool, ApiError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
         let live = api.get(&reference(node)).await?;
         let mut wanted = live.ok_or_else(|| missing(node))?;
-        if is_cordoned(&wanted) == cordon {
+        let before = (is_cordoned(&wanted), is_marked(&wanted));
+        let after = cordon.wanted(before.0, before.1);
+        if after == before {
             return Ok(false);
         }
-        match wanted.get_mut("spec").and_then(Value::as_object_mut) {
-            Some(spec) if cordon => drop(spec.insert("unschedulable".into(), json!(true))),
-            Some(spec) => drop(spec.remove("unschedulable")),
-            None => wanted["spec"] = json!({"unschedulable": cordon}),
-        }
+        put(
+            &mut wanted["spec"],
+            "unschedulable",
+            after.0.then(|| json!(true)),
+        );
+        let annotations = &mut wanted["metadata"]["annotations"];
+        put(annotations, MAINTENANCE, after.1.then(|| json!("")));
         match api.replace(&wanted, false).await {
             // The kubelet and controllers write the same object.
             Err(ApiError::Refused { code: 409, .. }) if attempts < CONFLICTS => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use halite_etcd::{Moment, Pace, Wait};
 use serde_json::{Value, json};
 
-use super::drain::{Drain, DrainError, Drained, Options, set_cordon};
+use super::drain::{Cordon, Drain, DrainError, Drained, Options, set_cordon};
 use super::fake::FakeApi;
 use super::{Api, ApiError, ApiFuture, ObjectRef, Served};
 
@@ -75,6 +75,7 @@ fn drain_with(api: &dyn Api, options: Options) -> (Result<Drained, DrainError>, 
         node: "worker-1",
         options,
         limit: Duration::from_secs(60),
+        maintenance: false,
     };
     let drained = finish(drain.run()).expect("the fake never waits");
     let reports = pace.0.into_inner().unwrap().1;
@@ -219,12 +220,17 @@ fn cordon_and_uncordon_change_only_what_differs_and_try_again_after_a_lost_race(
             .unwrap()
     };
     assert_eq!(
-        [set(true), set(true), set(false), set(false)],
+        [
+            set(Cordon::On),
+            set(Cordon::On),
+            set(Cordon::Off),
+            set(Cordon::Off)
+        ],
         [true, false, true, false]
     );
     let node = api.object("Node", "worker-1").unwrap();
     assert_eq!(node["spec"], json!({"podCIDR": "10.1.0.0/24"}));
-    let unknown = finish(set_cordon(&api, "worker-9", true)).unwrap();
+    let unknown = finish(set_cordon(&api, "worker-9", Cordon::On)).unwrap();
     assert!(
         unknown
             .unwrap_err()
@@ -303,6 +309,36 @@ impl Api for Stopped<'_> {
     }
 }
 
+/// After a maintenance a node is as an operator left it, whatever was interrupted in between.
+#[test]
+fn the_cordon_of_a_maintenance_ends_with_it_and_that_of_an_operator_does_not() {
+    use Cordon::{AfterMaintenance, Maintenance, Off, On};
+    let tables: [(&[Cordon], bool); 6] = [
+        (&[Maintenance, AfterMaintenance], false),
+        (&[Maintenance, Maintenance, AfterMaintenance], false),
+        (&[On, Maintenance, AfterMaintenance], true),
+        (&[Maintenance, On, AfterMaintenance], true),
+        (&[Maintenance, Off, On, AfterMaintenance], true),
+        (&[AfterMaintenance], false),
+    ];
+    for (steps, cordoned) in tables {
+        let api = api();
+        for step in steps {
+            finish(set_cordon(&api, "worker-1", *step))
+                .unwrap()
+                .unwrap();
+        }
+        let node = api.object("Node", "worker-1").unwrap();
+        let is = node["spec"].get("unschedulable").is_some();
+        assert_eq!(is, cordoned, "{steps:?}: {node}");
+        let marks = node["metadata"].get("annotations");
+        let marks = marks
+            .and_then(|all| all.as_object())
+            .map_or(0, |all| all.len());
+        assert_eq!(marks, 0, "{steps:?}: {node}");
+    }
+}
+
 /// The table of kill points: before and after each write of a drain.
 #[test]
 fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
@@ -322,6 +358,7 @@ fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
                 node: "worker-1",
                 options: Options::default(),
                 limit: Duration::from_secs(60),
+                maintenance: false,
             };
             assert!(
                 finish(killed.run()).is_none(),

@@ -16,12 +16,21 @@ mod node_steps;
 mod node_tests;
 mod pace;
 mod preflight;
+mod reboot_step;
+#[cfg(test)]
+mod reboot_tests;
 mod record;
+mod roles_step;
+#[cfg(test)]
+mod roles_tests;
 mod state_step;
 mod step_runner;
 mod steps_watch;
 #[cfg(test)]
 mod tests;
+mod vip_step;
+#[cfg(test)]
+mod vip_tests;
 mod waits;
 
 use std::collections::BTreeSet;

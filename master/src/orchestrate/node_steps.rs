@@ -11,8 +11,9 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
+use super::state_step::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
-use crate::kubernetes::drain::{Drain, Options, set_cordon};
+use crate::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
 use crate::kubernetes::node::reference;
 use crate::kubernetes::rebalance::Rebalance;
 use crate::kubernetes::{Api, ApiError};
@@ -28,17 +29,28 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-        cordon: bool,
+        cordon: Cordon,
     ) -> Result<Outcome, Failure> {
         let node = required(chunk, "node")?;
-        let word = if cordon { "cordoned" } else { "uncordoned" };
+        let (cordon, word) = match cordon {
+            Cordon::Off if flag(chunk, "maintenance") => (Cordon::AfterMaintenance, "uncordoned"),
+            Cordon::Off => (cordon, "uncordoned"),
+            _ => (cordon, "cordoned"),
+        };
         if self.run.test {
             return Ok((Map::new(), format!("a real run makes {node} {word}")));
+        }
+        if let Some(left_out) = self.left_out(chunk, &node, index).await? {
+            return Ok(left_out);
         }
         let change = Change::Cordon(cordon);
         if self.patiently(chunk, index, &node, change).await? {
             let changes = Map::from_iter([(node.clone(), json!(word))]);
             return Ok((changes, format!("node/{node} {word}")));
+        }
+        if cordon == Cordon::AfterMaintenance {
+            let comment = format!("node/{node} takes pods as before");
+            return Ok((Map::new(), comment));
         }
         Ok((Map::new(), format!("node/{node} already {word}")))
     }
@@ -48,6 +60,9 @@ impl StepRunner<'_> {
         let node = required(chunk, "node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run drains {node}")));
+        }
+        if let Some(left_out) = self.left_out(chunk, &node, index).await? {
+            return Ok(left_out);
         }
         let api = self.api().await?;
         let pace = StepPace::new(self.recorder, index, ROUND);
@@ -61,6 +76,7 @@ impl StepRunner<'_> {
                 grace_period: chunk.args.get("grace_period").and_then(Value::as_u64),
             },
             limit: timeout(chunk),
+            maintenance: flag(chunk, "maintenance"),
         };
         let drained = drain.run().await;
         let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
@@ -114,6 +130,22 @@ impl StepRunner<'_> {
         Ok((Map::new(), format!("{node} is no node of the API")))
     }
 
+    /// The outcome of a step that leaves a host out, because its minion is not connected; none if
+    /// the step goes on.
+    pub(super) async fn left_out(
+        &self,
+        chunk: &Chunk,
+        node: &str,
+        index: usize,
+    ) -> Result<Option<Outcome>, Failure> {
+        if !skips_offline(chunk)? || self.is_reachable(node).await? {
+            return Ok(None);
+        }
+        self.recorder.note(index, "left_out", json!([node])).await?;
+        let comment = format!("{node} is not connected, so it is left out");
+        Ok(Some((Map::new(), comment)))
+    }
+
     async fn api(&self) -> Result<Arc<dyn Api>, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         self.jobs.clusters().api(&snapshot).await.map_err(failed)
@@ -158,7 +190,7 @@ impl StepRunner<'_> {
 #[derive(Clone, Copy)]
 enum Change {
     /// Lets it take no new pods, or take them again.
-    Cordon(bool),
+    Cordon(Cordon),
     /// Removes it.
     Delete,
 }

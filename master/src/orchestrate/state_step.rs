@@ -5,6 +5,7 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_etcd::Pace as _;
 use halite_names::{BundleVersion, BundleVersionError};
+use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
@@ -181,6 +182,14 @@ impl StepRunner<'_> {
         (names(there), names(gone))
     }
 
+    /// Whether a minion is connected, or reconnects in time.
+    pub(super) async fn is_reachable(&self, name: &str) -> Result<bool, Failure> {
+        let id = name.parse();
+        let id: MinionId = id.map_err(|error: IdentityError| Failure::new(chain(&error)))?;
+        let (there, _) = self.reachable(vec![id]).await;
+        Ok(!there.is_empty())
+    }
+
     /// The parts of these minions that succeeded in jobs that this step made before the master
     /// restarted. Such a job may still run: it is waited for.
     async fn done_earlier(
@@ -279,7 +288,8 @@ impl StepRunner<'_> {
         }
     }
 
-    async fn new_job(
+    /// Makes a job of this step, recorded before it is made.
+    pub(super) async fn new_job(
         &self,
         index: usize,
         new: &NewJob,
@@ -313,7 +323,7 @@ fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
 }
 
 /// True when `offline` is `skip`: targets that are not connected are left out.
-fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
+pub(super) fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     match text(chunk, "offline").as_deref() {
         None | Some("fail") => Ok(false),
         Some("skip") => Ok(true),

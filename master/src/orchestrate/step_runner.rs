@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::record::Recorder;
 use crate::jobs::Jobs;
+use crate::kubernetes::drain::Cordon;
 use crate::refusal::Refusal;
 use crate::store::{Run, StepStatus};
 
@@ -51,10 +52,13 @@ impl<'a> StepRunner<'a> {
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,
-            ("halite", "cordon") => self.cordon(chunk, index, true).await,
-            ("halite", "uncordon") => self.cordon(chunk, index, false).await,
+            ("halite", "cordon") => self.cordon(chunk, index, Cordon::On).await,
+            ("halite", "uncordon") => self.cordon(chunk, index, Cordon::Off).await,
+            ("halite", "vip_moved_off") => self.vip_moved_off(chunk, index).await,
+            ("halite", "reboot") => self.reboot(chunk, index).await,
             ("halite", "rebalance") => self.rebalance(chunk, index).await,
             ("halite", "drain") => self.drain(chunk, index).await,
+            ("halite", "node_roles") => self.node_roles(chunk).await,
             ("halite", "node_may_leave") => self.node_may_leave(chunk, index).await,
             ("halite", "node_forget") => self.node_forget(chunk).await,
             ("halite", "key_reject") => self.key(chunk, "reject").await,

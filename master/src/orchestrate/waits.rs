@@ -133,6 +133,9 @@ impl StepRunner<'_> {
         index: usize,
     ) -> Result<Outcome, Failure> {
         let name = required(chunk, "node")?;
+        if let Some(left_out) = self.left_out(chunk, &name, index).await? {
+            return Ok(left_out);
+        }
         let limit = timeout(chunk);
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(

@@ -22,9 +22,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::enrolment::protocol_refusal;
 use super::shares::Work;
 use super::{Call, Services, caller_minion, status};
-use crate::ca::Profile;
+use crate::ca::{HALITE, Profile};
 use crate::connections::ConnectionGuard;
 use crate::keys;
+use crate::keys::host_root;
 use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
@@ -120,13 +121,16 @@ impl Minion for Services {
         self.audited(call, async move {
             let job = request.job.parse()?;
             let chunk = backend.sign_allowed(&minion, &job, &request.tag).await?;
-            let (ca, profile) =
-                Profile::of_chunk(&chunk).map_err(|error| Refusal::denied(error.to_string()))?;
             let now = app.clock.now();
-            let issued = app
-                .cas
-                .sign(&ca, &request.csr_pem, &profile, now)
-                .map_err(|error| Refusal::invalid(chain(&error)))?;
+            let (ca, issued) = if host_root::is_asked_for(&chunk) {
+                let issued = host_root::sign(&app, &minion, &chunk, &request.csr_pem).await?;
+                (HALITE.to_owned(), issued)
+            } else {
+                let (ca, profile) = Profile::of_chunk(&chunk)
+                    .map_err(|error| Refusal::denied(error.to_string()))?;
+                let issued = app.cas.sign(&ca, &request.csr_pem, &profile, now);
+                (ca, issued.map_err(|error| Refusal::invalid(chain(&error)))?)
+            };
             app.store
                 .put_certificate(&Certificate {
                     serial: issued.serial,

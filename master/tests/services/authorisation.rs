@@ -14,7 +14,7 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
 use halite_proto::{METHODS, v1};
 
-use super::backend::{JOB, MINION, SHA256, TAG};
+use super::backend::{JOB, MINION, OPERATOR_TAG, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
 
 /// Calls a method as it is meant to be called; what came of it.
@@ -456,4 +456,35 @@ async fn a_signature_says_what_was_compiled() {
     };
     let refused = MinionClient::new(channel).sign(bad).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_state_makes_root_on_its_host_an_operator() {
+    let site = start().await;
+    let minion = site.enrolled(MINION).await;
+    let channel = site.channel(Some(&minion)).await;
+    let key = PrivateKey::generate().unwrap();
+    let request = v1::SignRequest {
+        job: JOB.to_owned(),
+        tag: OPERATOR_TAG.to_owned(),
+        csr_pem: key.request("root").unwrap(),
+    };
+    let reply = MinionClient::new(channel)
+        .sign(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(reply.ca_pem, site.ca_pem);
+    let own = ClientIdentity {
+        certificate_pem: reply.certificate_pem,
+        key_pem: key.to_pem(),
+    };
+    let mut operator = OperatorClient::new(site.channel(Some(&own)).await);
+    let run = v1::RunRequest {
+        function: "cmd.run".to_owned(),
+        target: "*".to_owned(),
+        ..v1::RunRequest::default()
+    };
+    operator.run(run).await.unwrap();
+    site.asked(&format!("run cmd.run by root@{MINION}")).await;
 }

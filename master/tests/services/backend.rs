@@ -25,6 +25,8 @@ pub fn minion_id() -> MinionId {
 pub const JOB: &str = "20270101000000000000";
 /// The tag of the chunk that asks for a certificate.
 pub const TAG: &str = "x509_|-etcd_|-/etc/x.crt_|-certificate";
+/// The tag of the chunk that asks for the certificate of root on its host.
+pub const OPERATOR_TAG: &str = "x509_|-operator_|-/etc/halite/operator/operator.crt_|-certificate";
 /// The one file that its job refers to.
 pub const SHA256: &str = "aa";
 
@@ -177,8 +179,14 @@ impl Backend for OneJob {
         job: &'a JobId,
         tag: &'a str,
     ) -> BackendFuture<'a, Chunk> {
-        let own = *minion == MINION && *job == JOB && tag == TAG;
-        self.if_own(own, format!("sign by {minion}"), chunk())
+        let own = *minion == MINION && *job == JOB && [TAG, OPERATOR_TAG].contains(&tag);
+        let mut chunk = chunk();
+        if tag == OPERATOR_TAG {
+            let identity = format!("halite://prod/operator/root@{MINION}");
+            chunk.args.insert("ca".to_owned(), json!("halite"));
+            chunk.args.insert("sans_uri".to_owned(), json!([identity]));
+        }
+        self.if_own(own, format!("sign by {minion}"), chunk)
     }
 
     fn fetch<'a>(

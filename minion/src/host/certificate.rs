@@ -137,7 +137,7 @@ fn texts(spec: &Value, key: &str) -> Vec<String> {
 }
 
 /// The signing request for `key`: subject and SANs from the chunk's arguments (`common_name`,
-/// `organization`, `sans_dns`, `sans_ip`). Usages and lifetime are the master's to set, from the
+/// `organization`, `sans_dns`, `sans_ip`, `sans_uri`). Usages and lifetime are the master's to set, from the
 /// same chunk.
 ///
 /// # Errors
@@ -175,6 +175,10 @@ pub fn signing_request(request: &CertificateRequest, key: &KeyPair) -> HostResul
             HostError::failed(format!("{path}: bad address"), e)
         })?;
         params.subject_alt_names.push(SanType::IpAddress(parsed));
+    }
+    for uri in texts(&request.spec, "sans_uri") {
+        let uri = uri.clone().try_into().map_err(|e| failed("bad URI", e))?;
+        params.subject_alt_names.push(SanType::URI(uri));
     }
     let csr = params
         .serialize_request(key)

@@ -20,6 +20,7 @@ pub(super) struct CertificateSpec {
     organizations: BTreeSet<String>,
     dns: BTreeSet<String>,
     ips: BTreeSet<IpAddr>,
+    uris: BTreeSet<String>,
     server: bool,
     client: bool,
     /// PEM of the CA that must have signed it.
@@ -54,6 +55,7 @@ impl CertificateSpec {
                 .map(|name| name.to_ascii_lowercase())
                 .collect(),
             ips,
+            uris: args.list("sans_uri")?.into_iter().collect(),
             server,
             client,
             ca: args.text("ca_certificate")?,
@@ -133,11 +135,15 @@ impl CertificateSpec {
 
     fn names(&self, certificate: &X509Certificate<'_>, faults: &mut Vec<String>) {
         let (mut dns, mut ips, mut other) = (BTreeSet::new(), BTreeSet::new(), false);
+        let mut uris = BTreeSet::new();
         if let Ok(Some(names)) = certificate.subject_alternative_name() {
             for name in &names.value.general_names {
                 match name {
                     GeneralName::DNSName(name) => {
                         dns.insert(name.to_ascii_lowercase());
+                    }
+                    GeneralName::URI(uri) => {
+                        uris.insert((*uri).to_owned());
                     }
                     GeneralName::IPAddress(bytes) => match address(bytes) {
                         Some(ip) => {
@@ -161,6 +167,13 @@ impl CertificateSpec {
                 "its addresses are [{}], not [{}]",
                 list(&ips),
                 list(&self.ips)
+            ));
+        }
+        if uris != self.uris {
+            faults.push(format!(
+                "its URIs are [{}], not [{}]",
+                list(&uris),
+                list(&self.uris)
             ));
         }
         if other {

@@ -108,6 +108,7 @@ mod tests {
         node.resolved = Some(ResolvedNode {
             control_plane: address,
             workload_plane: address,
+            vrrp_priority: None,
             etcd: joined.then(|| ResolvedMember {
                 member: name.to_owned(),
                 initial_cluster: format!("{name}=https://{address}:2380"),

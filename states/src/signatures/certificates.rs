@@ -34,7 +34,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required(
                 "ca",
                 Kind::Text,
-                "CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`.",
+                "CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`; `halite` for the operator of a control-plane host.",
             ),
             arg(
                 "ca_certificate",
@@ -50,6 +50,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ORGANIZATION,
             arg("sans_dns", Kind::TextList, "DNS names."),
             arg("sans_ip", Kind::TextList, "IP addresses."),
+            arg(
+                "sans_uri",
+                Kind::TextList,
+                "URIs; only with the CA `halite`.",
+            ),
             arg(
                 "server_auth",
                 Kind::Boolean,

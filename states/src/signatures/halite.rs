@@ -33,6 +33,11 @@ const OFFLINE: Arg = arg(
     "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
 );
 const NODE: Arg = required("node", Kind::Text, "The node's name.");
+const NODE_OFFLINE: Arg = arg(
+    "offline",
+    Kind::Text,
+    "Handling of a host whose minion is not connected: like any other (`fail`, the default), or `skip`, which leaves it out.",
+);
 const MEMBER: Arg = required("node", Kind::Text, "The host's name.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -82,7 +87,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "wait_for_node",
         "Waits until a Kubernetes node is Ready.",
-        &[required("node", Kind::Text, "The node's name."), TIMEOUT],
+        &[NODE, NODE_OFFLINE, TIMEOUT],
     ),
     step(
         "cordon",
@@ -92,7 +97,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "uncordon",
         "Lets a Kubernetes node take new pods again, as `kubectl uncordon`.",
-        &[NODE, TIMEOUT],
+        &[
+            NODE,
+            arg(
+                "maintenance",
+                Kind::Boolean,
+                "Only if a drain with `maintenance` has cordoned it (default false).",
+            ),
+            NODE_OFFLINE,
+            TIMEOUT,
+        ],
     ),
     step(
         "drain",
@@ -115,6 +129,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Integer,
                 "Seconds in place of each pod's own grace period.",
             ),
+            arg(
+                "maintenance",
+                Kind::Boolean,
+                "The cordon ends with the work on the host: it is marked, unless the node was cordoned before (default false).",
+            ),
+            NODE_OFFLINE,
             TIMEOUT,
         ],
     ),
@@ -129,9 +149,28 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "vip_moved_off",
+        "Moves the virtual address of the API off a host, if it has it, and waits until another host has it. Does nothing \
+         where keepalived holds none.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "reboot",
+        "Reboots a host, and waits until its minion and its kubelet are back.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
         "node_delete",
         "Removes a Kubernetes node from the API.",
         &[NODE, TIMEOUT],
+    ),
+    step(
+        "node_roles",
+        "Gives a host other roles in its document. Its states follow in further steps.",
+        &[
+            NODE,
+            required("roles", Kind::TextList, "All roles of the host."),
+        ],
     ),
     step(
         "node_may_leave",

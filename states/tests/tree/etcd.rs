@@ -178,6 +178,7 @@ fn second(etcd: Value) -> Compiled {
         let node = pillar.pointer_mut(node).unwrap();
         node["roles"] = json!(["control-plane", "etcd"]);
         node["etcd"] = etcd.clone();
+        node["vrrpPriority"] = json!(199);
     }
     crate::support::highstate(&pillar, &grains)
 }

@@ -87,6 +87,7 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     let wanted = [
         "turn",
         "allowed",
+        "vip",
         "address",
         "drained",
         "control-plane",

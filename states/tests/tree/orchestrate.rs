@@ -135,17 +135,28 @@ fn orchestrations_compile() {
 
 /// The steps of an upgrade to the bundle 0.2.0: id, function, target, and what the step requires.
 fn upgrade(nodes: &[(&str, &str, &str)], cluster: &str) -> Vec<String> {
+    upgrade_with(nodes, cluster, &json!({"batch": 2}))
+}
+
+/// The same with options of `ctl upgrade`.
+fn upgrade_with(
+    nodes: &[(&str, &str, &str)],
+    cluster: &str,
+    options: &serde_json::Value,
+) -> Vec<String> {
     let (mut pillar, grains) = fixture("master");
     let each = nodes.iter().map(|(name, roles, bundle)| {
         let roles: Vec<&str> = roles.split(' ').collect();
-        let runs = roles != ["registry"];
+        let runs = roles != ["registry"] && roles != ["frontend"];
         let node = json!({"roles": roles, "bundle": bundle, "runs": {"containers": runs}, "controlPlane": "10.0.0.1"});
         ((*name).to_owned(), node)
     });
     pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
     pillar["halite"]["bundle"]["version"] = json!(cluster);
     pillar["bundle"] = json!("0.2.0");
-    pillar["batch"] = json!(2);
+    for (key, value) in options.as_object().unwrap() {
+        pillar[key] = value.clone();
+    }
     let compiled = sure(with(&pillar, &grains, |i| {
         compile::sls(i, &["halite.orchestrate.upgrade".to_owned()])
     }));
@@ -162,6 +173,10 @@ fn upgrade(nodes: &[(&str, &str, &str)], cluster: &str) -> Vec<String> {
             Some(sls) => sls[0].as_str().unwrap().to_owned(),
             None if chunk.args.contains_key("highstate") => "highstate".to_owned(),
             None => chunk.fun.clone(),
+        };
+        let what = match chunk.args.get("arg") {
+            Some(line) => format!("{what} {}", line[0].as_str().unwrap()),
+            None => what,
         };
         let bundle = chunk
             .args
@@ -196,17 +211,25 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "halite.images.ahead cp-1,a-cp 0.2.0",
             "halite.images.ahead w-1,w-2 0.2.0",
             "etcd_quorum_allows cp-1",
+            "vip_moved_off cp-1",
             "halite.base.etcd cp-1 0.2.0",
             "halite.base.control_plane.running cp-1 0.2.0",
             "highstate cp-1 0.2.0",
             "wait_for_node cp-1",
+            "uncordon cp-1",
             "etcd_quorum_allows a-cp",
+            "vip_moved_off a-cp",
             "halite.base.etcd a-cp 0.2.0",
             "halite.base.control_plane.running a-cp 0.2.0",
             "highstate a-cp 0.2.0",
             "wait_for_node a-cp",
+            "uncordon a-cp",
             "highstate master 0.2.0",
             "highstate w-1,w-2 0.2.0",
+            "wait_for_node w-1",
+            "uncordon w-1",
+            "wait_for_node w-2",
+            "uncordon w-2",
             servers,
         ]
     );
@@ -224,11 +247,126 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             server,
             "halite.images.ahead w-2 0.2.0",
             "highstate w-2 0.2.0",
+            "wait_for_node w-2",
+            "uncordon w-2",
             servers
         ]
     );
     let done = half.map(|(name, roles, _)| (name, roles, "0.2.0"));
     assert_eq!(upgrade(&done, "0.2.0"), ["lock ", server, servers]);
+}
+
+#[test]
+fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.1.0"),
+        ("f-1", "frontend", "0.1.0"),
+        ("w-1", "worker", "0.1.0"),
+        ("w-2", "worker", "0.1.0"),
+    ];
+    let options = json!({"batch": "50%", "backup": true, "drain": {"force": true, "timeout": 60}});
+    let server = "halite.services.bundle_server cp-1";
+    let backup =
+        "function /usr/local/bin/ctl backup create && /usr/local/bin/ctl backup verify cp-1";
+    let servers =
+        "halite.base.containerd.servers * and not L@master and I@halite:node:runs:containers:True";
+    assert_eq!(
+        upgrade_with(&all, "0.1.0", &options),
+        [
+            "lock ",
+            server,
+            backup,
+            "halite.images.ahead cp-1 0.2.0",
+            "halite.images.ahead f-1,w-1,w-2 0.2.0",
+            "etcd_quorum_allows cp-1",
+            "vip_moved_off cp-1",
+            "drain cp-1",
+            "halite.base.etcd cp-1 0.2.0",
+            "halite.base.control_plane.running cp-1 0.2.0",
+            "highstate cp-1 0.2.0",
+            "wait_for_node cp-1",
+            "uncordon cp-1",
+            "highstate master 0.2.0",
+            "highstate f-1 0.2.0",
+            "drain w-1",
+            "highstate w-1 0.2.0",
+            "wait_for_node w-1",
+            "uncordon w-1",
+            "drain w-2",
+            "highstate w-2 0.2.0",
+            "wait_for_node w-2",
+            "uncordon w-2",
+            servers,
+        ]
+    );
+    // The only node has nowhere to send its pods.
+    let alone = upgrade_with(&all[..1], "0.1.0", &options);
+    assert!(
+        alone.iter().any(|step| step.starts_with("function")),
+        "{alone:?}"
+    );
+    assert!(
+        !alone
+            .iter()
+            .any(|step| step.starts_with("drain") || step.starts_with("uncordon")),
+        "{alone:?}"
+    );
+}
+
+/// The steps of a reboot, each after the one before.
+fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Vec<String> {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    let runs = roles != ["frontend"];
+    pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(roles);
+    pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
+    if let Some(drain) = drain {
+        pillar["drain"] = drain;
+    }
+    let compiled = sure(with(&pillar, &grains, |i| {
+        compile::sls(i, &["halite.orchestrate.reboot_node".to_owned()])
+    }));
+    let chunks = compiled.low.chunks.iter().enumerate();
+    let step = |(index, chunk): (usize, &halite_states::low::Chunk)| {
+        let wanted: Vec<usize> = index.checked_sub(1).into_iter().collect();
+        assert_eq!(chunk.requisites.require, wanted, "{}", chunk.id);
+        chunk.id.clone()
+    };
+    chunks.map(step).collect()
+}
+
+#[test]
+fn a_reboot_has_the_steps_that_the_host_needs() {
+    let drain = || Some(json!({"timeout": 60}));
+    assert_eq!(
+        reboot(&["worker"], drain()),
+        ["drained", "rebooted", "ready", "uncordoned"]
+    );
+    assert_eq!(reboot(&["frontend"], drain()), ["rebooted"]);
+    assert_eq!(
+        reboot(&["control-plane", "etcd"], drain()),
+        [
+            "turn",
+            "may-be-missing",
+            "vip",
+            "drained",
+            "rebooted",
+            "pods",
+            "ready",
+            "uncordoned"
+        ]
+    );
+    assert_eq!(
+        reboot(&["etcd"], None),
+        [
+            "turn",
+            "may-be-missing",
+            "rebooted",
+            "pods",
+            "ready",
+            "uncordoned"
+        ]
+    );
 }
 
 /// Every SLS that a step names can be applied alone.
@@ -251,6 +389,7 @@ fn every_step_compiles_alone() {
                 "halite.base.etcd.member",
                 "halite.base.control_plane",
                 "halite.base.control_plane.running",
+                "halite.host.keepalived.aside",
             ],
         ),
         (

@@ -3,7 +3,10 @@
 mod bad_flag;
 mod leaving;
 pub mod losses;
+mod operators;
 pub mod proxies;
+mod reboot;
+mod roles;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,6 +33,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: complete,
     },
     Test {
+        name: "ha: ctl and kubectl work as root on each control plane",
+        run: operators::on_each,
+    },
+    Test {
         name: "ha: a killed API server costs a moment, and no write",
         run: losses::of_the_api_server,
     },
@@ -40,6 +47,14 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: losses::of_power,
+    },
+    Test {
+        name: "ha: a reboot of the host with the address moves it first, and ends as it began",
+        run: reboot::of_the_holder,
+    },
+    Test {
+        name: "ha: a host that stays changes its roles",
+        run: roles::given_and_taken,
     },
     Test {
         name: "ha: a flag that etcd does not know stops at the first host, which goes back",

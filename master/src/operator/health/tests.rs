@@ -41,6 +41,7 @@ fn sound() -> Picture {
         node: Some(json!({"ready": true})),
     };
     let answer = |index: u8| HostHealth {
+        boot: String::new(),
         addresses: match index {
             2 => vec![[10, 0, 0, 2].into(), [10, 0, 0, 100].into()],
             index => vec![[10, 0, 0, index].into()],

@@ -1,17 +1,32 @@
 {#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name,
-    is given at the start (`ctl node add`). Each step may be repeated. -#}
+    is given at the start (`ctl node add`), and `pillar.roles`, the roles that a host which is there
+    already is to have from now on (`ctl node roles`). Each step may be repeated. -#}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
-{%- set serves_bundles = 'registry' in node.roles %}
-{%- set is_kubernetes_node = node.runs.containers %}
-{%- set is_member = 'etcd' in node.roles %}
-{%- set is_control_plane = 'control-plane' in node.roles %}
+{%- set roles = pillar.get('roles') or node.roles %}
+{%- set serves_bundles = 'registry' in roles %}
+{%- set served_bundles = 'registry' in node.roles and not serves_bundles %}
+{%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
+{%- set is_member = 'etcd' in roles %}
+{%- set is_control_plane = 'control-plane' in roles %}
 {%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
+{%- if pillar.get('roles') %}
+
+# What is compiled from here on is that of the new roles.
+roles:
+  halite.node_roles:
+    - node: {{ name }}
+    - roles: {{ roles | json }}
+{%- endif %}
 
 enrolled:
   halite.wait_for_minion:
     - id: {{ name }}
     - timeout: 600
+{%- if pillar.get('roles') %}
+    - require:
+        - halite: roles
+{%- endif %}
 
 # The other hosts add its name and open their firewalls before it connects; those that may hold the
 # virtual address hear the new host before it could hold it, too. A host that is down does so with
@@ -140,6 +155,19 @@ dns:
         - halite: ready
 {%- endif %}
 
+{%- if served_bundles %}
+
+# The other hosts stop to use it before it stops to serve.
+former-clients:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt_type: compound
+    - sls: [halite.host.repository, halite.base.containerd.servers]
+    - offline: skip
+    - require:
+        - halite: {{ complete }}
+{%- endif %}
+
 # The operator's own states, and states that have no step above. No step requires it: the host is
 # complete without them.
 custom:
@@ -147,7 +175,7 @@ custom:
     - tgt: {{ name }}
     - highstate: True
     - require:
-        - halite: {{ complete }}
+        - halite: {{ 'former-clients' if served_bundles else complete }}
 {%- if serves_bundles %}
 
 # From now on the other hosts use it as a bundle server too.

@@ -41,13 +41,20 @@ fenced:
 {%- endif %}
 {%- if is_live and is_control_plane %}
 
-# keepalived says good-bye to its peers when it stops, so that another host takes the address at once.
+# Another host has the address before this one can no longer take it.
+vip:
+  halite.vip_moved_off:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.last }}
+
 address:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.leave.address]
     - require:
-        - halite: {{ ns.last }}
+        - halite: vip
 {%-   set ns.last = 'address' %}
 {%- endif %}
 {%- if is_live and node.runs.containers %}

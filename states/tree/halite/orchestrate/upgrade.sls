@@ -1,8 +1,10 @@
 {#- Brings the cluster to another bundle of the site, with the same minor version of Kubernetes.
-    `pillar.bundle`, its version, and `pillar.batch`, the number or percentage of further hosts at a
-    time, are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
+    `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
+    time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` where hosts are drained,
+    are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
     that was interrupted goes on where it ended. A highstate from the bundle is recorded: the host,
     or with `master` the cluster, has it from then on. -#}
+{%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
 {%- set bundle = pillar.bundle | json %}
 {%- set ns = namespace(servers=[], first=[], members=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
@@ -14,6 +16,18 @@
 {%-   endif %}
 {%- endfor %}
 {%- set one_by_one = ns.first + ns.members %}
+{#- The only node has nowhere to send its pods; their containers outlive the restarts. -#}
+{%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
+{%- set drain = pillar.get('drain') %}
+{%- set drains = drain is mapping and nodes | length > 1 %}
+{%- macro evicted(name, offline) %}
+    - node: {{ name }}
+    - maintenance: True
+    - offline: {{ offline }}
+{%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
+    - {{ option }}: {{ drain[option] | json }}
+{%-   endfor %}
+{%- endmacro %}
 
 # No host joins or leaves etcd until this run has ended, and no other upgrade runs.
 turn:
@@ -29,8 +43,20 @@ servers:
     - timeout: 7200
     - require:
         - halite: turn
+{%- if pillar.get('backup') and (one_by_one or ns.others) %}
 
-{#- A verified snapshot of etcd belongs here: before this, no host has changed. -#}
+# The way back, before any host changes. It is read again, and compared with its digest.
+backup:
+  halite.function:
+    - tgt: {{ bootstrap }}
+    - fun: cmd.run
+    - arg:
+        - /usr/local/bin/ctl backup create && /usr/local/bin/ctl backup verify
+    - timeout: 3600
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = 'backup' %}
+{%- endif %}
 {%- for what, names, offline in [('control-plane', one_by_one, 'fail'), ('workers', ns.others, 'skip')] if names %}
 
 # Before any host changes: a static pod then starts at once, and an image that cannot be pulled stops
@@ -56,8 +82,26 @@ images-{{ what }}:
     - node: {{ name }}
     - require:
         - halite: {{ ns.previous }}
+{%-   set ns.previous = name ~ '-may-restart' %}
+{%-   if 'control-plane' in pillar.halite.nodes[name].roles %}
 
-{#- The virtual address is moved away, and the host drained, here. #}
+{{ name }}-vip:
+  halite.vip_moved_off:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-vip' %}
+{%-   endif %}
+{%-   if drains %}
+
+{{ name }}-drained:
+  halite.drain:
+{{- evicted(name, 'fail') }}
+    - require:
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-drained' %}
+{%-   endif %}
 
 {{ name }}-etcd:
   halite.state:
@@ -65,7 +109,7 @@ images-{{ what }}:
     - sls: [halite.base.etcd]
     - bundle: {{ bundle }}
     - require:
-        - halite: {{ name }}-may-restart
+        - halite: {{ ns.previous }}
 
 {{ name }}-control-plane:
   halite.state:
@@ -92,6 +136,17 @@ images-{{ what }}:
     - require:
         - halite: {{ name }}-host
 {%-   set ns.previous = name ~ '-ready' %}
+{%-   if nodes | length > 1 %}
+
+# Also after a run with a drain that was interrupted. What an operator has cordoned stays so.
+{{ name }}-uncordoned:
+  halite.uncordon:
+    - node: {{ name }}
+    - maintenance: True
+    - require:
+        - halite: {{ name }}-ready
+{%-     set ns.previous = name ~ '-uncordoned' %}
+{%-   endif %}
 {%- endfor %}
 {%- if pillar.halite.bundle.version != pillar.bundle %}
 
@@ -106,22 +161,59 @@ objects:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'objects' %}
 {%- endif %}
-{%- if ns.others %}
+{%- set batch = pillar.get('batch', '25%') | string %}
+{%- if batch.endswith('%') %}
+{%-   set size = (ns.others | length) * (batch[:-1] | int) // 100 %}
+{%- else %}
+{%-   set size = batch | int %}
+{%- endif %}
+{%- for names in ns.others | batch([size, 1] | max) %}
+{%-   if drains %}
+{%-     for name in names if pillar.halite.nodes[name].runs.containers %}
+
+{{ name }}-drained:
+  halite.drain:
+{{- evicted(name, 'skip') }}
+    - require:
+        - halite: {{ ns.previous }}
+{%-       set ns.previous = name ~ '-drained' %}
+{%-     endfor %}
+{%-   endif %}
 
 # A host that is down keeps its record, and the next run brings it the bundle.
-workers:
+workers-{{ loop.index }}:
   halite.state:
-    - tgt: {{ ns.others | join(',') }}
+    - tgt: {{ names | join(',') }}
     - tgt_type: list
     - highstate: True
     - bundle: {{ bundle }}
-    - batch: {{ pillar.get('batch', '25%') | string | json }}
     - offline: skip
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}
-{%-   set ns.previous = 'workers' %}
-{%- endif %}
+{%-   set ns.previous = 'workers-' ~ loop.index %}
+{%-   if nodes | length > 1 %}
+{%-     for name in names if pillar.halite.nodes[name].runs.containers %}
+
+{{ name }}-ready:
+  halite.wait_for_node:
+    - node: {{ name }}
+    - offline: skip
+    - timeout: 300
+    - require:
+        - halite: {{ ns.previous }}
+
+{{ name }}-uncordoned:
+  halite.uncordon:
+    - node: {{ name }}
+    - maintenance: True
+    - offline: skip
+    - require:
+        - halite: {{ name }}-ready
+{%-       set ns.previous = name ~ '-uncordoned' %}
+{%-     endfor %}
+{%-   endif %}
+{%- endfor %}
 
 # No host asks for images of the bundle before any more.
 image-servers:

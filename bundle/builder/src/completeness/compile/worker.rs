@@ -114,9 +114,13 @@ impl<'a> Worker<'a> {
         let last = nodes.keys().next_back().context("a set without hosts")?;
         let is_plane = |node: &Node| node.has(Role::ControlPlane) && !node.has(Role::Bootstrap);
         let plane = nodes.iter().find(|(_, node)| is_plane(node));
-        let of_planes = [shipped::ADD_NODE, shipped::REMOVE_NODE]
-            .into_iter()
-            .filter_map(|sls| Some((sls, plane?.0)));
+        let of_planes = [
+            shipped::ADD_NODE,
+            shipped::REMOVE_NODE,
+            shipped::REBOOT_NODE,
+        ]
+        .into_iter()
+        .filter_map(|sls| Some((sls, plane?.0)));
         let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
         for (sls, name) in all.chain(of_planes) {
             pillar["node"] = json!(name);
@@ -156,9 +160,13 @@ impl<'a> Worker<'a> {
         }
         let first = set.targets.iter().find(|target| target.minion != MASTER);
         if let Some(first) = first {
-            let named = [shipped::RESTART_MASTER, shipped::RESTART_MINION]
-                .map(str::to_owned)
-                .to_vec();
+            let named = [
+                shipped::RESTART_MASTER,
+                shipped::RESTART_MINION,
+                shipped::VIP_ASIDE,
+            ]
+            .map(str::to_owned)
+            .to_vec();
             self.applied(set, first, "by ctl bootstrap", named)?;
         }
         Ok(())

@@ -6,10 +6,6 @@
 {%- for interface, addresses in grains.get('ip4_interfaces', {}) | dictsort if node.get('controlPlane') in addresses %}
 {%-   set ns.interface = interface %}
 {%- endfor %}
-{%- set rank = namespace(before=0) %}
-{%- for address in control_plane_addresses if address < node.get('controlPlane', '') %}
-{%-   set rank.before = rank.before + 1 %}
-{%- endfor %}
 include:
   - halite.host.packages
 {%- if runs_keepalived and not ns.interface %}
@@ -40,8 +36,9 @@ keepalived-interface:
     - context:
         interface: {{ ns.interface }}
         peers: {{ control_plane_addresses | reject('equalto', node.controlPlane) | list | json }}
-        # Different on every host, so that the choice is never left to the comparison of addresses.
-        priority: {{ 200 - rank.before }}
+        # Different on every host, so that the choice is never left to the comparison of addresses;
+        # recorded, so that the others' configuration does not change with each host.
+        priority: {{ node.vrrpPriority }}
     - user: root
     - group: root
     - mode: '0644'

@@ -1,23 +1,13 @@
-//! The link, walked with a small master in the same process: enrolment, jobs, files, and answers
-//! that survive a lost stream.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test stops where it fails"
-)]
+//! A small master in the same process, and minions that call it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halite_durable::digest::sha256;
 use halite_minion::config::Config;
 use halite_minion::jobs::Jobs;
-use halite_minion::{enrol, identity, link};
-use halite_proto::ids::JobId;
+use halite_minion::{enrol, link};
 use halite_proto::pki::PrivateKey;
 use halite_proto::role::Role;
 use halite_proto::tonic::service::Routes;
@@ -33,20 +23,19 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
     PublicKeyData as _, SanType,
 };
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-const TOKEN: &str = "first.secret";
+pub const TOKEN: &str = "first.secret";
 
-struct Ca {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
+pub struct Ca {
+    pub pem: String,
+    pub issuer: Issuer<'static, KeyPair>,
 }
 
 impl Ca {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params
@@ -60,7 +49,7 @@ impl Ca {
         }
     }
 
-    fn params(uri: &str) -> CertificateParams {
+    pub fn params(uri: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
         params.extended_key_usages = vec![
@@ -72,20 +61,20 @@ impl Ca {
 }
 
 /// One stream of the minion as the test sees it.
-struct Stream {
-    received: Streaming<MinionMessage>,
-    send: mpsc::Sender<Result<MasterMessage, Status>>,
+pub struct Stream {
+    pub received: Streaming<MinionMessage>,
+    pub send: mpsc::Sender<Result<MasterMessage, Status>>,
 }
 
 impl Stream {
-    async fn send(&self, body: ToMinion) {
+    pub async fn send(&self, body: ToMinion) {
         self.send
             .send(Ok(MasterMessage { body: Some(body) }))
             .await
             .unwrap();
     }
 
-    async fn next(&mut self) -> ToMaster {
+    pub async fn next(&mut self) -> ToMaster {
         self.received
             .message()
             .await
@@ -95,7 +84,7 @@ impl Stream {
             .unwrap()
     }
 
-    async fn returned(&mut self) -> JobReturn {
+    pub async fn returned(&mut self) -> JobReturn {
         loop {
             if let ToMaster::Returned(answer) = self.next().await {
                 return answer;
@@ -104,12 +93,14 @@ impl Stream {
     }
 }
 
-struct Master {
-    ca: Ca,
-    files: Mutex<BTreeMap<String, Vec<u8>>>,
+pub struct Master {
+    pub ca: Arc<Ca>,
+    /// What the master says first.
+    pub hello: Mutex<MasterHello>,
+    pub files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// The keys that were enrolled with a token.
-    keys: Mutex<BTreeSet<Vec<u8>>>,
-    streams: mpsc::Sender<Stream>,
+    pub keys: Mutex<BTreeSet<Vec<u8>>>,
+    pub streams: mpsc::Sender<Stream>,
     changes: watch::Sender<u64>,
 }
 
@@ -128,7 +119,7 @@ impl PeerPolicy for Master {
 }
 
 #[derive(Clone)]
-struct Service(Arc<Master>);
+pub struct Service(Arc<Master>);
 
 #[tonic::async_trait]
 impl Enrolment for Service {
@@ -174,12 +165,8 @@ impl Minion for Service {
             received: request.into_inner(),
             send,
         };
-        stream
-            .send(ToMinion::Hello(MasterHello {
-                protocol: 1,
-                ..MasterHello::default()
-            }))
-            .await;
+        let hello = self.0.hello.lock().unwrap().clone();
+        stream.send(ToMinion::Hello(hello)).await;
         self.0
             .streams
             .send(stream)
@@ -216,19 +203,23 @@ impl Minion for Service {
     }
 }
 
-struct World {
-    master: Arc<Master>,
-    streams: mpsc::Receiver<Stream>,
-    endpoint: String,
-    config: Config,
-    hash: String,
-    _stop: oneshot::Sender<()>,
+pub struct World {
+    pub master: Arc<Master>,
+    pub streams: mpsc::Receiver<Stream>,
+    pub endpoint: String,
+    pub config: Config,
+    pub hash: String,
+    stop: Option<oneshot::Sender<()>>,
     _dir: tempfile::TempDir,
 }
 
-async fn world() -> World {
+pub async fn world() -> World {
     halite_proto::transport::install_crypto();
-    let ca = Ca::new();
+    master(Arc::new(Ca::new())).await
+}
+
+/// A master of that CA, and a minion that is to call it.
+async fn master(ca: Arc<Ca>) -> World {
     let hash = pki::sha256_hex(&pki::certificates(&ca.pem).unwrap()[0]);
     let key = PrivateKey::generate().unwrap();
     let own = Ca::params("halite://test/master/m")
@@ -239,6 +230,10 @@ async fn world() -> World {
     let ca_pem = ca.pem.clone();
     let master = Arc::new(Master {
         ca,
+        hello: Mutex::new(MasterHello {
+            protocol: 1,
+            ..MasterHello::default()
+        }),
         files: Mutex::default(),
         keys: Mutex::default(),
         streams: sender,
@@ -273,13 +268,30 @@ async fn world() -> World {
         endpoint,
         config,
         hash,
-        _stop: stop,
+        stop: Some(stop),
         _dir: dir,
     }
 }
 
 impl World {
-    fn request(&self, token: &str) -> enrol::Request {
+    /// Another master of the same cluster.
+    pub async fn beside(&self) -> Self {
+        master(Arc::clone(&self.master.ca)).await
+    }
+
+    /// The epoch and the masters that it says in its hello from now on.
+    pub fn says(&self, epoch: u64, masters: &[&Self]) {
+        let mut hello = self.master.hello.lock().unwrap();
+        hello.epoch = epoch;
+        hello.masters = masters.iter().map(|one| one.endpoint.clone()).collect();
+    }
+
+    /// Ends the master.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    pub fn request(&self, token: &str) -> enrol::Request {
         enrol::Request {
             master: self.endpoint.clone(),
             id: "worker-1".into(),
@@ -289,13 +301,13 @@ impl World {
         }
     }
 
-    async fn enrolled(&self) {
+    pub async fn enrolled(&self) {
         let request = self.request(&format!("{TOKEN}.{}", self.hash));
         enrol::enrol(&self.config, &request, |_| ()).await.unwrap();
     }
 
     /// A running minion; dropping the sender does not end it, sending true does.
-    fn minion(&self) -> watch::Sender<bool> {
+    pub fn minion(&self) -> watch::Sender<bool> {
         let (outbox, inbox) = mpsc::unbounded_channel();
         let (channel, connected): (watch::Sender<Option<Channel>>, _) = watch::channel(None);
         let (going, gone) = watch::channel(false);
@@ -311,7 +323,7 @@ impl World {
         going
     }
 
-    async fn stream(&mut self) -> (Stream, MinionHello) {
+    pub async fn stream(&mut self) -> (Stream, MinionHello) {
         let stream = tokio::time::timeout(Duration::from_secs(20), self.streams.recv()).await;
         let mut stream = stream.expect("the minion did not connect").unwrap();
         match stream.next().await {
@@ -319,165 +331,4 @@ impl World {
             other => panic!("not a hello: {other:?}"),
         }
     }
-}
-
-fn id(number: u64) -> String {
-    JobId::from_number(number).into()
-}
-
-fn job(number: u64, function: &str, args: serde_json::Value) -> Job {
-    Job {
-        job: id(number),
-        function: function.into(),
-        args_json: args.to_string(),
-        ..Job::default()
-    }
-}
-
-fn managed(path: &Path, hash: &str) -> String {
-    json!({"format": 1, "minion": "worker-1", "chunks": [{
-        "state": "file", "fun": "managed", "id": "f", "name": path, "sls": "s",
-        "source": {"file": "s.sls", "line": 1, "column": 1}, "args": {"source": format!("blob:{hash}")}}]})
-    .to_string()
-}
-
-#[tokio::test]
-async fn enrolment_verifies_both_ways() {
-    let world = world().await;
-    let wrong = world.request(&format!("{TOKEN}.{}", "0".repeat(64)));
-    let error = enrol::enrol(&world.config, &wrong, |_| ())
-        .await
-        .unwrap_err();
-    assert!(matches!(error, enrol::EnrolError::Connect(_)), "{error}");
-    let unknown = world.request(&format!("other.secret.{}", world.hash));
-    let error = enrol::enrol(&world.config, &unknown, |_| ())
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&error, enrol::EnrolError::Rejected(reason) if reason == "the token is unknown"),
-        "{error}"
-    );
-    assert!(!world.config.certificate().exists());
-    world.enrolled().await;
-    let found = identity::Identity::load(&world.config).unwrap();
-    assert_eq!(
-        (found.id.as_str(), found.cluster.as_str()),
-        ("worker-1", "test")
-    );
-    let again = world.request(&format!("{TOKEN}.{}", world.hash));
-    let error = enrol::enrol(&world.config, &again, |_| ())
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&error, enrol::EnrolError::Enrolled(id) if id == "worker-1"),
-        "{error}"
-    );
-}
-
-#[tokio::test]
-async fn a_minion_pings_and_applies_with_files_of_the_master() {
-    let mut world = world().await;
-    world.enrolled().await;
-    let going = world.minion();
-    let (mut stream, hello) = world.stream().await;
-    assert!(hello.grains_json.contains("\"id\":\"worker-1\""));
-    stream
-        .send(ToMinion::Job(job(1, "test.ping", json!({}))))
-        .await;
-    assert_eq!(stream.returned().await.return_json, "true");
-
-    let hash = sha256(b"from the master");
-    let path = world.config.state_dir.join("target");
-    for (number, retcode) in [(2, 1), (3, 0)] {
-        let order = Job {
-            low_json: managed(&path, &hash),
-            ..job(number, "state.apply", json!({}))
-        };
-        stream.send(ToMinion::Job(order)).await;
-        let answer = stream.returned().await;
-        assert_eq!(
-            (answer.job.as_str(), answer.retcode),
-            (id(number).as_str(), retcode),
-            "{answer:?}"
-        );
-        stream
-            .send(ToMinion::Stored(ReturnStored { job: id(number) }))
-            .await;
-        world
-            .master
-            .files
-            .lock()
-            .unwrap()
-            .insert(hash.clone(), b"from the master".to_vec());
-    }
-    assert_eq!(std::fs::read(&path).unwrap(), b"from the master");
-    going.send_replace(true);
-}
-
-#[tokio::test]
-async fn a_minion_that_was_off_for_longer_than_its_certificate_lasts_comes_back_with_its_key() {
-    let mut world = world().await;
-    world.enrolled().await;
-    let before = identity::Identity::load(&world.config).unwrap();
-    let key = PrivateKey::from_pem(&before.client.key_pem).unwrap();
-    let mut ended = Ca::params("halite://test/minion/worker-1");
-    ended.not_before = rcgen::date_time_ymd(2020, 1, 1);
-    ended.not_after = rcgen::date_time_ymd(2021, 1, 1);
-    let ended = ended.signed_by(key.as_key_pair(), &world.master.ca.issuer);
-    std::fs::write(world.config.certificate(), ended.unwrap().pem()).unwrap();
-    let going = world.minion();
-    let (mut stream, _) = world.stream().await;
-    stream
-        .send(ToMinion::Job(job(1, "test.ping", json!({}))))
-        .await;
-    assert_eq!(stream.returned().await.return_json, "true");
-    let after = identity::Identity::load(&world.config).unwrap();
-    assert_eq!(after.client.key_pem, before.client.key_pem);
-    assert!(after.not_after > before.not_before);
-    going.send_replace(true);
-}
-
-#[tokio::test]
-async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
-    let mut world = world().await;
-    world.enrolled().await;
-    let going = world.minion();
-    let ran = world.config.state_dir.join("ran");
-    let order = job(
-        7,
-        "cmd.run",
-        json!({"cmd": format!("echo x >> {}", ran.display())}),
-    );
-    let (mut stream, _) = world.stream().await;
-    stream.send(ToMinion::Job(order.clone())).await;
-    assert_eq!(stream.returned().await.retcode, 0);
-    drop(stream);
-
-    let (mut stream, hello) = world.stream().await;
-    assert!(hello.running_jobs.is_empty());
-    assert_eq!(stream.returned().await.job, id(7), "handed in again");
-    stream.send(ToMinion::Job(order.clone())).await;
-    assert_eq!(stream.returned().await.job, id(7));
-    stream
-        .send(ToMinion::Stored(ReturnStored { job: id(7) }))
-        .await;
-    // Answered after `stored` was heard: messages keep their order.
-    stream
-        .send(ToMinion::Job(job(8, "test.ping", json!({}))))
-        .await;
-    assert_eq!(stream.returned().await.job, id(8));
-    going.send_replace(true);
-    drop(stream);
-
-    let going = world.minion();
-    let (mut stream, _) = world.stream().await;
-    stream.send(ToMinion::Job(order)).await;
-    let answer = stream.returned().await;
-    assert_eq!(
-        (answer.job, answer.retcode),
-        (id(7), 2),
-        "a finished job is never begun again"
-    );
-    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\n");
-    going.send_replace(true);
 }

@@ -1,0 +1,105 @@
+//! `ctl node reboot`.
+
+use anyhow::bail;
+use halite_proto::v1;
+use halite_states::shipped;
+use serde_json::{Value, json};
+
+use crate::cli::{Global, NodeReboot};
+use crate::commands::node_drain;
+use crate::confirm;
+use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::output::Screen;
+
+/// Runs `ctl node reboot`.
+///
+/// # Errors
+/// The master does not answer or refuses, or nothing confirms it.
+pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> anyhow::Result<u8> {
+    let name = args.name.as_str();
+    if !args.yes {
+        screen.clear();
+        match confirm::asked(&question(args))? {
+            Some(true) => {}
+            Some(false) => {
+                screen.note("nothing was changed");
+                return Ok(1);
+            }
+            None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
+        }
+    }
+    let request = v1::OrchestrateRequest {
+        sls: shipped::REBOOT_NODE.to_owned(),
+        pillar_json: pillar(args).to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(global, request, name, screen).await?;
+    let success = format!("{name} has rebooted");
+    print_outcome(&done, &success, &again(args), screen)
+}
+
+fn question(args: &NodeReboot) -> String {
+    let pods = if args.no_drain {
+        "Its pods end with it"
+    } else {
+        "Its pods are evicted"
+    };
+    format!("Reboot {}? {pods}.", args.name)
+}
+
+/// The pillar of the orchestration.
+fn pillar(args: &NodeReboot) -> Value {
+    let mut pillar = json!({"node": args.name});
+    if !args.no_drain {
+        pillar["drain"] = node_drain::options(&args.pods, args.force);
+    }
+    pillar
+}
+
+/// The command with the same words: the master then joins the same run.
+fn again(args: &NodeReboot) -> String {
+    let mut words = vec![format!("ctl node reboot {}", args.name)];
+    let flags = [
+        (args.yes, "--yes"),
+        (args.no_drain, "--no-drain"),
+        (args.force, "--force"),
+        (args.pods.delete_emptydir_data, "--delete-emptydir-data"),
+    ];
+    let given = flags.iter().filter(|(given, _)| *given);
+    words.extend(given.map(|(_, flag)| (*flag).to_owned()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Node};
+
+    fn arguments(words: &str) -> NodeReboot {
+        let line = format!("ctl node reboot {words}");
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        match cli.command {
+            Command::Node(Node::Reboot(args)) => args,
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn a_reboot_drains_unless_it_is_not_to() {
+        let plain = pillar(&arguments("a"));
+        assert_eq!(
+            plain,
+            json!({"node": "a", "drain": {"delete_emptydir_data": false, "force": false, "timeout": 900}})
+        );
+        assert_eq!(pillar(&arguments("a --no-drain")), json!({"node": "a"}));
+        for words in [
+            "a",
+            "a --yes --force --delete-emptydir-data",
+            "a --no-drain",
+        ] {
+            assert_eq!(again(&arguments(words)), format!("ctl node reboot {words}"));
+        }
+        let question = question(&arguments("a --no-drain"));
+        assert_eq!(question, "Reboot a? Its pods end with it.");
+    }
+}

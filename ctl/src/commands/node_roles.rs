@@ -1,0 +1,70 @@
+//! `ctl node roles`.
+
+use halite_proto::v1;
+use halite_states::shipped;
+use serde_json::{Value, json};
+
+use crate::cli::{Global, NodeRoles};
+use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::output::Screen;
+
+/// Runs `ctl node roles`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> anyhow::Result<u8> {
+    let name = args.name.as_str();
+    let roles = args.roles.join(",");
+    let request = v1::OrchestrateRequest {
+        sls: shipped::ADD_NODE.to_owned(),
+        pillar_json: pillar(args).to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(global, request, name, screen).await?;
+    let success = format!("{name} has the roles {roles}");
+    print_outcome(&done, &success, &again(args), screen)
+}
+
+/// The pillar of the orchestration.
+fn pillar(args: &NodeRoles) -> Value {
+    let mut pillar = json!({"node": args.name, "roles": args.roles});
+    if !args.ignore_preflight.is_empty() {
+        pillar["ignore_preflight"] = json!(args.ignore_preflight);
+    }
+    pillar
+}
+
+/// The command with the same words: the master then joins the same run.
+fn again(args: &NodeRoles) -> String {
+    let mut words = format!("ctl node roles {} {}", args.name, args.roles.join(","));
+    if !args.ignore_preflight.is_empty() {
+        words.push_str(&format!(
+            " --ignore-preflight {}",
+            args.ignore_preflight.join(",")
+        ));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Node};
+
+    #[test]
+    fn all_roles_are_named_and_the_words_to_repeat_are_the_same() {
+        for words in [
+            "a worker",
+            "a worker,control-plane,etcd --ignore-preflight mtu",
+        ] {
+            let line = format!("ctl node roles {words}");
+            let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            let Command::Node(Node::Roles(args)) = cli.command else {
+                panic!("another command");
+            };
+            assert_eq!(again(&args), line);
+            let wanted: Vec<&str> = words.split(' ').nth(1).unwrap().split(',').collect();
+            assert_eq!(pillar(&args)["roles"], json!(wanted));
+        }
+    }
+}

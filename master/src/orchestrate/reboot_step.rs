@@ -1,0 +1,185 @@
+//! `halite.reboot`: a host that boots again, and its kubelet with it.
+
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_etcd::Pace as _;
+use halite_pillar::role::Role;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::{JobId, MinionId};
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::pace::StepPace;
+use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
+use crate::jobs::NewJob;
+use crate::kubernetes::{Api, ApiError, ObjectRef};
+use crate::store::RowState;
+
+/// The pause between two looks at the host.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The fact of this step: the boot that ends with it.
+const BOOT: &str = "boot";
+/// The fact of this step: the kubelet's last sign of life before the first one after the boot.
+const LEASE: &str = "lease";
+/// The time that the command has to return; it only starts the reboot.
+const ORDER: u32 = 60;
+
+impl StepRunner<'_> {
+    /// Reboots a host through its minion, and waits until both are back, and the kubelet.
+    pub(super) async fn reboot(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run reboots {node}")));
+        }
+        let id = node.parse();
+        let id: MinionId = id.map_err(|error: IdentityError| Failure::new(chain(&error)))?;
+        let limit = timeout(chunk);
+        let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
+            "look at the console of {node}; if it does not boot any more: `ctl node replace {node}`"
+        ));
+        let mut order: Option<JobId> = None;
+        loop {
+            let now = self.health(&node).await.map(|health| health.boot);
+            let before = self.noted(index, BOOT);
+            let because = match (now, before) {
+                (Some(now), Some(before)) if now != before => break,
+                (Some(now), _) if now.is_empty() => {
+                    return Err(Failure::new(format!(
+                        "cannot reboot {node}: its minion is older than this master and does not say when it has booted; \
+                         `ctl highstate {node}` updates it"
+                    )));
+                }
+                (Some(now), _) => {
+                    // On disk before the host goes down: a resumed run must not do it twice.
+                    self.recorder.note(index, BOOT, json!(now)).await?;
+                    match &order {
+                        None => order = Some(self.order_reboot(&id, &now, index).await?),
+                        Some(order) => self.check_order(order).await?,
+                    }
+                    format!("{node} is going down")
+                }
+                (None, Some(_)) => "its minion is not connected".to_owned(),
+                (None, None) => {
+                    "its minion does not answer; it is asked before the reboot".to_owned()
+                }
+            };
+            if pace.now() >= limit {
+                return Err(Failure::new(format!(
+                    "{node} is not back: {because} (waited {} s); look at its console, then run this again",
+                    limit.as_secs()
+                )));
+            }
+            pace.say(format!("{node} is back"), because, limit).await;
+            pace.pause().await;
+        }
+        self.wait_for_kubelet(&node, index, &pace, limit).await?;
+        let changes = Map::from_iter([(node.clone(), json!("rebooted"))]);
+        Ok((changes, format!("{node} has booted")))
+    }
+
+    /// A fact that this step has recorded.
+    fn noted(&self, index: usize, fact: &str) -> Option<String> {
+        let detail = self.recorder.detail(index);
+        Some(detail.get(fact)?.as_str()?.to_owned())
+    }
+
+    /// Makes the job that starts the reboot. A job may be sent twice, so the command does nothing
+    /// in another boot than the one that is to end.
+    async fn order_reboot(
+        &self,
+        minion: &MinionId,
+        boot: &str,
+        index: usize,
+    ) -> Result<JobId, Failure> {
+        let line = format!(
+            "test \"$(cat /proc/sys/kernel/random/boot_id)-$(cut -d ' ' -f 22 /proc/1/stat)\" != '{boot}' || \
+             systemd-run --quiet --collect --on-active=1 --timer-property=AccuracySec=100ms systemctl reboot"
+        );
+        let new = NewJob {
+            function: "cmd.run".to_owned(),
+            args: json!({"arg": [line], "cmd": line}),
+            operator: format!("run:{}", self.run.id),
+            target: minion.to_string(),
+            timeout: ORDER,
+            ..NewJob::default()
+        };
+        let minions = std::slice::from_ref(minion);
+        self.new_job(index, &new, minions).await
+    }
+
+    /// Fails when the command that starts the reboot has failed.
+    async fn check_order(&self, order: &JobId) -> Result<(), Failure> {
+        if !self.jobs.pending(order).is_empty() {
+            return Ok(());
+        }
+        let (_, rows) = self.jobs.wait(order).await.map_err(failed)?;
+        let bad = rows
+            .iter()
+            .find(|row| row.state == RowState::Returned && row.retcode == Some(1));
+        match bad {
+            None => Ok(()),
+            Some(row) => Err(Failure::new(format!(
+                "cannot reboot {}: the command failed; `ctl job show {order}` shows its output",
+                row.minion
+            ))),
+        }
+    }
+
+    /// Waits until the kubelet has renewed its lease since the minion is back: until then the API
+    /// shows the node as it was before the boot.
+    async fn wait_for_kubelet(
+        &self,
+        node: &str,
+        index: usize,
+        pace: &StepPace<'_>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let declared = snapshot.declaration().nodes.get(node);
+        let runs = declared.is_some_and(|node| node.runs_containers());
+        // A member alone has a kubelet that knows no API yet, if its control plane never joined.
+        let is_node = declared.is_some_and(|node| !node.has(Role::Etcd) || node.is_member());
+        if !runs || !is_node {
+            return Ok(());
+        }
+        let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
+        loop {
+            let because = match (renewal(api.as_ref(), node).await, self.noted(index, LEASE)) {
+                (Ok(None), _) => return Ok(()),
+                (Ok(Some(now)), Some(before)) if now != before => return Ok(()),
+                (Ok(Some(now)), None) => {
+                    self.recorder.note(index, LEASE, json!(now)).await?;
+                    "its kubelet has not renewed its lease since the boot".to_owned()
+                }
+                (Ok(Some(_)), Some(_)) => {
+                    "its kubelet has not renewed its lease since the boot".to_owned()
+                }
+                (Err(error), _) => chain(&error),
+            };
+            if pace.now() >= limit {
+                return Err(Failure::new(format!(
+                    "{node} has booted, but {because} (waited {} s); `journalctl -u kubelet` there says more",
+                    limit.as_secs()
+                )));
+            }
+            pace.say(format!("the kubelet of {node} is back"), because, limit)
+                .await;
+            pace.pause().await;
+        }
+    }
+}
+
+/// The time of the kubelet's last sign of life, as it wrote it; none for what is no node.
+async fn renewal(api: &dyn Api, node: &str) -> Result<Option<String>, ApiError> {
+    let lease = ObjectRef {
+        api_version: "coordination.k8s.io/v1".to_owned(),
+        kind: "Lease".to_owned(),
+        namespace: "kube-node-lease".to_owned(),
+        name: node.to_owned(),
+    };
+    let found = api.get(&lease).await?;
+    let time = |lease: Value| Some(lease["spec"]["renewTime"].as_str()?.to_owned());
+    Ok(found.and_then(time))
+}

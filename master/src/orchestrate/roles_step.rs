@@ -1,0 +1,41 @@
+//! `halite.node_roles`: other roles of a host, before its states follow.
+
+use halite_pillar::role::Role;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, json};
+
+use super::step_runner::{Outcome, StepRunner, failed, required, texts};
+
+impl StepRunner<'_> {
+    /// Declares the roles of a host in its document.
+    pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        let mut roles = Vec::new();
+        for name in texts(chunk, "roles") {
+            let Some(role) = Role::named(&name) else {
+                let known = Role::ALL.map(Role::as_str).join(", ");
+                return Err(Failure::new(format!(
+                    "there is no role {name:?}; there are {known}"
+                )));
+            };
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+        let names = roles.iter().map(|role| role.as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        if self.run.test {
+            return Ok((
+                Map::new(),
+                format!("a real run gives {node} the roles {names}"),
+            ));
+        }
+        let changed = self.jobs.declarations().set_roles(&node, &roles).await;
+        if changed.map_err(failed)? {
+            let changes = Map::from_iter([("roles".to_owned(), json!(roles))]);
+            return Ok((changes, format!("{node} has the roles {names}")));
+        }
+        Ok((Map::new(), format!("{node} already has the roles {names}")))
+    }
+}

@@ -1,0 +1,148 @@
+//! The step that moves the virtual address, on minions that say which addresses they have.
+
+use std::sync::{Arc, Mutex};
+
+use halite_proto::v1;
+use serde_json::json;
+
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "orchestrate/away.sls",
+        "away:\n  halite.vip_moved_off:\n    - node: {{ pillar.node }}\n    - timeout: {{ pillar.timeout }}\n",
+    ),
+    (
+        "halite/host/keepalived/aside.sls",
+        "vip-elsewhere:\n  file.managed:\n    - name: /vip\n    - contents: x\n",
+    ),
+];
+
+const VIP: &str = "10.10.0.100";
+
+/// A site with two control planes and a worker.
+fn site() -> Site {
+    let mut site = Site::new(TREE);
+    let cluster = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&cluster).unwrap();
+    std::fs::write(&cluster, format!("{text}apiServer: {{vip: {VIP}}}\n")).unwrap();
+    let node = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [control-plane, etcd]\naddress: 10.10.0.12\n";
+    std::fs::write(site.path().join("etc/nodes/cp-2.yaml"), node).unwrap();
+    site.servers = vec!["bootstrap-1", "cp-2"];
+    site
+}
+
+/// A host that has the address while it is the holder. The state that moves it makes `next` the
+/// holder.
+fn host(
+    name: &'static str,
+    next: &'static str,
+    holder: &Arc<Mutex<&'static str>>,
+) -> ScriptedMinion {
+    let holder = Arc::clone(holder);
+    ScriptedMinion::new(name).on(move |job| {
+        let mut holder = holder.lock().unwrap();
+        if job.low_json.contains("vip-elsewhere") {
+            *holder = next;
+        }
+        let addresses = if *holder == name {
+            vec![VIP]
+        } else {
+            Vec::new()
+        };
+        (job.function == "halite.health").then(|| json!({"addresses": addresses}))
+    })
+}
+
+fn move_off(life: &Life, node: &str, timeout: u32) -> (i32, String) {
+    let request = v1::OrchestrateRequest {
+        sls: "orchestrate.away".into(),
+        pillar_json: json!({"node": node, "timeout": timeout}).to_string(),
+        ..Default::default()
+    };
+    let stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request));
+    let events = life.collect(stream.unwrap());
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+fn applied(minion: &ScriptedMinion) -> usize {
+    minion.journal.lock().unwrap().applied.len()
+}
+
+#[test]
+fn the_address_moves_once_and_from_its_holder_only() {
+    let site = site();
+    let life = site.live();
+    let holder = Arc::new(Mutex::new("bootstrap-1"));
+    let first = host("bootstrap-1", "cp-2", &holder);
+    let second = host("cp-2", "bootstrap-1", &holder);
+    life.connect(&first);
+    life.connect(&second);
+    for _ in 0..2 {
+        let (retcode, data) = move_off(&life, "bootstrap-1", 60);
+        assert_eq!(retcode, 0, "{data}");
+        assert!(data.contains("cp-2 holds 10.10.0.100"), "{data}");
+        assert_eq!((applied(&first), applied(&second)), (1, 0));
+    }
+    let (retcode, data) = move_off(&life, "worker-1", 60);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("worker-1 has no control plane"), "{data}");
+}
+
+#[test]
+fn a_host_that_no_other_can_relieve_keeps_the_address() {
+    let mut site = site();
+    site.servers = vec!["bootstrap-1"];
+    let life = site.live();
+    let holder = Arc::new(Mutex::new("bootstrap-1"));
+    let first = host("bootstrap-1", "cp-2", &holder);
+    life.connect(&first);
+    life.connect(&host("cp-2", "bootstrap-1", &holder));
+    let (retcode, data) = move_off(&life, "bootstrap-1", 0);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("no API server but that of bootstrap-1 is ready"),
+        "{data}"
+    );
+    assert_eq!(applied(&first), 0);
+    assert_eq!(*holder.lock().unwrap(), "bootstrap-1");
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_not_taken_for_one_without_the_address() {
+    let site = site();
+    let life = site.live();
+    let holder = Arc::new(Mutex::new("cp-2"));
+    life.connect(&host("cp-2", "bootstrap-1", &holder));
+    let (retcode, data) = move_off(&life, "bootstrap-1", 0);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("bootstrap-1 does not say which addresses it has"),
+        "{data}"
+    );
+}
+
+/// Each host records its priority when it connects; another host changes none of them.
+#[test]
+fn the_priority_of_a_host_is_recorded_when_it_connects() {
+    let site = site();
+    let life = site.live();
+    let recorded = |name: &str| {
+        let path = site.path().join(format!("etc/nodes/{name}.yaml"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("vrrpPriority: "));
+        line.map(str::to_owned)
+    };
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    assert_eq!(recorded("bootstrap-1").as_deref(), Some("200"));
+    assert_eq!(recorded("cp-2"), None);
+    life.connect(&ScriptedMinion::new("worker-1"));
+    assert_eq!(recorded("worker-1"), None);
+}

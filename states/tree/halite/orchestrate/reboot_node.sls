@@ -1,0 +1,90 @@
+{#- Reboots a host (`ctl node reboot`); `pillar.node` is its name. `pillar.drain` has the options of
+    `ctl node drain`; without it the pods end with the host, and start again with it. -#}
+{%- set name = pillar.node %}
+{%- set node = pillar.halite.nodes[name] %}
+{%- set is_member = 'etcd' in node.roles %}
+{%- set is_control_plane = 'control-plane' in node.roles %}
+{%- set drain = pillar.get('drain') %}
+{%- set drains = drain is mapping and node.runs.containers %}
+{%- set ns = namespace(last='') %}
+{%- if is_member or is_control_plane %}
+
+# No other host joins, leaves or reboots while this one is away.
+turn:
+  halite.lock:
+    - lock: etcd-members
+{%-   set ns.last = 'turn' %}
+{%- endif %}
+{%- if is_member %}
+
+may-be-missing:
+  halite.etcd_quorum_allows:
+    - node: {{ name }}
+    - require:
+        - halite: turn
+{%-   set ns.last = 'may-be-missing' %}
+{%- endif %}
+{%- if is_control_plane %}
+
+vip:
+  halite.vip_moved_off:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'vip' %}
+{%- endif %}
+{%- if drains %}
+
+drained:
+  halite.drain:
+    - node: {{ name }}
+    - maintenance: True
+{%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
+    - {{ option }}: {{ drain[option] | json }}
+{%-   endfor %}
+{%-   if ns.last %}
+    - require:
+        - halite: {{ ns.last }}
+{%-   endif %}
+{%-   set ns.last = 'drained' %}
+{%- endif %}
+
+rebooted:
+  halite.reboot:
+    - node: {{ name }}
+    - timeout: {{ pillar.get('boot_timeout', 1200) }}
+{%- if ns.last %}
+    - require:
+        - halite: {{ ns.last }}
+{%- endif %}
+{%- set ns.last = 'rebooted' %}
+{%- if is_member or is_control_plane %}
+
+# As its last highstate left it: each waits until its static pods run and are ready.
+pods:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [{{ 'halite.base.etcd' if is_member }}{{ ', ' if is_member and is_control_plane }}{{ 'halite.base.control_plane.running' if is_control_plane }}]
+    - require:
+        - halite: rebooted
+{%-   set ns.last = 'pods' %}
+{%- endif %}
+{%- if node.runs.containers %}
+
+ready:
+  halite.wait_for_node:
+    - node: {{ name }}
+    - timeout: 600
+    - require:
+        - halite: {{ ns.last }}
+
+# Also after a run with a drain that was interrupted. A node that an operator has cordoned stays so.
+uncordoned:
+  halite.uncordon:
+    - node: {{ name }}
+    - maintenance: True
+    - timeout: 60
+    - require:
+        - halite: ready
+{%- endif %}

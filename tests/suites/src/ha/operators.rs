@@ -1,0 +1,39 @@
+//! Root on each control plane works with `ctl` and `kubectl`, under a name of its own.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use serde_json::Value;
+
+use crate::test::Counts;
+
+/// `ctl` and `kubectl` on each control plane; the audit log says on which of them it was.
+pub(super) fn on_each(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    for host in cluster.control_planes() {
+        let name = &host.spec.name;
+        let nodes = host.run(&["kubectl", "get", "nodes", "-o", "name"])?;
+        ensure!(nodes.contains(&format!("node/{name}")), "{name}: {nodes}");
+        let operator = if *name == first.spec.name {
+            "root".to_owned()
+        } else {
+            format!("root@{name}")
+        };
+        host.run(&["ctl", "cmd", name, "--", "true"])?;
+        let audit = host.run(&[
+            "ctl",
+            "audit",
+            "--operator",
+            &operator,
+            "--action",
+            "Run",
+            "-o",
+            "json",
+        ])?;
+        let audit: Value = serde_json::from_str(&audit)?;
+        let lines = audit["audit"].as_array().context("no audit log")?;
+        ensure!(!lines.is_empty(), "nothing was done as {operator}");
+        let key = host.run(&["stat", "-c", "%a %U", "/etc/halite/operator/operator.key"])?;
+        ensure!(key.trim() == "600 root", "{name}: {key}");
+    }
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,87 @@
+//! A reboot on purpose: the address has left before, and the host is as it was afterwards.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::losses::{Way, under_writes, wait_for_one_holder};
+use super::{BACK, is_complete, same_content};
+use crate::test::Counts;
+
+/// Limit of the gap: three times the target of a planned move.
+const PLANNED: Duration = Duration::from_secs(3);
+
+/// The control plane that holds the address is rebooted: nobody waits for it.
+pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
+    let first = cluster.bootstrap.spec.name.as_str();
+    if wait_for_one_holder(cluster)? == first {
+        // The command runs there. What comes back does not take the address again.
+        cluster
+            .bootstrap
+            .run(&["systemctl", "restart", "keepalived"])?;
+        wait::until("another holder", BACK, || {
+            let holder = wait_for_one_holder(cluster)?;
+            ensure!(holder != first, "{holder} holds it");
+            Ok(())
+        })?;
+    }
+    let mut lost = String::new();
+    under_writes(cluster, Way::Vip, "reboot", PLANNED, |holder| {
+        lost.clone_from(&holder.spec.name);
+        reboot(cluster, holder)
+    })?;
+    let holder = wait_for_one_holder(cluster)?;
+    ensure!(holder != lost, "{lost} took the address back");
+    is_complete(cluster)?;
+    let node = cluster.kubectl(&["get", "node", &lost, "-o", "json"])?;
+    let node: Value = serde_json::from_str(&node)?;
+    ensure!(
+        node["spec"]["unschedulable"].is_null()
+            && node["metadata"]["annotations"]["halite/maintenance"].is_null(),
+        "{lost} takes no pods: {}",
+        node["spec"]
+    );
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Reboots a host with `ctl`. The lab's hosts do not start again by themselves: it switches them
+/// on.
+fn reboot(cluster: &Cluster, host: &Host) -> Result<()> {
+    let name = host.spec.name.clone();
+    let words = [
+        "ctl",
+        "node",
+        "reboot",
+        &name,
+        "--yes",
+        "--delete-emptydir-data",
+    ];
+    thread::scope(|scope| {
+        let command = scope.spawn(|| cluster.bootstrap.run(&words));
+        let off = wait::until("the host to go down", BACK, || {
+            ensure!(!command.is_finished(), "the command has ended");
+            match host.init() {
+                None => Ok(()),
+                Some(pid) => Err(anyhow!("its init is {pid}")),
+            }
+        });
+        if off.is_ok() {
+            // What the machine held for it goes too.
+            host.power_cut()?;
+            cluster.lab.power_on(std::slice::from_ref(&name))?;
+        }
+        let said = command
+            .join()
+            .map_err(|_| anyhow!("the command panicked"))?;
+        let said = said.context("ctl node reboot")?;
+        off?;
+        ensure!(said.contains(&format!("{name} has rebooted")), "{said}");
+        Ok(())
+    })
+}
