@@ -10,7 +10,7 @@ use halite_lab::layout::HA;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
 use halite_suites::ha::losses::Measured;
-use halite_suites::ha::{is_complete, losses, proxies};
+use halite_suites::ha::{is_complete, losses, proxies, reboot};
 use halite_upstream::prepare;
 
 use super::{Table, measure, median, seconds, warm};
@@ -19,6 +19,7 @@ use super::{Table, measure, median, seconds, warm};
 /// proxies.
 const KILLED: Duration = Duration::from_secs(3);
 const CUT: Duration = Duration::from_secs(4);
+const PLANNED: Duration = Duration::from_secs(1);
 const PROXY: Duration = Duration::from_secs(1);
 /// The longest time in which two hosts hold the address: an advertisement interval of keepalived.
 const SHARED: Duration = Duration::from_secs(1);
@@ -118,10 +119,15 @@ fn commands(cluster: &Cluster, table: &mut Table) -> Result<()> {
 }
 
 fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
-    let vip: [(&str, Measured, Duration); 3] = [
+    let vip: [(&str, Measured, Duration); 4] = [
         ("API server killed", losses::api_server(cluster)?, KILLED),
         ("keepalived killed", losses::keepalived(cluster)?, KILLED),
         ("power cut", losses::power(cluster)?, CUT),
+        (
+            "planned reboot",
+            reboot::of_another_holder(cluster)?,
+            PLANNED,
+        ),
     ];
     for (what, measured, most) in &vip {
         table.gap(

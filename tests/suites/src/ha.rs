@@ -5,7 +5,7 @@ mod leaving;
 pub mod losses;
 mod operators;
 pub mod proxies;
-mod reboot;
+pub mod reboot;
 mod roles;
 
 use std::collections::BTreeSet;

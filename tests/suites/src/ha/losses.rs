@@ -58,7 +58,7 @@ pub struct Measured {
 
 impl Measured {
     /// Prints the figures, and fails where a limit is exceeded.
-    fn check(&self, what: &str, limit: Duration) -> Result<()> {
+    pub(super) fn check(&self, what: &str, limit: Duration) -> Result<()> {
         let Self {
             acknowledged,
             gap,
@@ -183,7 +183,7 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
 
 /// Does something to the holder of the address (behind proxies, to the first control plane) while a
 /// client writes. No acknowledged write may be missing.
-fn under_writes(
+pub(super) fn under_writes(
     cluster: &Cluster,
     way: Way,
     prefix: &str,
