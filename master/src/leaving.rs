@@ -4,6 +4,7 @@ use halite_errors::chain;
 use halite_etcd::Overview;
 use halite_etcd::quorum::{Voters, quorum, tolerance};
 use halite_pillar::declaration::Declaration;
+use halite_pillar::masters::Part;
 use halite_pillar::role::Role;
 use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
@@ -37,6 +38,8 @@ pub struct Leaving {
     pub other_control_planes: usize,
     /// Other hosts with the role `registry`.
     pub other_registries: usize,
+    /// It has the master.
+    pub has_master: bool,
     /// It runs the site registry.
     pub has_site_registry: bool,
     /// It has a key: it has enrolled.
@@ -117,6 +120,7 @@ impl Leaving {
             roles: declaration.nodes.get(name).map(|node| node.roles.clone()),
             other_control_planes: others(Role::ControlPlane),
             other_registries: others(Role::Registry),
+            has_master: declaration.part(name) == Some(Part::Master),
             has_site_registry: registry.is_some_and(|node| node.metadata.name == name),
             has_key: false,
             is_connected: false,
@@ -173,9 +177,9 @@ impl Leaving {
     /// What nothing forces.
     fn indispensable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.has(Role::Bootstrap) {
+        if self.has_master {
             reasons.push(
-                "it is the first host: only it has the master, its store and the CAs; nothing forces it".to_owned(),
+                "it has the master: let a standby take its place first (ctl master promote); nothing forces it".to_owned(),
             );
         }
         if self.has(Role::ControlPlane) && self.other_control_planes == 0 {
@@ -185,7 +189,8 @@ impl Leaving {
         }
         if self.has(Role::Registry) && self.other_registries == 0 {
             reasons.push(
-                "only it serves packages and images: add another host with the role registry first; nothing forces it"
+                "only it serves packages and images: give another host the role registry first (ctl node roles, ctl node add); \
+                 nothing forces it"
                     .to_owned(),
             );
         }
@@ -286,6 +291,7 @@ mod tests {
             roles: Some(roles.to_vec()),
             other_control_planes: 2,
             other_registries: 1,
+            has_master: false,
             has_site_registry: false,
             has_key: true,
             is_connected: true,
@@ -403,11 +409,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_host_and_the_last_of_a_kind_stay() {
+    fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
         let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
+        // Another host has the master: the first one is as any other.
+        assert!(host(&all).refusals(&confirmed(false, "prod")).is_empty());
         let only = Leaving {
             other_control_planes: 0,
             other_registries: 0,
+            has_master: true,
             has_site_registry: true,
             ..host(&all)
         };

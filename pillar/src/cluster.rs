@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::field_schemas;
+use crate::masters::Standbys;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
@@ -238,6 +239,10 @@ pub struct Containerd {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Master {
+    /// The hosts with a copy of everything that the master has, which can take its place: `auto` for
+    /// two control planes, or the names of at most two.
+    #[schemars(schema_with = "field_schemas::standbys")]
+    pub standbys: Standbys,
     /// The finished jobs and orchestrations that its store keeps.
     pub jobs: KeptJobs,
 }
@@ -420,6 +425,10 @@ pub struct ResolvedCluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_bundle_version")]
     pub bundle: Option<BundleVersion>,
+    /// The node that has the master, once that is not the first host any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_subdomain")]
+    pub master: Option<String>,
 }
 
 impl Cluster {

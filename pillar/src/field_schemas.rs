@@ -91,6 +91,14 @@ pub(crate) fn packages(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "package-name"}})
 }
 
+pub(crate) fn standbys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["string", "array"],
+        "format": "auto",
+        "items": {"type": "string", "format": "dns-subdomain"},
+    })
+}
+
 pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "dns-subdomain"}})
 }

@@ -106,6 +106,10 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "times-of-day" => check_times(text),
         "age-recipient" => check_recipient(text),
         "day-of-week" => check_day(text),
+        "auto" if text != "auto" => Err(Misfit::new(
+            "is neither `auto` nor a list of names",
+            "for example auto, or [cp-2, cp-3]; [] for none",
+        )),
         _ => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ mod field_schemas;
 pub mod formats;
 pub mod host_facts;
 pub mod load;
+pub mod masters;
 pub mod mirrors;
 pub mod network;
 pub mod node;

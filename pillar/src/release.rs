@@ -94,9 +94,11 @@ impl Declaration {
     /// Gives the cluster a release; each host stays with the one that it has.
     fn set_cluster_release(&mut self, release: &Release) {
         let before = self.cluster_release();
+        let resolved = self.cluster.value.resolved.take();
         self.cluster.value.resolved = Some(ResolvedCluster {
             kubernetes: release.kubernetes.clone(),
             bundle: Some(release.bundle.clone()),
+            master: resolved.and_then(|resolved| resolved.master),
         });
         let names: Vec<String> = self.nodes.keys().map(ToString::to_string).collect();
         for name in names {

@@ -14,6 +14,8 @@ use crate::cluster::{Cluster, ResolvedCluster};
 use crate::declaration::{Declaration, Document};
 use crate::host_facts::HostFacts;
 use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
+use crate::role::Role;
+use crate::roles::with_roles;
 
 /// The evidence that an address which a host reports is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.
@@ -278,7 +280,8 @@ pub fn member(
     record(file, node.source.text(), &block).map(Some)
 }
 
-/// The text of a node document without what Halite recorded in it; `None` if it has no record.
+/// The text of a node document without what Halite recorded in it, and without the role of the host
+/// that founded the cluster: the host that gets this place joins. `None` if it has neither.
 ///
 /// # Errors
 /// There is no such node, or its text is not a document in block style.
@@ -286,13 +289,18 @@ pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<St
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
-    let Some(resolved) = &node.resolved else {
-        return Ok(None);
-    };
-    // Written once more, the record has the text that is removed.
-    let block = node_block(resolved);
-    let text = record(&node.source.file, node.source.text(), &block)?;
-    Ok(Some(text.replacen(&block, "", 1)))
+    let mut text = node.source.text().to_owned();
+    if let Some(resolved) = &node.resolved {
+        // Written once more, the record has the text that is removed.
+        let block = node_block(resolved);
+        text = record(&node.source.file, &text, &block)?.replacen(&block, "", 1);
+    }
+    if node.has(Role::Bootstrap) {
+        let roles = node.roles.iter().copied();
+        let further: Vec<Role> = roles.filter(|role| *role != Role::Bootstrap).collect();
+        text = with_roles(&node.source.file, &text, &further)?;
+    }
+    Ok((text != node.source.text()).then_some(text))
 }
 
 /// The block that records a cluster's Kubernetes version and the bundle in use.
@@ -307,6 +315,13 @@ pub fn cluster_block(resolved: &ResolvedCluster) -> String {
             block,
             "  bundle: {}",
             serde_json::Value::from(bundle.as_str())
+        );
+    }
+    if let Some(master) = &resolved.master {
+        let _ = writeln!(
+            block,
+            "  master: {}",
+            serde_json::Value::from(master.as_str())
         );
     }
     block

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
 use crate::declaration::{Declaration, Document};
+use crate::masters::Part;
 use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
@@ -49,7 +50,7 @@ pub enum ViewError {
     /// No document declares the node.
     #[error("there is no node {0:?}; `ctl node add` declares one")]
     NoSuchNode(String),
-    /// The first host is not declared, or its address is not known.
+    /// The host of the master is not declared, or its address is not known.
     #[error(
         "no node with the role `bootstrap` and a known address is declared; run `ctl bootstrap` first"
     )]
@@ -122,7 +123,7 @@ pub fn view(
         return Err(ViewError::NoSuchNode(minion.to_owned()));
     }
     let first = declaration
-        .bootstrap_node()
+        .master_node()
         .and_then(|node| node.control_plane())
         .ok_or(ViewError::NoBootstrap)?;
     let seen = api::seen_by(declaration, node.map(|node| &node.value))?;
@@ -178,13 +179,7 @@ pub fn view(
             "charts": bundle.charts,
         },
         "bundles": bundle.on_site(),
-        "master": {
-            "node": declaration.bootstrap_node().map(|node| &node.metadata.name),
-            "address": first,
-            "port": MASTER_PORT,
-            "masters": [format!("{first}:{MASTER_PORT}")],
-            "jobs": cluster.master.jobs,
-        },
+        "master": masters(declaration, first),
         "node": this_node(declaration, node, minion),
         "nodes": all_nodes(declaration),
         "pki": pki_view(pki, &allowed),
@@ -215,6 +210,20 @@ pub fn view(
         "secrets": own_secrets(&allowed),
     });
     Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
+}
+
+/// The host of the master, its standbys, and the addresses of all of them, the master's first.
+fn masters(declaration: &Declaration, own: Ipv4Addr) -> Value {
+    let name = |node: &Document<Node>| node.metadata.name.clone();
+    let addresses = declaration.master_addresses().into_iter();
+    json!({
+        "node": declaration.master_node().map(name),
+        "standbys": declaration.standbys().into_iter().map(name).collect::<Vec<_>>(),
+        "address": own,
+        "port": MASTER_PORT,
+        "masters": addresses.map(|address| format!("{address}:{MASTER_PORT}")).collect::<Vec<_>>(),
+        "jobs": declaration.cluster.master.jobs,
+    })
 }
 
 /// The schedule of backups. `ctl` gets the recipients from the master when it makes one.
@@ -260,14 +269,18 @@ fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<Strin
 fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &str) -> Value {
     let Some(node) = node else {
         return json!({
-            "name": minion, "roles": [], "runs": {"containers": false}, "controlPlane": null, "workloadPlane": null, "etcd": null,
-            "vrrpPriority": null, "labels": {}, "taints": [],
+            "name": minion, "roles": [], "runs": {"containers": false, "master": false, "standby": false},
+            "controlPlane": null, "workloadPlane": null, "etcd": null, "vrrpPriority": null, "labels": {}, "taints": [],
         });
     };
     json!({
         "name": minion,
         "roles": node.roles,
-        "runs": {"containers": node.runs_containers()},
+        "runs": {
+            "containers": node.runs_containers(),
+            "master": declaration.part(minion) == Some(Part::Master),
+            "standby": declaration.part(minion) == Some(Part::Standby),
+        },
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),

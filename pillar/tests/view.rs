@@ -116,14 +116,17 @@ fn the_view_has_the_agreed_shape() {
         ),
         (
             "/halite/master",
-            json!({"node": "bootstrap-1", "address": "10.0.0.11", "port": 4550, "masters": ["10.0.0.11:4550"],
+            json!({"node": "bootstrap-1", "standbys": [], "address": "10.0.0.11", "port": 4550, "masters": ["10.0.0.11:4550"],
                    "jobs": {"keepDays": 30, "keepLast": 100}}),
         ),
         (
             "/halite/node/roles",
             json!(["bootstrap", "registry", "etcd", "control-plane"]),
         ),
-        ("/halite/node/runs", json!({"containers": true})),
+        (
+            "/halite/node/runs",
+            json!({"containers": true, "master": true, "standby": false}),
+        ),
         ("/halite/node/controlPlane", json!("10.0.0.11")),
         (
             "/halite/node/taints",

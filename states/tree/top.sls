@@ -8,16 +8,20 @@ base:
     - halite.host
     - halite.services.minion
 
-  'I@halite:node:roles:bootstrap':
+  'I@halite:node:runs:master:True':
     - match: compound
     - halite.services.master
     - halite.services.backup
 
-  'I@halite:node:roles:bootstrap or I@halite:node:roles:registry':
+  'I@halite:node:roles:control-plane and not I@halite:node:runs:master:True':
+    - match: compound
+    - halite.services.master.absent
+
+  'I@halite:node:runs:master:True or I@halite:node:roles:registry':
     - match: compound
     - halite.services.bundle_server
 
-  'I@halite:node:roles:* and not I@halite:node:roles:bootstrap and not I@halite:node:roles:registry':
+  'I@halite:node:roles:* and not I@halite:node:runs:master:True and not I@halite:node:roles:registry':
     - match: compound
     - halite.services.bundle_server.absent
 

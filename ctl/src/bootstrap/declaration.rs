@@ -187,6 +187,7 @@ impl InitialDocuments {
         let new = ResolvedCluster {
             kubernetes: kubernetes.clone(),
             bundle: Some(preparation.manifest.version.clone()),
+            master: cluster.resolved.as_ref().and_then(|own| own.master.clone()),
         };
         let cluster_text = if cluster.resolved.as_ref() == Some(&new) {
             cluster.source.text().to_owned()
@@ -229,6 +230,7 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
         Some(ResolvedCluster {
             kubernetes: resolved.get("kubernetes")?.raw.clone(),
             bundle: bundle.and_then(|version| version.raw.parse().ok()),
+            master: resolved.get("master").map(|name| name.raw.clone()),
         })
     };
     match (resolved(installed), resolved(&given)) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use halite_pillar::validate::warnings;
+use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
@@ -39,6 +40,20 @@ pub async fn start(app: Arc<App>) -> Result<Arc<dyn Backend>, Refusal> {
     Ok(LiveBackend::start(app, clusters).await?)
 }
 
+/// Records that this host has the master. Without the record the hosts would be given the master
+/// before; it is written by the next start then.
+async fn record_master(app: &App, jobs: &Jobs) {
+    match jobs
+        .declarations()
+        .record_master(&app.config.advertise)
+        .await
+    {
+        Ok(None) => {}
+        Ok(Some(node)) => tracing::warn!(node, "this host has the master from now on"),
+        Err(error) => tracing::error!(%error, "cannot record which host has the master"),
+    }
+}
+
 impl LiveBackend {
     /// As [`start`], with a given way to the Kubernetes API.
     ///
@@ -60,6 +75,7 @@ impl LiveBackend {
     ) -> Result<Arc<Self>, Refusal> {
         let jobs = Jobs::open(Arc::clone(&app), Arc::new(declarations), clusters).await?;
         let orchestrator = Orchestrator::new(Arc::clone(&jobs));
+        record_master(&app, &jobs).await;
         jobs.resume().await?;
         orchestrator.resume().await?;
         Ok(Arc::new(Self {
@@ -205,6 +221,16 @@ impl Backend for LiveBackend {
         Box::pin(async move {
             let snapshot = self.jobs.declarations().load().await?;
             files::fetch(&self.app, &snapshot, minion, job, sha256).await
+        })
+    }
+
+    fn masters(&self) -> BackendFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let snapshot = self.jobs.declarations().current().await?;
+            let addresses = snapshot.declaration().master_addresses().into_iter();
+            Ok(addresses
+                .map(|address| format!("{address}:{MASTER_PORT}"))
+                .collect())
         })
     }
 

@@ -15,6 +15,8 @@ mod live;
 #[cfg(test)]
 mod preflight_tests;
 #[cfg(test)]
+mod promoted_tests;
+#[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
 mod release_tests;
@@ -118,6 +120,11 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, ()>;
     /// Notes that the stream of a minion ended.
     fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;
+    /// The addresses of the declared masters, the one that acts first; none while they cannot be
+    /// read.
+    fn masters(&self) -> BackendFuture<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
     /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
     /// next is another one.
     fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;

@@ -11,6 +11,7 @@ mod bundle;
 mod changes;
 mod contents;
 mod leaving;
+mod masters;
 mod nodes;
 mod reader;
 mod redactors;
@@ -27,6 +28,7 @@ use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::masters::Part;
 use halite_pillar::role::Role;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_proto::ids::MinionId;
@@ -273,11 +275,9 @@ impl Snapshot {
             let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
                 continue;
             };
-            if [Role::Bootstrap, Role::Etcd, Role::ControlPlane]
-                .iter()
-                .any(|role| node.has(*role))
-            {
-                first.push((!node.has(Role::Bootstrap), name));
+            let has_master = self.declaration().part(name.as_str()) == Some(Part::Master);
+            if has_master || node.has(Role::Etcd) || node.has(Role::ControlPlane) {
+                first.push((!has_master, name));
             } else {
                 others.push(name.clone());
             }

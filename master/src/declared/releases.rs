@@ -194,7 +194,7 @@ fn write_release(config_dir: &Path, minion: &MinionId, release: &Release) -> Res
 }
 
 /// Replaces a document; its mode stays, because the cluster document may have secrets.
-fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Refusal> {
     let mode = std::fs::metadata(path).map_or(0o600, |data| data.permissions().mode() & 0o777);
     files::write(path, text, mode).map_err(|error| Refusal::internal(chain(&error)))
 }

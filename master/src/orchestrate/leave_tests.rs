@@ -130,7 +130,7 @@ fn a_worker_leaves_and_the_others_forget_it() {
         &json!({"node": "bootstrap-1", "force": true, "cluster": "test"}),
     );
     assert_eq!(retcode, 1, "{data}");
-    assert!(data.contains("it is the first host"), "{data}");
+    assert!(data.contains("it has the master"), "{data}");
 }
 
 #[test]

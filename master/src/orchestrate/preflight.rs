@@ -11,6 +11,7 @@ use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::masters;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
 use halite_pillar::view::API_PORT;
@@ -207,7 +208,7 @@ fn peers(
         if has_joined && node.has(Role::Etcd) {
             add(PEER_PORT, "etcd");
         }
-        if other.has(Role::Bootstrap) {
+        if declaration.part(host.as_str()) == Some(masters::Part::Master) {
             add(BUNDLE_PORT, "the bundle server");
         }
     }

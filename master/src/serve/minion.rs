@@ -1,6 +1,7 @@
 //! The service for enrolled minions. A minion's id is the one in its certificate, whatever its
 //! messages say.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -80,7 +81,7 @@ impl Minion for Services {
         let mut answer = MasterHello {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            masters: self.app.config.endpoints(),
+            masters: self.masters().await,
             epoch: self.app.store.epoch(),
             refused: String::new(),
         };
@@ -196,6 +197,18 @@ impl Minion for Services {
 }
 
 impl Services {
+    /// The addresses of this master and of the other declared ones.
+    async fn masters(&self) -> Vec<String> {
+        let mut all = self.app.config.endpoints();
+        match self.backend.masters().await {
+            Ok(declared) => all.extend(declared),
+            Err(error) => tracing::warn!(%error, "the declared masters are not known"),
+        }
+        let mut seen = BTreeSet::new();
+        all.retain(|address| seen.insert(address.clone()));
+        all
+    }
+
     async fn share(&self, minion: &MinionId, work: Work) -> Result<(), Status> {
         self.shares.wait(minion, work).await.map_err(status)
     }

@@ -50,12 +50,15 @@ const FREE: &[&str] = &[
     "firewall.sources.management",
     "firewall.sources.loadBalancers",
     "firewall.nodePorts.cidrs",
+    // `auto`: control planes are standbys, others are none, so each set has both.
+    "master.standbys",
     "master.jobs.keepDays",
     "master.jobs.keepLast",
     "secrets",
     "custom",
     "resolved.kubernetes",
     "resolved.bundle",
+    "resolved.master",
 ];
 
 #[test]

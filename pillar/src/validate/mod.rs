@@ -8,6 +8,7 @@ mod api;
 mod backup;
 mod components;
 mod external;
+mod masters;
 mod networks;
 mod nodes;
 mod registry;
@@ -50,6 +51,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     backup::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
+    masters::check(&mut check);
     releases::check(&mut check);
     check.problems
 }

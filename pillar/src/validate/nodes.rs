@@ -251,7 +251,9 @@ fn whole(check: &mut Check<'_>) {
     }
     let mut with = nodes().filter(|node| node.has(Role::Bootstrap));
     let Some(first) = with.next() else {
-        if nodes().count() == declaration.nodes.len() {
+        let resolved = declaration.cluster.resolved.as_ref();
+        let has_master = resolved.is_some_and(|resolved| resolved.master.is_some());
+        if nodes().count() == declaration.nodes.len() && !has_master {
             check.cluster(
                 "",
                 "no node has the role `bootstrap`",

@@ -10,6 +10,7 @@ mod firewall;
 mod hosts;
 mod layers;
 mod leave;
+mod masters;
 mod network;
 mod operators;
 mod orchestrate;

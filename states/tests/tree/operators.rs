@@ -8,6 +8,7 @@ use crate::support::{chunk, contents, fixture, highstate, of};
 fn root_on_a_further_control_plane_has_an_operator_of_its_own() {
     let (mut pillar, grains) = fixture("worker");
     pillar["halite"]["node"]["roles"] = json!(["control-plane", "etcd"]);
+    pillar["halite"]["node"]["vrrpPriority"] = json!(100);
     pillar["halite"]["pki"] = fixture("bootstrap").0["halite"]["pki"].take();
     let compiled = highstate(&pillar, &grains);
     assert_eq!(

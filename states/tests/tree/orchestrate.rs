@@ -152,6 +152,10 @@ fn upgrade_with(
         ((*name).to_owned(), node)
     });
     pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
+    let mut first = nodes
+        .iter()
+        .filter(|(_, roles, _)| roles.contains("bootstrap"));
+    pillar["halite"]["master"]["node"] = json!(first.next().unwrap().0);
     pillar["halite"]["bundle"]["version"] = json!(cluster);
     pillar["bundle"] = json!("0.2.0");
     for (key, value) in options.as_object().unwrap() {

@@ -26,7 +26,7 @@ fn two_servers(target: &str) -> (Value, Value) {
         .push(further);
     let mut second = pillar["halite"]["nodes"]["worker-1"].clone();
     second["roles"] = json!(["registry"]);
-    second["runs"] = json!({"containers": false});
+    second["runs"] = json!({"containers": false, "master": false, "standby": false});
     second["controlPlane"] = json!("10.10.0.13");
     pillar["halite"]["nodes"]["registry-2"] = second.clone();
     if target == "registry-2" {

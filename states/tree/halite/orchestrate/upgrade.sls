@@ -8,9 +8,10 @@
 {%- set bundle = pillar.bundle | json %}
 {%- set ns = namespace(servers=[], first=[], members=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
-{%-   if 'bootstrap' in node.roles or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
+{%-   set has_master = name == pillar.halite.master.node %}
+{%-   if has_master or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
 {%-   if node.bundle == pillar.bundle %}
-{%-   elif 'bootstrap' in node.roles %}{% set ns.first = ns.first + [name] %}
+{%-   elif has_master %}{% set ns.first = ns.first + [name] %}
 {%-   elif 'etcd' in node.roles or 'control-plane' in node.roles %}{% set ns.members = ns.members + [name] %}
 {%-   else %}{% set ns.others = ns.others + [name] %}
 {%-   endif %}

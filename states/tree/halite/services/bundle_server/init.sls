@@ -1,5 +1,5 @@
 {#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images.
-    Static files, read only, TLS. The bootstrap host has the bundles; a further host with the role
+    Static files, read only, TLS. The master's host has the bundles; a further host with the role
     `registry` copies them from the other servers. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use, locations with context %}
 {%- from 'halite/map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}

@@ -1,0 +1,94 @@
+//! The host that has the master, and the standbys that can take its place.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::declaration::{Declaration, Document};
+use crate::node::Node;
+use crate::role::Role;
+
+/// The most standbys: each change waits for them.
+pub const MOST: usize = 2;
+
+/// The hosts that have a copy of everything that the master has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Standbys {
+    /// The choice of Halite.
+    Chosen(Auto),
+    /// These nodes; the one that has the master counts as none.
+    Named(Vec<String>),
+}
+
+/// The word for a choice of Halite: control planes, by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    /// The only word.
+    #[default]
+    Auto,
+}
+
+impl Default for Standbys {
+    fn default() -> Self {
+        Self::Chosen(Auto::Auto)
+    }
+}
+
+/// What a host is to the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It has the master.
+    Master,
+    /// It is a standby.
+    Standby,
+}
+
+impl Declaration {
+    /// The node that has the master: the recorded one, else the first host.
+    #[must_use]
+    pub fn master_node(&self) -> Option<&Document<Node>> {
+        let resolved = self.cluster.resolved.as_ref();
+        let recorded = resolved.and_then(|resolved| resolved.master.as_deref());
+        recorded
+            .and_then(|name| self.nodes.get(name))
+            .or_else(|| self.bootstrap_node())
+    }
+
+    /// The standbys, by name. A host without an address yet is none.
+    #[must_use]
+    pub fn standbys(&self) -> Vec<&Document<Node>> {
+        let master = self.master_node().map(|node| node.metadata.name.as_str());
+        let declared = &self.cluster.master.standbys;
+        let is_chosen = |node: &Document<Node>| match declared {
+            Standbys::Chosen(Auto::Auto) => node.has(Role::ControlPlane),
+            Standbys::Named(names) => names.contains(&node.metadata.name),
+        };
+        self.nodes
+            .values()
+            .filter(|node| Some(node.metadata.name.as_str()) != master)
+            .filter(|node| is_chosen(node) && node.control_plane().is_some())
+            .take(MOST)
+            .collect()
+    }
+
+    /// The part that a host has; none for most.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<Part> {
+        let is = |node: &Document<Node>| node.metadata.name == name;
+        if self.master_node().is_some_and(is) {
+            return Some(Part::Master);
+        }
+        let is_standby = self.standbys().into_iter().any(is);
+        is_standby.then_some(Part::Standby)
+    }
+
+    /// The addresses of the master and its standbys, the master's first.
+    #[must_use]
+    pub fn master_addresses(&self) -> Vec<Ipv4Addr> {
+        let standbys = self.standbys();
+        let all = self.master_node().into_iter().chain(standbys);
+        all.filter_map(|node| node.control_plane()).collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! The host of the master and its standbys: which they are, and what the hosts see of them.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::masters::{Auto, Part, Standbys};
+use halite_pillar::node::Node;
+use halite_pillar::resolve::{cluster_block, record, without_record};
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
+use halite_pillar::validate::Context;
+use halite_pillar::view::{Pki, view};
+use serde_json::json;
+
+const CLUSTER: &str = "apiVersion: halite/v1
+kind: Cluster
+metadata: {name: prod}
+networks:
+  controlPlane: {cidrs: [10.0.0.0/24]}
+kubernetes: {version: \"1.36\"}
+";
+/// What `ctl bootstrap` records.
+const RESOLVED: &str = "resolved: {kubernetes: v1.36.3, bundle: '0.1.0'}\n";
+
+/// Four control planes and a worker.
+fn declaration(further: &str) -> Declaration {
+    let plane = [Role::ControlPlane, Role::Etcd];
+    let hosts = [
+        ("cp-1", 11, &BOOTSTRAP_ROLES[..]),
+        ("cp-2", 12, &plane),
+        ("cp-3", 13, &plane),
+        ("cp-4", 14, &plane),
+        ("worker-1", 21, &[Role::Worker]),
+    ];
+    let nodes = hosts.map(|(name, last, roles)| Text {
+        file: format!("nodes/{name}.yaml"),
+        text: Node::new(name, Some([10, 0, 0, last].into()), roles).to_text(),
+    });
+    let texts = Texts {
+        cluster: Text {
+            file: "cluster.yaml".to_owned(),
+            text: format!("{CLUSTER}{further}"),
+        },
+        nodes: nodes.into(),
+        custom: None,
+    };
+    load(&texts, &Context::default()).unwrap()
+}
+
+fn standbys(declaration: &Declaration) -> Vec<&str> {
+    let all = declaration.standbys().into_iter();
+    all.map(|node| node.metadata.name.as_str()).collect()
+}
+
+#[test]
+fn two_further_control_planes_are_standbys_unless_others_are_named() {
+    let usual = declaration("");
+    assert_eq!(
+        usual.cluster.master.standbys,
+        Standbys::Chosen(Auto::Auto),
+        "the default"
+    );
+    assert_eq!(standbys(&usual), ["cp-2", "cp-3"]);
+    let written = declaration("master: {standbys: auto}\n");
+    assert_eq!(written.cluster.master, usual.cluster.master);
+    let named = declaration("master: {standbys: [cp-4, cp-1]}\n");
+    assert_eq!(standbys(&named), ["cp-4"], "the master's host is none");
+    assert!(standbys(&declaration("master: {standbys: []}\n")).is_empty());
+}
+
+#[test]
+fn a_recorded_host_has_the_master_and_the_first_one_becomes_a_standby() {
+    let before = declaration(RESOLVED);
+    let mut resolved = before.cluster.resolved.clone().unwrap();
+    resolved.master = Some("cp-3".to_owned());
+    let text = record(
+        "cluster.yaml",
+        before.cluster.source.text(),
+        &cluster_block(&resolved),
+    )
+    .unwrap();
+    let after = declaration(text.strip_prefix(CLUSTER).unwrap());
+    assert_eq!(after.cluster.resolved, Some(resolved));
+    assert_eq!(standbys(&after), ["cp-1", "cp-2"]);
+    for (name, part) in [
+        ("cp-3", Some(Part::Master)),
+        ("cp-1", Some(Part::Standby)),
+        ("cp-4", None),
+        ("worker-1", None),
+        ("absent", None),
+    ] {
+        assert_eq!(after.part(name), part, "{name}");
+    }
+}
+
+#[test]
+fn each_host_sees_its_part_and_the_masters_address_first() {
+    let bundle = BundleFacts {
+        path: "/b".into(),
+        version: "0.1.0".into(),
+        kubernetes: "v1.36.3".into(),
+        ..BundleFacts::default()
+    };
+    let declaration =
+        declaration("resolved: {kubernetes: v1.36.3, bundle: '0.1.0', master: cp-3}\n");
+    for (name, master, standby) in [
+        ("cp-3", true, false),
+        ("cp-1", false, true),
+        ("cp-4", false, false),
+        ("worker-1", false, false),
+        ("master", false, false),
+    ] {
+        let view = view(&declaration, &bundle, &Pki::default(), name).unwrap();
+        let runs = &view["halite"]["node"]["runs"];
+        assert_eq!(
+            (&runs["master"], &runs["standby"]),
+            (&json!(master), &json!(standby)),
+            "{name}"
+        );
+        let wanted = json!({
+            "node": "cp-3", "standbys": ["cp-1", "cp-2"], "address": "10.0.0.13", "port": 4550,
+            "masters": ["10.0.0.13:4550", "10.0.0.11:4550", "10.0.0.12:4550"],
+            "jobs": {"keepDays": 30, "keepLast": 100},
+        });
+        assert_eq!(view["halite"]["master"], wanted, "{name}");
+        // The master's host serves the bundle that it reads, then those with the role.
+        let urls =
+            ["10.0.0.13", "10.0.0.11"].map(|host| format!("https://{host}:4551/bundles/0.1.0"));
+        assert_eq!(view["halite"]["bundle"]["servers"], json!(urls), "{name}");
+    }
+}
+
+/// The document that stays for the host that replaces it must not let that one found a cluster.
+#[test]
+fn a_first_host_that_is_replaced_is_no_first_host_any_more() {
+    let declaration = declaration("");
+    let text = without_record(&declaration, "cp-1").unwrap().unwrap();
+    assert!(
+        text.contains("\nroles: [registry, etcd, control-plane]\n"),
+        "{text}"
+    );
+    assert_eq!(without_record(&declaration, "cp-2").unwrap(), None);
+}
