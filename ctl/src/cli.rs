@@ -9,6 +9,7 @@ mod master;
 mod nodes;
 mod operators;
 mod registry;
+mod support;
 mod upgrade;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub use self::nodes::{
 };
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use self::support::Support;
 pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
 
@@ -128,6 +130,9 @@ pub enum Command {
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
+    /// Collect what explains a problem, from all hosts that can be reached, in one archive without
+    /// secrets. The Kubernetes API need not answer.
+    Support(Support),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),

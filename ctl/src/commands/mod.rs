@@ -16,6 +16,7 @@ mod node_roles;
 mod nodes;
 mod operators;
 mod registry;
+mod support;
 mod targets;
 mod upgrade;
 
@@ -54,6 +55,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
         Command::Backup(command) => backup::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
+        Command::Support(args) => support::run(&global, &args, screen).await,
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),
     }

@@ -5,6 +5,7 @@
 //! each on new hosts.
 
 mod bundle;
+mod ha;
 mod inputs;
 mod measure;
 mod peer;
@@ -24,6 +25,7 @@ use halite_upstream::prepare;
 use inputs::Inputs;
 
 pub use bundle::bench as bundle;
+pub use ha::bench as ha;
 pub use pings::bench as pings;
 
 /// Name of the bench's own lab.
@@ -36,6 +38,8 @@ pub enum Part {
     Bundle,
     /// A hundred minions pinged at once, beside one; boots no host.
     Pings,
+    /// Three control planes and a worker: losses, and hosts that come and go.
+    Ha,
 }
 
 /// Number of rounds of each of the two ways.

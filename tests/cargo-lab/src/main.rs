@@ -251,6 +251,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
             what: Some(halite_bench::Part::Pings),
             ..
         } => halite_bench::pings(&mut progress)?,
+        Verb::Bench {
+            what: Some(halite_bench::Part::Ha),
+            lab,
+        } => halite_bench::ha(&lab, &mut progress)?,
         Verb::Bench { what: None, lab } => halite_bench::bench(&lab, &mut progress)?,
         Verb::Down { lab } => open(&lab)?.down()?,
         Verb::Sh { lab, host, command } => {

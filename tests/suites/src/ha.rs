@@ -2,10 +2,10 @@
 
 mod bad_flag;
 mod leaving;
-mod losses;
+pub mod losses;
 mod operators;
-mod proxies;
-mod reboot;
+pub mod proxies;
+pub mod reboot;
 mod roles;
 
 use std::collections::BTreeSet;
@@ -119,7 +119,10 @@ fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
 
 /// Fails unless each control plane has a member with a vote, all of the same content, and an API
 /// server that is ready, and every node is Ready.
-fn is_complete(cluster: &Cluster) -> Result<()> {
+///
+/// # Errors
+/// The first of these that is not so.
+pub fn is_complete(cluster: &Cluster) -> Result<()> {
     let planes = cluster.control_planes();
     let wanted: BTreeSet<&str> = planes.iter().map(|host| host.spec.name.as_str()).collect();
     let first = planes.first().context("no control plane")?;

@@ -12,7 +12,7 @@ mod every_option;
 mod external;
 mod firewall;
 mod guide;
-mod ha;
+pub mod ha;
 mod health;
 mod iso;
 mod kills;

@@ -210,7 +210,8 @@ impl Restore {
             restorer.restore(&snapshot, &self.places.etcd, member, token)?;
             files::remove_any(&snapshot)?;
         }
-        self.places.fill(self.scratch.path())
+        let epoch = self.backup.header().epoch;
+        self.places.fill(self.scratch.path(), epoch)
     }
 
     fn unpack_snapshot(&self, to: &Path) -> anyhow::Result<()> {

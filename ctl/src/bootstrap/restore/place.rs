@@ -19,6 +19,8 @@ const MARK: &str = "mark";
 /// The words of the mark after the digest of the backup.
 const BEGUN: &str = "begun";
 const PLACED: &str = "placed";
+/// The master's note of the epoch and the starts of its store, beside that.
+const EPOCH: &str = "store.db.epoch";
 /// The document that is written last: with it the host has a cluster.
 const DOCUMENT: &str = "cluster.yaml";
 const PRIVATE: u32 = 0o700;
@@ -45,6 +47,8 @@ pub struct Places {
     pub etcd: PathBuf,
     /// What the restore needs while it runs.
     pub work: PathBuf,
+    /// The time of the restore.
+    pub now: jiff::Timestamp,
 }
 
 impl Places {
@@ -55,6 +59,7 @@ impl Places {
             state: authority::DIRECTORY.into(),
             etcd: DATA.into(),
             work: WORK.into(),
+            now: jiff::Timestamp::now(),
         }
     }
 
@@ -125,14 +130,20 @@ impl Places {
         )?)
     }
 
-    /// Copies the unpacked files of a backup into their places, but the cluster document.
+    /// Copies the unpacked files of a backup with this epoch into their places, but the cluster
+    /// document.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn fill(&self, unpacked: &Path) -> anyhow::Result<()> {
+    pub fn fill(&self, unpacked: &Path, epoch: u64) -> anyhow::Result<()> {
         directory(&self.state, PRIVATE)?;
         directory(&self.config, PUBLIC)?;
         copy_all(&unpacked.join(STATE), &self.state, PRIVATE)?;
+        // Minions obey no lower epoch than the highest that they have seen, and masters after this
+        // backup may have had any: only time has passed for sure. The master continues from here.
+        let seconds = u64::try_from(self.now.as_second()).unwrap_or_default();
+        let noted = format!("{} 0\n", epoch.max(seconds));
+        files::replace(&self.state.join(EPOCH), 0o600, noted.as_bytes())?;
         copy_all(&unpacked.join(CONFIG), &self.config, PUBLIC)
     }
 }

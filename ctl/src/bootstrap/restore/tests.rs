@@ -92,6 +92,7 @@ impl Scene {
             state: at("master"),
             etcd: at("etcd"),
             work: at("restore"),
+            now: jiff::Timestamp::from_second(1_800_000_000).unwrap(),
         }
     }
 
@@ -162,9 +163,13 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
             "etc/nodes/cp-2.yaml",
             "master/ca/halite.key",
             "master/store.db",
+            "master/store.db.epoch",
             "etcd/member/wal/0-0.wal",
         ]
     );
+    // The backup has the epoch 3; minions may have heard of any that came after it.
+    let epoch = fs::read_to_string(scene.dir.path().join("master/store.db.epoch"));
+    assert_eq!(epoch.unwrap(), "1800000000 0\n");
     let mode = |path: &str| {
         let found = fs::metadata(scene.dir.path().join(path)).unwrap();
         found.permissions().mode() & 0o777

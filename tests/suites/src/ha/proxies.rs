@@ -1,28 +1,36 @@
 //! The API without a virtual address: through a proxy on each node without a control plane.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{Cluster, DOCUMENT};
 use halite_lab::wait;
 
-use super::losses::{Way, kill, under_writes, wait_for_one_holder};
-use super::{BACK, is_complete};
+use super::losses::wait_for_one_holder;
+use super::{BACK, is_complete, losses};
 use crate::test::Counts;
 
 /// The lines of the document with the address, and those without.
 const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
 const NONE: &str = "  endpoint: api.demo.internal\n";
-/// Limit of the gap: three times the target of the bench.
-const KILLED: Duration = Duration::from_secs(3);
 
 /// From the address to the proxies, a loss of each API server in turn, and back.
 pub(super) fn lead_to_those_that_answer(cluster: &Cluster) -> Result<Counts> {
+    with_proxies(cluster, losses::of_proxies)
+}
+
+/// Does something on the cluster while it has proxies in the place of the virtual address.
+///
+/// # Errors
+/// What is done fails, or the name of the API does not lead to the proxies, or not back.
+pub fn with_proxies<T>(cluster: &Cluster, run: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
     let document = fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?;
     ensure!(document.contains(HELD), "the document has no address");
     declare(cluster, &document.replace(HELD, NONE))?;
-    let result = under_losses(cluster);
+    let result = leads_to(cluster).and_then(|address| {
+        ensure!(address == "127.0.0.1", "the name leads to {address}");
+        run(cluster)
+    });
     declare(cluster, &document)?;
     wait_for_one_holder(cluster)?;
     ensure!(
@@ -47,19 +55,4 @@ fn leads_to(cluster: &Cluster) -> Result<String> {
         .run(&["getent", "ahostsv4", "api.demo.internal"])?;
     let address = line.split_whitespace().next();
     Ok(address.context("the name leads nowhere")?.to_owned())
-}
-
-fn under_losses(cluster: &Cluster) -> Result<Counts> {
-    ensure!(
-        leads_to(cluster)? == "127.0.0.1",
-        "the name leads elsewhere"
-    );
-    for host in cluster.control_planes() {
-        let prefix = format!("proxy-{}", host.spec.name);
-        under_writes(cluster, Way::Proxy, &prefix, KILLED, |_| {
-            kill(host, "kube-apiserver")
-        })?;
-        wait::until("the API server to be back", BACK, || is_complete(cluster))?;
-    }
-    Ok(Counts::ONE)
 }

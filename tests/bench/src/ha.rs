@@ -1,0 +1,252 @@
+//! `cargo lab bench ha`: what the loss of a host costs its users, and how long hosts take to come and
+//! go, on three control planes and a worker.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
+use halite_lab::host::Host;
+use halite_lab::layout::HA;
+use halite_lab::progress::Board;
+use halite_lab::{Lab, cluster, wait};
+use halite_suites::ha::losses::Measured;
+use halite_suites::ha::{is_complete, losses, proxies, reboot};
+use halite_upstream::prepare;
+
+use super::{Table, measure, median, seconds, warm};
+
+/// The aims: the longest gap of a loop of writes through the virtual address, and that behind the
+/// proxies.
+const KILLED: Duration = Duration::from_secs(3);
+const CUT: Duration = Duration::from_secs(4);
+const PLANNED: Duration = Duration::from_secs(1);
+const PROXY: Duration = Duration::from_secs(1);
+/// The longest time in which two hosts hold the address: an advertisement interval of keepalived.
+const SHARED: Duration = Duration::from_secs(1);
+/// Three control planes against one.
+const THREE: f64 = 2.2;
+/// A control plane that is added, replaced or removed, against a worker that is added.
+const ADD: f64 = 2.5;
+const REPLACE: f64 = 3.5;
+const REMOVE: f64 = 1.5;
+/// All hosts that have their power back, against one.
+const POWER: f64 = 3.0;
+/// `ctl health` against `ctl status`.
+const HEALTH: f64 = 3.0;
+/// Time for a cluster to be whole again.
+const WHOLE: Duration = Duration::from_secs(300);
+
+/// Builds what is missing, measures, and prints the table. Leaves nothing running.
+///
+/// # Errors
+/// Something could not be measured, an acknowledged write was lost, or the measurement missed an
+/// aim.
+pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    lab.room_for(&HA)?;
+    let iso_directory = prepare::iso_directory(&Board::plain())?;
+    warm(&iso_directory)?;
+    let mut table = Table::default();
+    let cluster = cluster::boot_hosts(lab.clone(), &HA, &[(&iso_directory, ISO_DIRECTORY)])?;
+    growth(&cluster, &mut table, progress)?;
+    commands(&cluster, &mut table)?;
+    progress("losses of what serves the API");
+    gaps(&cluster, &mut table)?;
+    progress("power cuts of one host and of all");
+    power(&cluster, &mut table)?;
+    progress("hosts that leave and come back");
+    hosts(&cluster, &mut table)?;
+    cluster.nothing_tried_to_leave()?;
+    lab.down()?;
+    print!("\n{}", table.text);
+    table.missed_none()
+}
+
+fn ratio(time: Duration, base: Duration) -> f64 {
+    time.as_secs_f64() / base.as_secs_f64().max(0.001)
+}
+
+impl Table {
+    /// A time that is judged against another one of the same run.
+    fn against(&mut self, what: &str, time: Duration, base: (&str, Duration), most: f64) {
+        let found = ratio(time, base.1);
+        let value = format!("{} ({found:.2} × {})", seconds(time), base.0);
+        self.aim(what, &value, &format!("≤ {most} ×"), found <= most);
+    }
+
+    fn gap(&mut self, what: &str, measured: &Measured, most: Duration) {
+        let writes = measured.acknowledged;
+        let value = format!("{} ({writes} writes)", seconds(measured.gap.length));
+        let aim = format!("≤ {} s", most.as_secs());
+        self.aim(what, &value, &aim, measured.gap.length <= most);
+    }
+}
+
+/// One control plane, three, and the worker.
+fn growth(cluster: &Cluster, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    progress("bootstrap, and two further control planes");
+    let one = cluster.bootstrap(CLUSTER)?;
+    table.row("bootstrap of one control plane", &seconds(one), "");
+    let further = cluster.join(&["cp-2", "cp-3"])?;
+    table.row(
+        "two further ones, side by side",
+        &seconds(further),
+        "packages included",
+    );
+    table.against("three control planes", one + further, ("one", one), THREE);
+    let worker = cluster.join(&["worker-1"])?;
+    table.row("a worker", &seconds(worker), "packages included");
+    cluster.wait_for_pods(Duration::from_secs(180))
+}
+
+fn commands(cluster: &Cluster, table: &mut Table) -> Result<()> {
+    let time = |command: &str| -> Result<Duration> {
+        Ok(median(&measure::times(&cluster.bootstrap, 5, command)?))
+    };
+    wait::until("a healthy cluster", WHOLE, || {
+        cluster.bootstrap.run(&["ctl", "health"]).map(drop)
+    })?;
+    let status = time("ctl status")?;
+    table.row("ctl status", &seconds(status), "");
+    table.against(
+        "ctl health",
+        time("ctl health")?,
+        ("ctl status", status),
+        HEALTH,
+    );
+    Ok(())
+}
+
+fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
+    let vip: [(&str, Measured, Duration); 4] = [
+        ("API server killed", losses::api_server(cluster)?, KILLED),
+        ("keepalived killed", losses::keepalived(cluster)?, KILLED),
+        ("power cut", losses::power(cluster)?, CUT),
+        (
+            "planned reboot",
+            reboot::of_another_holder(cluster)?,
+            PLANNED,
+        ),
+    ];
+    for (what, measured, most) in &vip {
+        table.gap(
+            &format!("longest gap of a write loop, {what}"),
+            measured,
+            *most,
+        );
+    }
+    let shared = vip.iter().map(|(_, measured, _)| measured.shared).max();
+    let shared = shared.unwrap_or_default();
+    table.aim(
+        "two holders of the address",
+        &format!("{} ms", shared.as_millis()),
+        &format!("≤ {} s", SHARED.as_secs()),
+        shared <= SHARED,
+    );
+    let behind = proxies::with_proxies(cluster, |cluster| {
+        let planes = cluster.control_planes();
+        let killed = planes
+            .iter()
+            .map(|host| losses::behind_the_proxy(cluster, host));
+        killed.collect::<Result<Vec<_>>>()
+    })?;
+    let longest = behind
+        .into_iter()
+        .max_by_key(|measured| measured.gap.length);
+    let longest = longest.context("no control plane")?;
+    table.gap(
+        "longest gap of a write loop, through the local proxy, each API server killed",
+        &longest,
+        PROXY,
+    );
+    Ok(())
+}
+
+/// The time until the API server of that host answers it.
+fn answers(host: &Host, start: Instant) -> Result<Duration> {
+    let url = format!("https://{}:6443/readyz", host.control_plane_address());
+    let ca = "/etc/kubernetes/pki/ca.crt";
+    wait::until("the API", WHOLE, || {
+        let get = ["curl", "-sS", "--fail", "--max-time", "2", "--noproxy", "*"];
+        host.run(&[&get[..], &["--cacert", ca, &url]].concat())
+    })?;
+    Ok(start.elapsed())
+}
+
+fn power(cluster: &Cluster, table: &mut Table) -> Result<()> {
+    let planes = cluster.control_planes();
+    let last = planes.last().context("no control plane")?;
+    let one = vec![last.spec.name.clone()];
+    cluster.lab.power_off(&one, false)?;
+    let start = Instant::now();
+    cluster.lab.power_on(&one)?;
+    let one = answers(last, start)?;
+    wait::until("the host to be back", WHOLE, || is_complete(cluster))?;
+    table.row("power back, one of three, to its API", &seconds(one), "");
+
+    let mut all: Vec<String> = (cluster.hosts().iter())
+        .map(|host| host.spec.name.clone())
+        .collect();
+    cluster.lab.power_off(&all, false)?;
+    all.reverse();
+    let start = Instant::now();
+    cluster.lab.power_on(&all)?;
+    let time = answers(last, start)?;
+    wait::until("all hosts to be back", WHOLE, || is_complete(cluster))?;
+    table.against(
+        "power back, all hosts, to the API",
+        time,
+        ("one", one),
+        POWER,
+    );
+    Ok(())
+}
+
+/// Hosts leave and come back; their packages stay in the cache of the system's package manager.
+fn hosts(cluster: &Cluster, table: &mut Table) -> Result<()> {
+    let leave = |name: &str| -> Result<Duration> {
+        let start = Instant::now();
+        let confirmed = [
+            "--yes",
+            "--delete-emptydir-data",
+            "--force",
+            "--cluster",
+            "demo",
+        ];
+        let words = [&["ctl", "node", "remove", name][..], &confirmed].concat();
+        cluster.bootstrap.run(&words)?;
+        let took = start.elapsed();
+        // The minion removes itself when its last return has been delivered.
+        wait::until("the minion to be gone", WHOLE, || {
+            cluster
+                .host(name)?
+                .sh("! test -e /usr/local/bin/halite-minion")
+        })?;
+        Ok(took)
+    };
+    let whole = || wait::until("all hosts to be back", WHOLE, || is_complete(cluster));
+    let worker_leaves = leave("worker-1")?;
+    let worker = cluster.join(&["worker-1"])?;
+    whole()?;
+    let base = ("a worker added again", worker);
+    table.row("a worker added again", &seconds(worker), "");
+    table.against("a worker removed", worker_leaves, base, REMOVE);
+    let leaves = leave("cp-3")?;
+    let plane = cluster.join(&["cp-3"])?;
+    whole()?;
+    table.against("a control plane removed", leaves, base, REMOVE);
+    table.against("a control plane added again", plane, base, ADD);
+    cluster.lab.power_off(&["cp-2".to_owned()], true)?;
+    let start = Instant::now();
+    cluster.replace("cp-2")?;
+    let replaced = start.elapsed();
+    whole()?;
+    table.against(
+        "a destroyed control plane replaced, its boot and packages included",
+        replaced,
+        base,
+        REPLACE,
+    );
+    Ok(())
+}
