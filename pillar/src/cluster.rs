@@ -13,11 +13,11 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::field_schemas;
-use crate::masters::Standbys;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::role::Role;
+use crate::standbys::Standbys;
 use crate::trust::Trust;
 
 /// The declaration of a cluster. Every field that is left out has a default that fits most sites.

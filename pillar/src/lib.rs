@@ -29,6 +29,7 @@ pub mod resolve;
 pub mod role;
 pub mod roles;
 pub mod schema;
+pub mod standbys;
 pub mod trust;
 pub mod validate;
 pub mod view;

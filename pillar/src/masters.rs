@@ -2,39 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use serde::{Deserialize, Serialize};
-
 use crate::declaration::{Declaration, Document};
 use crate::node::Node;
 use crate::role::Role;
+use crate::standbys::{Auto, Standbys};
 
 /// The most standbys: each change waits for them.
 pub const MOST: usize = 2;
-
-/// The hosts that have a copy of everything that the master has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Standbys {
-    /// The choice of Halite.
-    Chosen(Auto),
-    /// These nodes; the one that has the master counts as none.
-    Named(Vec<String>),
-}
-
-/// The word for a choice of Halite: control planes, by name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Auto {
-    /// The only word.
-    #[default]
-    Auto,
-}
-
-impl Default for Standbys {
-    fn default() -> Self {
-        Self::Chosen(Auto::Auto)
-    }
-}
 
 /// What a host is to the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The host of the master, and its standbys.
 
 use super::Check;
-use crate::masters::{MOST, Standbys};
+use crate::masters::MOST;
 use crate::role::Role;
+use crate::standbys::Standbys;
 
 const PATH: &str = "master.standbys";
 

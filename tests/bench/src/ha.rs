@@ -9,8 +9,8 @@ use halite_lab::host::Host;
 use halite_lab::layout::HA;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
-use halite_suites::ha::losses::Measured;
-use halite_suites::ha::{is_complete, losses, proxies, reboot};
+use halite_suites::ha;
+use halite_suites::ha::{Measured, is_complete};
 use halite_upstream::prepare;
 
 use super::{Table, measure, median, seconds, warm};
@@ -120,14 +120,10 @@ fn commands(cluster: &Cluster, table: &mut Table) -> Result<()> {
 
 fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
     let vip: [(&str, Measured, Duration); 4] = [
-        ("API server killed", losses::api_server(cluster)?, KILLED),
-        ("keepalived killed", losses::keepalived(cluster)?, KILLED),
-        ("power cut", losses::power(cluster)?, CUT),
-        (
-            "planned reboot",
-            reboot::of_another_holder(cluster)?,
-            PLANNED,
-        ),
+        ("API server killed", ha::api_server(cluster)?, KILLED),
+        ("keepalived killed", ha::keepalived(cluster)?, KILLED),
+        ("power cut", ha::power(cluster)?, CUT),
+        ("planned reboot", ha::of_another_holder(cluster)?, PLANNED),
     ];
     for (what, measured, most) in &vip {
         table.gap(
@@ -144,11 +140,11 @@ fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
         &format!("≤ {} s", SHARED.as_secs()),
         shared <= SHARED,
     );
-    let behind = proxies::with_proxies(cluster, |cluster| {
+    let behind = ha::with_proxies(cluster, |cluster| {
         let planes = cluster.control_planes();
         let killed = planes
             .iter()
-            .map(|host| losses::behind_the_proxy(cluster, host));
+            .map(|host| ha::behind_the_proxy(cluster, host));
         killed.collect::<Result<Vec<_>>>()
     })?;
     let longest = behind

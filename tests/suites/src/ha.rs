@@ -2,10 +2,10 @@
 
 mod bad_flag;
 mod leaving;
-pub mod losses;
+mod losses;
 mod operators;
-pub mod proxies;
-pub mod reboot;
+mod proxies;
+mod reboot;
 mod roles;
 
 use std::collections::BTreeSet;
@@ -23,6 +23,10 @@ use serde_json::Value;
 use crate::cluster::nothing_left;
 use crate::site::Site;
 use crate::test::{Counts, Test};
+
+pub use losses::{Measured, api_server, behind_the_proxy, keepalived, power};
+pub use proxies::with_proxies;
+pub use reboot::of_another_holder;
 
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);

@@ -1,0 +1,28 @@
+//! The declared standbys of the master.
+
+use serde::{Deserialize, Serialize};
+
+/// The hosts that have a copy of everything that the master has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Standbys {
+    /// The choice of Halite.
+    Chosen(Auto),
+    /// These nodes; the one that has the master counts as none.
+    Named(Vec<String>),
+}
+
+/// The word for a choice of Halite: control planes, by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    /// The only word.
+    #[default]
+    Auto,
+}
+
+impl Default for Standbys {
+    fn default() -> Self {
+        Self::Chosen(Auto::Auto)
+    }
+}
