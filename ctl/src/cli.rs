@@ -5,9 +5,11 @@ mod bundle;
 mod duration;
 mod etcd;
 mod health;
+mod master;
 mod nodes;
 mod operators;
 mod registry;
+mod support;
 mod upgrade;
 
 use std::path::PathBuf;
@@ -21,11 +23,13 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
+pub use self::master::{Master, MasterPromote};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
 };
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use self::support::Support;
 pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
 
@@ -47,8 +51,8 @@ pub struct Global {
     /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
-    /// The master's address, HOST:PORT; default: those in /etc/halite/masters, in this order, or else
-    /// 127.0.0.1:4550.
+    /// The master's address, HOST:PORT; default: those in /etc/halite/masters, in this order, or
+    /// else 127.0.0.1:4550.
     #[arg(long, global = true, hide_short_help = true)]
     pub master: Option<String>,
     /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
@@ -78,6 +82,9 @@ pub enum Command {
     /// Inspect the members of etcd, which stores the objects of Kubernetes.
     #[command(subcommand)]
     Etcd(Etcd),
+    /// Show which host is the master's, and make a standby the master.
+    #[command(subcommand)]
+    Master(Master),
     /// Apply the highstate: everything that is declared.
     Highstate(Highstate),
     /// Apply SLS files on minions.
@@ -123,6 +130,9 @@ pub enum Command {
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
+    /// Collect what explains a problem, from all hosts that can be reached, in one archive without
+    /// secrets. The Kubernetes API need not answer.
+    Support(Support),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),

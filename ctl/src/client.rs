@@ -8,7 +8,7 @@ use halite_errors::chain;
 use halite_proto::identity::is_root_of_host;
 use halite_proto::pki::Inspected;
 use halite_proto::tonic::{Code, Status};
-use halite_proto::transport::{Channel, connect};
+use halite_proto::transport::{Channel, connect, connect_among};
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
 use jiff::Timestamp;
@@ -35,8 +35,13 @@ pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
     let own = identity(&global.identity)?;
     let masters = Masters::find(global.master.as_deref(), Path::new(masters::FILE))?;
     let (own_ca, own) = (&own.ca_pem, &own.client);
-    let channel = masters.connect(masters::PATIENCE, async |address: String| {
-        connect(&address, own_ca, Some(own)).await
+    let is_one = !masters.are_several();
+    let channel = masters.connect(async |address: String| {
+        if is_one {
+            connect(&address, own_ca, Some(own)).await
+        } else {
+            connect_among(&address, own_ca, Some(own)).await
+        }
     });
     match channel.await {
         Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),

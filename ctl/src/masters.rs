@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use halite_errors::chain;
 use halite_proto::transport::ConnectError;
@@ -15,8 +14,6 @@ use halite_proto::transport::ConnectError;
 pub const FILE: &str = "/etc/halite/masters";
 /// The master, where there is no file.
 const DEFAULT: &str = "127.0.0.1:4550";
-/// The time that an address has while there are others to try.
-pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The addresses to try.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,13 +60,8 @@ pub enum NoMaster {
         source: ConnectError,
     },
     /// Each of several.
-    #[error("no master answers:{}", lines(.failures, *.patience))]
-    All {
-        /// Each of them.
-        failures: Vec<Failure>,
-        /// The time that each had.
-        patience: Duration,
-    },
+    #[error("no master answers:{}", lines(.0))]
+    All(Vec<Failure>),
 }
 
 /// An address, and the reason why it is none of a master that answers.
@@ -77,18 +69,14 @@ pub enum NoMaster {
 pub struct Failure {
     /// The address.
     pub address: String,
-    /// The reason; none when it did not answer in time.
-    pub source: Option<ConnectError>,
+    /// The reason.
+    pub source: ConnectError,
 }
 
-fn lines(failures: &[Failure], patience: Duration) -> String {
-    let each = failures.iter().map(|failure| {
-        let reason = failure.source.as_ref().map_or_else(
-            || format!("no answer in {} s", patience.as_secs()),
-            |source| chain(source),
-        );
-        format!("\n  {}: {reason}", failure.address)
-    });
+fn lines(failures: &[Failure]) -> String {
+    let each = failures
+        .iter()
+        .map(|failure| format!("\n  {}: {}", failure.address, chain(&failure.source)));
     each.collect()
 }
 
@@ -147,16 +135,17 @@ impl Masters {
         })
     }
 
-    /// Tries one address after the other, and returns what the first that answers gives. If there
-    /// are several, each has `patience`.
+    /// Returns whether there are several addresses.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// Tries one address after the other, and returns what the first that answers gives.
     ///
     /// # Errors
     /// None answers: each address with its cause.
-    pub async fn connect<T, F>(
-        &self,
-        patience: Duration,
-        connect: impl Fn(String) -> F,
-    ) -> Result<T, NoMaster>
+    pub async fn connect<T, F>(&self, connect: impl Fn(String) -> F) -> Result<T, NoMaster>
     where
         F: Future<Output = Result<T, ConnectError>>,
     {
@@ -169,17 +158,16 @@ impl Masters {
         }
         let mut failures = Vec::new();
         for address in &self.0 {
-            let source = match tokio::time::timeout(patience, connect(address.clone())).await {
-                Ok(Ok(found)) => return Ok(found),
-                Ok(Err(source)) => Some(source),
-                Err(_) => None,
+            let source = match connect(address.clone()).await {
+                Ok(found) => return Ok(found),
+                Err(source) => source,
             };
             failures.push(Failure {
                 address: address.clone(),
                 source,
             });
         }
-        Err(NoMaster::All { failures, patience })
+        Err(NoMaster::All(failures))
     }
 }
 
@@ -228,23 +216,9 @@ mod tests {
     #[tokio::test]
     async fn the_next_master_is_called_when_one_does_not_answer() {
         let masters = of(&["a:1", "b:1", "c:1"]);
-        let found = masters.connect(Duration::ZERO, async |address: String| {
-            match address.as_str() {
-                "b:1" => Ok(address),
-                other => Err(refused(other)),
-            }
-        });
-        assert_eq!(found.await.unwrap(), "b:1");
-    }
-
-    #[tokio::test]
-    async fn an_address_that_is_silent_does_not_keep_the_others_from_their_turn() {
-        let masters = of(&["a:1", "b:1"]);
-        let found = masters.connect(Duration::ZERO, async |address: String| {
-            if address == "a:1" {
-                std::future::pending::<()>().await;
-            }
-            Ok::<_, ConnectError>(address)
+        let found = masters.connect(async |address: String| match address.as_str() {
+            "b:1" => Ok(address),
+            other => Err(refused(other)),
         });
         assert_eq!(found.await.unwrap(), "b:1");
     }
@@ -252,25 +226,15 @@ mod tests {
     #[tokio::test]
     async fn when_none_answers_each_address_is_named_with_its_cause() {
         let masters = of(&["10.0.0.11:4550", "10.0.0.12:4550"]);
-        let found = masters.connect(Duration::ZERO, async |address: String| {
-            if address.starts_with("10.0.0.11") {
-                std::future::pending::<()>().await;
-            }
-            Err::<(), _>(refused(&address))
-        });
+        let found = masters.connect(async |address: String| Err::<(), _>(refused(&address)));
         let text = chain(&found.await.unwrap_err());
         assert!(text.starts_with("no master answers:"), "{text}");
-        assert!(
-            text.contains("\n  10.0.0.11:4550: no answer in 0 s"),
-            "{text}"
-        );
+        assert!(text.contains("\n  10.0.0.11:4550: "), "{text}");
         assert!(text.contains("\n  10.0.0.12:4550: "), "{text}");
         assert!(text.contains("refused"), "{text}");
 
         let one = of(&["10.0.0.11:4550"]);
-        let found = one.connect(Duration::ZERO, async |address: String| {
-            Err::<(), _>(refused(&address))
-        });
+        let found = one.connect(async |address: String| Err::<(), _>(refused(&address)));
         let text = chain(&found.await.unwrap_err());
         assert!(text.starts_with("the master does not answer: "), "{text}");
     }

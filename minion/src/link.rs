@@ -8,7 +8,7 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_proto::ids::{JobId, JobIdError};
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
-use halite_proto::transport::{Channel, connect};
+use halite_proto::transport::{Channel, connect, connect_among};
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body;
 use halite_proto::v1::{JobList, MinionHello, MinionMessage, RenewRequest, master_message};
@@ -177,7 +177,12 @@ impl Session<'_> {
             tracing::warn!("the certificate has ended: asking for another one with the same key");
             identity = enrol::again(self.config, master, &identity).await?;
         }
-        let channel = connect(master, &identity.ca_pem, Some(&identity.client)).await?;
+        let (ca, own) = (&identity.ca_pem, Some(&identity.client));
+        let channel = if masters.addresses().len() > 1 {
+            connect_among(master, ca, own).await?
+        } else {
+            connect(master, ca, own).await?
+        };
         let mut client = MinionClient::new(channel.clone()).max_decoding_message_size(LARGEST);
         let (sender, receiver) = mpsc::channel(QUEUE);
         let grains_json = self.jobs.grains().await.to_string();

@@ -35,6 +35,9 @@ use crate::pki::Inspected;
 
 /// Time that a failed call waits for the reason why its connection ended.
 const WHY: Duration = Duration::from_secs(1);
+/// Time in which one of several hosts takes the connection. The kernel does so at once, whatever
+/// the master has to do; the handshake has its own time.
+const AMONG: Duration = Duration::from_secs(3);
 
 /// A certificate and its key, which a client presents. `Debug` does not write the key.
 #[derive(Clone, PartialEq, Eq)]
@@ -138,7 +141,21 @@ pub async fn connect(
     ca_pem: &str,
     identity: Option<&ClientIdentity>,
 ) -> Result<Channel, ConnectError> {
-    let stream = dial(endpoint).await?;
+    let stream = dial(endpoint, HANDSHAKE_TIMEOUT).await?;
+    connect_over(stream, endpoint, ca_pem, identity).await
+}
+
+/// As [`connect`], to one of several masters: a host that is silent does not keep the others from
+/// their turn for long.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_among(
+    endpoint: &str,
+    ca_pem: &str,
+    identity: Option<&ClientIdentity>,
+) -> Result<Channel, ConnectError> {
+    let stream = dial(endpoint, AMONG).await?;
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
@@ -179,7 +196,7 @@ pub struct Pinned {
 /// # Errors
 /// No server answers, or it is not a master of that CA.
 pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, ConnectError> {
-    let stream = dial(endpoint).await?;
+    let stream = dial(endpoint, HANDSHAKE_TIMEOUT).await?;
     pinned_over(stream, endpoint, ca_sha256).await
 }
 
@@ -212,12 +229,12 @@ fn untrusted(endpoint: &str, reason: impl Into<HandshakeError>) -> ConnectError 
     }
 }
 
-async fn dial(endpoint: &str) -> Result<TcpStream, ConnectError> {
+async fn dial(endpoint: &str, limit: Duration) -> Result<TcpStream, ConnectError> {
     let unreachable = |source: io::Error| ConnectError::Unreachable {
         endpoint: endpoint.to_owned(),
         source,
     };
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(endpoint))
+    let stream = tokio::time::timeout(limit, TcpStream::connect(endpoint))
         .await
         .map_err(|_| unreachable(io::Error::new(ErrorKind::TimedOut, "no answer in time")))?
         .map_err(unreachable)?;

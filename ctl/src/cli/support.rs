@@ -1,0 +1,13 @@
+//! The command line of `ctl support`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `ctl support`.
+#[derive(Debug, Args)]
+pub struct Support {
+    /// The new archive; default: halite-support-TIME.tar.gz in this directory.
+    #[arg(long, short)]
+    pub file: Option<PathBuf>,
+}

@@ -1,0 +1,237 @@
+//! `ctl support`: one archive that explains a problem. The minions collect; the master hides the
+//! secrets that it knows in their returns, this program those of usual forms.
+
+mod redact;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use halite_proto::v1;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::redact::redacted;
+use crate::cli::{Global, Support};
+use crate::client;
+use crate::client::document;
+use crate::job_watch::{FinishedJob, run_job};
+use crate::output::{Screen, count};
+
+/// The program that the minions run.
+const PROGRAM: &str = include_str!("host.sh");
+/// The time that a minion has for it, in seconds.
+const LIMIT: u32 = 180;
+/// The number of the newest jobs.
+const JOBS: u32 = 50;
+
+/// Runs `ctl support`.
+///
+/// # Errors
+/// The master does not answer or refuses, or the archive cannot be written.
+pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow::Result<u8> {
+    let now = Timestamp::now();
+    let path = args.file.clone().unwrap_or_else(|| default_file(now));
+    let file = create(&path)?;
+    let mut files = BTreeMap::new();
+    let mut operator = client::operator(global).await?;
+    let status = document(operator.status(v1::StatusRequest {}).await)?;
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    let names = nodes.iter().filter_map(|node| node["name"].as_str());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    files.insert("status.json".to_owned(), pretty(&status));
+    let jobs = operator
+        .list_jobs(v1::ListJobsRequest { limit: JOBS })
+        .await;
+    files.insert("jobs.json".to_owned(), pretty(&document(jobs)?));
+    let grains = job(global, "grains.items", &json!({}), screen).await?;
+    let grains: BTreeMap<&String, &Value> = (grains.returns.iter())
+        .map(|(minion, returned)| (minion, &returned.value))
+        .collect();
+    files.insert("grains.json".to_owned(), pretty(&json!(grains)));
+    let done = job(global, "cmd.run", &json!({"cmd": PROGRAM}), screen).await?;
+    let silent = hosts(&done, &names, &mut files);
+    pack(file, now, &files).with_context(|| format!("cannot write {}", path.display()))?;
+    let document = json!({"file": path, "hosts": names.len() - silent.len(), "missing": silent});
+    screen.answer(&document, |paint| {
+        let mut text = String::new();
+        for (host, reason) in &silent {
+            text.push_str(&format!("{} {host}: {reason}\n", paint.notable("!")));
+        }
+        let hosts = count(names.len() - silent.len(), "host");
+        format!(
+            "{text}{} has what {hosts} said. Read it before you pass it on.\n",
+            path.display()
+        )
+    })?;
+    Ok(0)
+}
+
+/// Runs a function on all minions. One that is not connected is a part of the answer.
+async fn job(
+    global: &Global,
+    function: &str,
+    arguments: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedJob> {
+    let request = v1::RunRequest {
+        target: "* and not L@master".to_owned(),
+        target_kind: "compound".to_owned(),
+        function: function.to_owned(),
+        args_json: arguments.to_string(),
+        timeout_seconds: LIMIT,
+        ..v1::RunRequest::default()
+    };
+    run_job(global, request, screen).await
+}
+
+/// Adds the files of the hosts; answers with those that said nothing, and why.
+fn hosts(
+    done: &FinishedJob,
+    names: &[String],
+    files: &mut BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut silent = BTreeMap::new();
+    for name in names {
+        let returned = done.returns.get(name);
+        let text = returned.and_then(|returned| output(&returned.value));
+        match text {
+            Some(text) => {
+                files.insert(format!("hosts/{name}.txt"), text.to_owned());
+            }
+            None => {
+                let reason = returned.map_or("", |returned| returned.error.as_str());
+                let reason = if reason.is_empty() {
+                    "it has not enrolled, or is not connected"
+                } else {
+                    reason
+                };
+                silent.insert(name.clone(), reason.to_owned());
+            }
+        }
+    }
+    let missing: String = silent
+        .iter()
+        .map(|(name, why)| format!("{name}: {why}\n"))
+        .collect();
+    files.insert("missing.txt".to_owned(), missing);
+    silent
+}
+
+/// What a command printed.
+fn output(value: &Value) -> Option<&str> {
+    let text = value.as_str().or_else(|| value["stdout"].as_str())?;
+    (!text.is_empty()).then_some(text)
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn default_file(now: Timestamp) -> PathBuf {
+    let time = now.strftime("%Y%m%dT%H%M%SZ");
+    PathBuf::from(format!("halite-support-{time}.tar.gz"))
+}
+
+/// A new file that only its owner can read. It is made first: what is in the way is said at once.
+fn create(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    file.with_context(|| {
+        format!(
+            "cannot make {}; name another file with --file",
+            path.display()
+        )
+    })
+}
+
+/// Writes the archive, without secrets of usual forms.
+fn pack(file: File, now: Timestamp, files: &BTreeMap<String, String>) -> io::Result<()> {
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    for (name, text) in files {
+        let text = redacted(text);
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
+        archive.append_data(
+            &mut header,
+            format!("halite-support/{name}"),
+            text.as_bytes(),
+        )?;
+    }
+    archive.into_inner()?.finish()?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+    use crate::job_watch::MinionReturn;
+
+    #[test]
+    fn the_archive_has_each_host_that_answered_and_names_the_others() {
+        let returned = |value: Value, error: &str| MinionReturn {
+            success: error.is_empty(),
+            value,
+            error: error.to_owned(),
+        };
+        let done = FinishedJob {
+            returns: BTreeMap::from([
+                ("a".to_owned(), returned(json!("up\ntoken=x y"), "")),
+                ("b".to_owned(), returned(json!({"stdout": "well"}), "")),
+                ("c".to_owned(), returned(Value::Null, "c is not connected")),
+            ]),
+            ..FinishedJob::default()
+        };
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let mut files = BTreeMap::new();
+        let silent = hosts(&done, &names, &mut files);
+        assert_eq!(silent.keys().collect::<Vec<_>>(), ["c", "d"]);
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("all.tar.gz");
+        pack(create(&path).unwrap(), Timestamp::UNIX_EPOCH, &files).unwrap();
+        assert!(create(&path).unwrap_err().to_string().contains("--file"));
+        let mut archive = tar::Archive::new(GzDecoder::new(File::open(&path).unwrap()));
+        let mut found = BTreeMap::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let name = entry.path().unwrap().display().to_string();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            found.insert(name, text);
+        }
+        assert_eq!(
+            found["halite-support/hosts/a.txt"],
+            "up\ntoken=[redacted] y\n"
+        );
+        assert_eq!(found["halite-support/hosts/b.txt"], "well\n");
+        let missing = &found["halite-support/missing.txt"];
+        assert!(
+            missing.contains("c: c is not connected\nd: it has not"),
+            "{missing}"
+        );
+        assert_eq!(found.len(), 3);
+    }
+
+    /// The program is at least read by a shell here.
+    #[test]
+    fn the_program_of_the_hosts_is_shell() {
+        let status = std::process::Command::new("/bin/sh")
+            .args(["-n", "-c", PROGRAM])
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
