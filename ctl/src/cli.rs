@@ -5,6 +5,7 @@ mod bundle;
 mod duration;
 mod etcd;
 mod health;
+mod master;
 mod nodes;
 mod operators;
 mod registry;
@@ -22,6 +23,7 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
+pub use self::master::{Master, MasterPromote};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
 };
@@ -49,8 +51,8 @@ pub struct Global {
     /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
     pub output: Format,
-    /// The master's address, HOST:PORT; default: those in /etc/halite/masters, in this order, or else
-    /// 127.0.0.1:4550.
+    /// The master's address, HOST:PORT; default: those in /etc/halite/masters, in this order, or
+    /// else 127.0.0.1:4550.
     #[arg(long, global = true, hide_short_help = true)]
     pub master: Option<String>,
     /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
@@ -80,6 +82,9 @@ pub enum Command {
     /// Inspect the members of etcd, which stores the objects of Kubernetes.
     #[command(subcommand)]
     Etcd(Etcd),
+    /// Show which host is the master's, and make a standby the master.
+    #[command(subcommand)]
+    Master(Master),
     /// Apply the highstate: everything that is declared.
     Highstate(Highstate),
     /// Apply SLS files on minions.

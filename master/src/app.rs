@@ -14,7 +14,9 @@ use crate::event_bus::EventBus;
 use crate::keys;
 use crate::keys::Gate;
 use crate::metrics::Metrics;
+use crate::standby::roster::Roster;
 use crate::store::{Store, StoreError};
+use crate::succession::Succession;
 
 /// The shared parts of the master.
 pub struct App {
@@ -34,6 +36,10 @@ pub struct App {
     pub gate: Arc<Gate>,
     /// The counters and gauges.
     pub metrics: Arc<Metrics>,
+    /// The standbys.
+    pub standbys: Roster,
+    /// What this master has heard of other masters.
+    pub succession: Succession,
     /// Held while a key changes hands: two requests for one id must not both find it free.
     pub enrolling: tokio::sync::Mutex<()>,
 }
@@ -66,6 +72,8 @@ impl App {
         let gate = Gate::load(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics)).await?;
         let events = EventBus::new(Arc::clone(&store), Arc::clone(&clock));
         Ok(Arc::new(Self {
+            standbys: Roster::new(clock.now()),
+            succession: Succession::new(&config.state_dir, store.epoch()),
             config,
             clock,
             store,

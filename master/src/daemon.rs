@@ -1,6 +1,7 @@
 //! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,11 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
+use crate::standby::follow;
+use crate::standby::follow::StandbyError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
+use crate::succession;
+use crate::succession::Replaced;
 use crate::supervision::supervise;
 use crate::{descriptors, metrics, serve, watchdog};
 
@@ -32,6 +37,9 @@ const DAY: Millis = 24 * 60 * 60 * 1000;
 /// The longest time that a stop waits for running states of the target `master`.
 const OWN_PART: Duration = Duration::from_secs(20);
 
+/// The directory of this host's minion.
+pub const MINION: &str = "/var/lib/halite/minion";
+
 /// A failed start of the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -47,6 +55,12 @@ pub enum DaemonError {
     /// The services.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// This host is a standby, and cannot go on as one.
+    #[error(transparent)]
+    Standby(#[from] StandbyError),
+    /// Another master has replaced this one.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
     /// A port.
     #[error("cannot listen on {address}")]
     Listen {
@@ -74,6 +88,7 @@ where
     halite_proto::transport::install_crypto();
     descriptors::raise();
     let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    succession::check(&config.state_dir, store.epoch())?;
     let app = App::open(
         config,
         Arc::new(SystemClock),
@@ -132,12 +147,14 @@ where
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     report("READY=1");
     let ending = Arc::clone(&backend);
-    let (end, ended) = oneshot::channel();
+    let (end, ended) = oneshot::channel::<Option<DaemonError>>();
+    let heard = Arc::clone(&app);
     let stop = async move {
         let reason = tokio::select! {
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
-            Some(error) = damaged.recv() => Some(error),
+            Some(error) = damaged.recv() => Some(error.into()),
+            replaced = heard.succession.replaced() => Some(replaced.into()),
         };
         // The receiver is read below.
         let _ = end.send(reason);
@@ -158,11 +175,34 @@ where
     background.shutdown().await;
     store.close().await;
     // A store that is damaged must take no more records.
-    ended
-        .await
-        .ok()
-        .flatten()
-        .map_or(Ok(()), |error| Err(error.into()))
+    ended.await.ok().flatten().map_or(Ok(()), Err)
+}
+
+/// Runs the daemon of a standby until SIGTERM or SIGINT, or until the host is no standby any more.
+///
+/// # Errors
+/// The copy on this host cannot be used.
+pub async fn run_standby(config: &Config) -> Result<(), DaemonError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
+    halite_proto::transport::install_crypto();
+    report("READY=1");
+    let watched = async {
+        let Some(limit) = watchdog::limit() else {
+            return std::future::pending().await;
+        };
+        loop {
+            report("WATCHDOG=1");
+            tokio::time::sleep(limit / 4).await;
+        }
+    };
+    let minion = Path::new(MINION);
+    tokio::select! {
+        ended = follow::run(config, minion, &SystemClock) => Ok(ended?),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        () = watched => Ok(()),
+    }
 }
 
 async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {

@@ -10,7 +10,8 @@ use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
-use halite_master::{backend, daemon, init};
+use halite_master::standby::promote::{Promoted, Promotion, Unit, Wanted};
+use halite_master::{backend, daemon, init, standby};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -20,6 +21,11 @@ const LAST_FILES: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Init { config } => initialise(&config),
+        Command::Promote {
+            config,
+            force,
+            cluster,
+        } => promote(&config, &Wanted { force, cluster }),
         Command::Run { config } => start_logging().and_then(|()| serve(&config)),
     };
     match done {
@@ -40,6 +46,61 @@ fn initialise(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
+    let config = Config::read(path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    halite_proto::transport::install_crypto();
+    if let Some(report) = standby::follow::report(&config)? {
+        let state = if report.following {
+            "followed it until now, since"
+        } else {
+            "has not followed it since"
+        };
+        println!("standby   of {}: {state} {}", report.master, report.since);
+    }
+    let minion = Path::new(daemon::MINION);
+    let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd);
+    match runtime.block_on(promotion.run(wanted))? {
+        Promoted::Done(epoch) => {
+            println!("master    {}", config.endpoints().join(", "));
+            println!("epoch     {epoch}");
+            println!("tokens    void: `ctl node add` and `ctl token create` make others");
+        }
+        Promoted::WasMaster => println!("this host is the master's already"),
+    }
+    Ok(())
+}
+
+/// The daemon's unit in systemd.
+struct Systemd;
+
+impl Systemd {
+    fn run(verb: &str) -> std::io::Result<()> {
+        let status = std::process::Command::new("systemctl")
+            .args([verb, "halite-master.service"])
+            .status()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(std::io::Error::other(format!(
+            "systemctl {verb} halite-master.service: {status}"
+        )))
+    }
+}
+
+impl Unit for Systemd {
+    fn stop(&self) -> std::io::Result<()> {
+        Self::run("stop")
+    }
+
+    fn start(&self) -> std::io::Result<()> {
+        Self::run("start")
+    }
+}
+
 fn serve(path: &Path) -> anyhow::Result<()> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,7 +108,15 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let ended = runtime.block_on(daemon::run(config, backend::start));
+    let mark = standby::mark(&config);
+    let is_standby = standby::masters(&mark)
+        .with_context(|| format!("cannot read {}", mark.display()))?
+        .is_some();
+    let ended = if is_standby {
+        runtime.block_on(daemon::run_standby(&config))
+    } else {
+        runtime.block_on(daemon::run(config, backend::start))
+    };
     // A file system that hangs must not keep the process.
     runtime.shutdown_timeout(LAST_FILES);
     Ok(ended?)

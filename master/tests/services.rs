@@ -8,5 +8,6 @@ mod services {
     pub mod backend;
     pub mod operators;
     pub mod site;
+    pub mod standbys;
     pub mod streams;
 }

@@ -8,7 +8,7 @@
 mod authority;
 mod bundle;
 mod clock;
-mod daemon;
+pub mod daemon;
 mod declaration;
 mod install;
 mod local_states;

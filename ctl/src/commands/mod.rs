@@ -8,6 +8,7 @@ mod health;
 mod inspect;
 mod keys;
 mod local;
+mod master;
 mod node_drain;
 mod node_reboot;
 mod node_remove;
@@ -41,6 +42,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Status => inspect::status(&global, screen).await,
         Command::Health(args) => health::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
+        Command::Master(command) => master::run(&global, command, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
         Command::Job(command) => inspect::job(&global, command, screen).await,

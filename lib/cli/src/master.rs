@@ -23,6 +23,19 @@ pub enum Command {
         #[arg(long, default_value = "/etc/halite/master.yaml")]
         config: PathBuf,
     },
+    /// Make this standby's host the master's: install its copy, raise the epoch, start the daemon. May
+    /// be repeated when it was interrupted.
+    Promote {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+        /// Promote while another master answers.
+        #[arg(long, requires = "cluster")]
+        force: bool,
+        /// The cluster's name, with --force.
+        #[arg(long)]
+        cluster: Option<String>,
+    },
     /// Serve until told to stop.
     Run {
         /// The configuration file.

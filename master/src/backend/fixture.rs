@@ -256,13 +256,12 @@ impl Life {
                 .join(&minion.id, std::net::Ipv4Addr::LOCALHOST.into());
             let hello = v1::MinionHello {
                 protocol: 1,
-                version: "0.1.0".into(),
                 grains_json: grains(&minion.id).to_string(),
                 running_jobs: named(&minion, Entry::Started),
                 unstored: Some(v1::JobList {
                     jobs: named(&minion, Entry::Returned),
                 }),
-                epoch: None,
+                ..v1::MinionHello::default()
             };
             backend.on_connected(&minion.id, &hello).await.unwrap();
             tokio::spawn(async move {

@@ -20,7 +20,7 @@ use crate::jobs::Jobs;
 use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
-use crate::operator::{backup, history, run, show, status};
+use crate::operator::{backup, history, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
 
@@ -259,6 +259,13 @@ impl Backend for LiveBackend {
 
     fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
         Box::pin(self.jobs.end_parts_of(minion))
+    }
+
+    fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let snapshot = self.jobs.declarations().load().await?;
+            Ok(masters::declared(snapshot.declaration()))
+        })
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

@@ -128,6 +128,10 @@ pub trait Backend: Send + Sync {
     /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
     /// next is another one.
     fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;
+    /// The names of the declared standbys.
+    fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
     /// Begins no work of the master's own any more, and waits for what is under way. Called before
     /// the master stops.
     fn finish(&self) -> BackendFuture<'_, ()> {

@@ -4,10 +4,10 @@
 //! states, CAs and keys, trust, the store, and a snapshot of etcd. `ctl` encrypts them and checks
 //! the snapshot's hash; nothing of them is written to a disk here.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::{fs, io};
 
 use futures_util::Stream;
 use halite_errors::chain;
@@ -26,20 +26,16 @@ use crate::declared;
 use crate::declared::in_background;
 use crate::jobs::Jobs;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::saved;
+use crate::saved::{Files, unreadable};
 
 /// The parts of a backup, as they come.
 pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + Send>>;
 
-/// Names in the operator's directory that a restored host makes again.
-const MADE_AGAIN: [&str; 4] = ["master.yaml", "minion.yaml", "operator", "registry"];
-/// Names in the master's directory that are saved, in addition to the store.
-const STATE: [&str; 4] = ["ca", "sa.key", "sa.pub", "store.db.revoked"];
 /// The path of the copy of the store in the backup.
 const STORE: &str = "state/store.db";
 const SNAPSHOT: &str = "etcd/snapshot.db";
 const PRIVATE: u32 = 0o600;
-/// Directories in directories: a link may lead to one above it.
-const DEEPEST: usize = 32;
 /// Bytes of one part: well below the limit of a message.
 const PIECE: usize = 256 * 1024;
 /// Parts that may wait for a slow reader.
@@ -57,15 +53,7 @@ pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Ref
     let head = head(app, &declared, &member, &status)?;
     let store = app.store.copy().await?;
     let config = app.config.clone();
-    let files = in_background(move || {
-        let mut files = Vec::new();
-        collect(&config.config_dir, "config", &MADE_AGAIN, 0, &mut files)?;
-        for name in STATE {
-            let path = config.state_dir.join(name);
-            add(&path, format!("state/{name}"), 0, &mut files)?;
-        }
-        Ok(files)
-    });
+    let files = in_background(move || saved::files(&config));
     let mut files = files.await?;
     files.push((STORE.to_owned(), store));
     let taken = members.snapshot(&member).await;
@@ -139,66 +127,6 @@ fn head(
         "backup": cluster.backup,
     });
     Ok(head.to_string())
-}
-
-type Files = Vec<(String, PathBuf)>;
-
-/// Adds the files below a directory, in the order of their names.
-fn collect(
-    directory: &Path,
-    prefix: &str,
-    without: &[&str],
-    depth: usize,
-    files: &mut Files,
-) -> Result<(), Refusal> {
-    let cannot = |error: io::Error| unreadable(directory, &error);
-    if depth > DEEPEST {
-        return Err(Refusal::invalid(format!(
-            "cannot back up {}: more than {DEEPEST} directories are in each other; is there a link to one above it?",
-            directory.display()
-        )));
-    }
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(cannot)? {
-        let name = entry.map_err(cannot)?.file_name();
-        names.push(name.into_string().map_err(|name| {
-            Refusal::invalid(format!(
-                "cannot back up {}: the name {name:?} in it is not UTF-8",
-                directory.display()
-            ))
-        })?);
-    }
-    names.sort_unstable();
-    for name in names
-        .iter()
-        .filter(|name| !without.contains(&name.as_str()))
-    {
-        add(
-            &directory.join(name),
-            format!("{prefix}/{name}"),
-            depth,
-            files,
-        )?;
-    }
-    Ok(())
-}
-
-/// Adds a file, or the files in a directory. What is neither is left out: a lock or a pipe has no
-/// content.
-fn add(path: &Path, name: String, depth: usize, files: &mut Files) -> Result<(), Refusal> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => collect(path, &name, &[], depth + 1, files)?,
-        Ok(found) if found.is_file() => files.push((name, path.to_owned())),
-        Ok(_) => {}
-        // Gone since it was listed, or a link that leads nowhere.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(unreadable(path, &error)),
-    }
-    Ok(())
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::internal(format!("cannot back up {}: {error}", path.display()))
 }
 
 /// The caller's end of the stream.

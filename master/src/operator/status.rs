@@ -11,7 +11,7 @@ use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
-use super::{backups, cluster_backups, etcd, etcd_members, health, updates};
+use super::{backups, cluster_backups, etcd, etcd_members, health, masters, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
@@ -41,6 +41,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             problems.warnings("declaration-warnings", texts);
             let declaration = snapshot.declaration();
             problems.add("backup", cluster_backups::problems(app, declaration).await);
+            problems.warnings("standbys", masters::problems(app, declaration));
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)
         }
@@ -145,6 +146,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "cluster": app.config.cluster,
         "version": env!("CARGO_PKG_VERSION"),
         "master": app.config.endpoints(),
+        "masters": masters::json(app, declaration),
         "bundle": in_use.and_then(Result::ok).map(|bundle| json!({
             "version": bundle.version, "kubernetes": bundle.kubernetes, "path": bundle.path,
             "site": bundle.on_site(),

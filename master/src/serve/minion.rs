@@ -95,6 +95,10 @@ impl Minion for Services {
                 only,
             )]))));
         }
+        let heard = (self.app.succession).hear(hello.epoch.unwrap_or_default(), &peer.name());
+        if let Err(replaced) = heard {
+            return Err(Status::failed_precondition(replaced.to_string()));
+        }
         self.store_facts(&minion, &hello.grains_json, &hello.version)
             .await
             .map_err(status)?;

@@ -6,6 +6,7 @@ mod minion;
 mod operator;
 mod roles;
 mod shares;
+mod standby;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use halite_proto::transport::{Peer, PeerPolicy as _, STRANGER_MESSAGE, Server, T
 use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
+use halite_proto::v1::standby_server::StandbyServer;
 use tokio::net::TcpListener;
 
 use self::shares::Shares;
@@ -89,6 +91,7 @@ pub async fn serve(
         EnrolmentServer::new(services.clone()).max_decoding_message_size(STRANGER_MESSAGE),
     )
     .add_service(MinionServer::new(services.clone()).max_decoding_message_size(MINION_MESSAGE))
+    .add_service(StandbyServer::new(services.clone()))
     .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
     let ending = async {
         stop.await;

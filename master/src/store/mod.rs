@@ -5,19 +5,22 @@
 //! suite ([`suite`]). All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are
 //! text and are not interpreted.
 
+pub mod log;
 mod records;
 mod sqlite;
 #[cfg(test)]
 mod suite;
+pub mod wal;
 
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
-pub use sqlite::{SqliteStore, keep_good};
+pub use sqlite::{SqliteStore, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -50,6 +53,9 @@ pub enum StoreError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The write-ahead log of the store.
+    #[error("cannot follow the store's log")]
+    Log(#[from] wal::WalError),
     /// The file is not a sound database. The text says how to go back to the last good copy.
     #[error("{0}")]
     Corrupt(String),
@@ -104,6 +110,9 @@ pub enum Created<T> {
 pub trait Store: Send + Sync {
     /// The epoch: it grows whenever the store goes back to an earlier state.
     fn epoch(&self) -> u64;
+
+    /// The write-ahead log, which standbys follow: each change waits for them before it is answered.
+    fn log(&self) -> Arc<log::Log>;
 
     /// Copies the store as it is now, and answers with the file of the copy. A store that is opened
     /// from it has gone back to an earlier state. The file is replaced as a whole by the next copy.

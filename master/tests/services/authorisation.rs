@@ -16,13 +16,14 @@ use halite_proto::{METHODS, v1};
 
 use super::backend::{JOB, MINION, OPERATOR_TAG, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
+use super::standbys;
 
 /// Calls a method as it is meant to be called; what came of it.
 async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Result<(), Status> {
     let csr_pem = key.request(id).unwrap();
     let mut enrolment = EnrolmentClient::new(channel.clone());
     let mut minion = MinionClient::new(channel.clone());
-    let mut operator = OperatorClient::new(channel);
+    let mut operator = OperatorClient::new(channel.clone());
     let job = JOB.to_owned();
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
@@ -49,6 +50,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
                 .into_inner();
             stream.message().await.map(drop)
         }
+        "Standby/Follow" => standbys::greet(channel).await,
         "Minion/Sign" => minion
             .sign(v1::SignRequest {
                 job,
@@ -228,7 +230,8 @@ async fn every_method_by_every_kind_of_caller() {
             ("operator", &operator, "Operator"),
             ("master", &master, "-"),
         ] {
-            let wanted = if of(service) {
+            let is_own = of(service) || (who == "minion" && of("Standby"));
+            let wanted = if is_own {
                 Code::Ok
             } else {
                 Code::PermissionDenied

@@ -92,6 +92,10 @@ fn chunk() -> Chunk {
 }
 
 impl Backend for OneJob {
+    fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(Ok(vec![MINION.to_owned()])))
+    }
+
     fn probe(&self) -> BackendFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }

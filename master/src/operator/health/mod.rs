@@ -122,7 +122,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "store-space"),
     },
     // The masters: standbys and their epoch.
-    //
+    Check {
+        name: "standbys",
+        title: "Each standby has what the master has",
+        severity: Severity::Warning,
+        remedy: "`journalctl -u halite-master` on the standby says why; `ctl highstate` for it starts it again",
+        judge: |picture| reported(picture, "standbys"),
+    },
     // The hosts.
     Check {
         name: "minions",

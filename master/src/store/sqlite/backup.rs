@@ -131,7 +131,7 @@ impl SqliteStore {
 }
 
 /// SQLite's own check of a whole file.
-async fn check_whole(options: &SqliteConnectOptions) -> Result<(), StoreError> {
+pub(super) async fn check_whole(options: &SqliteConnectOptions) -> Result<(), StoreError> {
     let mut connection = SqliteConnection::connect_with(options).await?;
     let rows = sqlx::query("PRAGMA integrity_check(3)")
         .fetch_all(&mut connection)

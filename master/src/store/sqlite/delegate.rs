@@ -5,12 +5,14 @@
 //! store of several masters will implement the same trait.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use halite_proto::ids::{JobId, MinionId};
 
 use super::SqliteStore;
 use super::backup::backup_path;
 use super::row_changes::Change;
+use crate::store::log::Log;
 use crate::store::records::{
     Answer, Audit, AuditFilter, Certificate, Event, Facts, Job, JobRow, Key, MinionBundle,
     Operator, Part, Revocation, Run, RunStatus, Step, Token,
@@ -23,6 +25,10 @@ const INTERRUPTED: i32 = 2;
 impl Store for SqliteStore {
     fn epoch(&self) -> u64 {
         self.epoch.unsigned_abs()
+    }
+
+    fn log(&self) -> Arc<Log> {
+        Arc::clone(&self.log)
     }
 
     fn copy(&self) -> StoreFuture<'_, PathBuf> {
@@ -45,7 +51,7 @@ impl Store for SqliteStore {
     }
 
     fn put_key<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_key(key))
+        Box::pin(self.ended(self.set_key(key)))
     }
 
     fn put_key_with_token<'a>(
@@ -54,15 +60,15 @@ impl Store for SqliteStore {
         token: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_key_with_token(key, token, now))
+        Box::pin(self.ended(self.set_key_with_token(key, token, now)))
     }
 
     fn delete_key<'a>(&'a self, id: &'a MinionId) -> StoreFuture<'a, bool> {
-        Box::pin(self.remove_key(id))
+        Box::pin(self.ended(self.remove_key(id)))
     }
 
     fn put_token<'a>(&'a self, token: &'a Token) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_token(token))
+        Box::pin(self.ended(self.set_token(token)))
     }
 
     fn token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<Token>> {
@@ -74,7 +80,7 @@ impl Store for SqliteStore {
     }
 
     fn delete_token<'a>(&'a self, id: &'a str) -> StoreFuture<'a, bool> {
-        Box::pin(self.remove_token(id))
+        Box::pin(self.ended(self.remove_token(id)))
     }
 
     fn take_tokens<'a>(
@@ -82,7 +88,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         token: Option<&'a str>,
     ) -> StoreFuture<'a, Vec<String>> {
-        Box::pin(self.remove_tokens(minion, token))
+        Box::pin(self.ended(self.remove_tokens(minion, token)))
     }
 
     fn operators(&self) -> StoreFuture<'_, Vec<Operator>> {
@@ -90,11 +96,11 @@ impl Store for SqliteStore {
     }
 
     fn put_operator<'a>(&'a self, operator: &'a Operator) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_operator(operator))
+        Box::pin(self.ended(self.set_operator(operator)))
     }
 
     fn put_certificate<'a>(&'a self, certificate: &'a Certificate) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_certificate(certificate))
+        Box::pin(self.ended(self.add_certificate(certificate)))
     }
 
     fn certificates(&self, limit: u32) -> StoreFuture<'_, Vec<Certificate>> {
@@ -102,7 +108,7 @@ impl Store for SqliteStore {
     }
 
     fn revoke<'a>(&'a self, revocation: &'a Revocation) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_revocation(revocation))
+        Box::pin(self.ended(self.add_revocation(revocation)))
     }
 
     fn revocations(&self) -> StoreFuture<'_, Vec<Revocation>> {
@@ -110,7 +116,7 @@ impl Store for SqliteStore {
     }
 
     fn create_job<'a>(&'a self, job: &'a Job, rows: &'a [JobRow]) -> StoreFuture<'a, Created<Job>> {
-        Box::pin(self.add_job(job, rows))
+        Box::pin(self.ended(self.add_job(job, rows)))
     }
 
     fn job<'a>(&'a self, jid: &'a JobId) -> StoreFuture<'a, Option<Job>> {
@@ -147,7 +153,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.change_row(jid, minion, Change::Sent(now)))
+        Box::pin(self.ended(self.change_row(jid, minion, Change::Sent(now))))
     }
 
     fn mark_started<'a>(
@@ -156,7 +162,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.change_row(jid, minion, Change::Started(now)))
+        Box::pin(self.ended(self.change_row(jid, minion, Change::Started(now))))
     }
 
     fn record_return<'a>(
@@ -165,7 +171,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.change_row(jid, minion, Change::Returned(answer.clone())))
+        Box::pin(self.ended(self.change_row(jid, minion, Change::Returned(answer.clone()))))
     }
 
     fn record_last_return<'a>(
@@ -174,7 +180,7 @@ impl Store for SqliteStore {
         minion: &'a MinionId,
         answer: &'a Answer,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.change_row(jid, minion, Change::LastReturned(answer.clone())))
+        Box::pin(self.ended(self.change_row(jid, minion, Change::LastReturned(answer.clone()))))
     }
 
     fn minion_bundles(&self) -> StoreFuture<'_, Vec<MinionBundle>> {
@@ -188,7 +194,7 @@ impl Store for SqliteStore {
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_lost(jid, minion, why, None, now))
+        Box::pin(self.ended(self.set_lost(jid, minion, why, None, now)))
     }
 
     fn mark_interrupted<'a>(
@@ -198,19 +204,19 @@ impl Store for SqliteStore {
         why: &'a str,
         now: Millis,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.set_lost(jid, minion, why, Some(INTERRUPTED), now))
+        Box::pin(self.ended(self.set_lost(jid, minion, why, Some(INTERRUPTED), now)))
     }
 
     fn finish_job<'a>(&'a self, jid: &'a JobId, retcode: i32, now: Millis) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_finished(jid, retcode, now))
+        Box::pin(self.ended(self.set_finished(jid, retcode, now)))
     }
 
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64> {
-        Box::pin(self.remove_jobs(before, keep, limit))
+        Box::pin(self.ended(self.remove_jobs(before, keep, limit)))
     }
 
     fn prune_unused(&self, now: Millis, limit: u32) -> StoreFuture<'_, u64> {
-        Box::pin(self.remove_unused(now, limit))
+        Box::pin(self.ended(self.remove_unused(now, limit)))
     }
 
     fn size(&self) -> StoreFuture<'_, u64> {
@@ -218,7 +224,7 @@ impl Store for SqliteStore {
     }
 
     fn create_run<'a>(&'a self, run: &'a Run, steps: &'a [Step]) -> StoreFuture<'a, Created<Run>> {
-        Box::pin(self.add_run(run, steps))
+        Box::pin(self.ended(self.add_run(run, steps)))
     }
 
     fn run<'a>(&'a self, id: &'a JobId) -> StoreFuture<'a, Option<Run>> {
@@ -240,11 +246,11 @@ impl Store for SqliteStore {
         current: u32,
         now: Millis,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_run(id, status, current, now))
+        Box::pin(self.ended(self.set_run(id, status, current, now)))
     }
 
     fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_step(step))
+        Box::pin(self.ended(self.set_step(step)))
     }
 
     fn steps<'a>(&'a self, run: &'a JobId) -> StoreFuture<'a, Vec<Step>> {
@@ -257,11 +263,11 @@ impl Store for SqliteStore {
         run: &'a JobId,
         now: Millis,
     ) -> StoreFuture<'a, Option<Run>> {
-        Box::pin(self.set_lock(name, run, now))
+        Box::pin(self.ended(self.set_lock(name, run, now)))
     }
 
     fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64> {
-        Box::pin(self.add_event(event))
+        Box::pin(self.ended(self.add_event(event)))
     }
 
     fn events<'a>(
@@ -274,11 +280,11 @@ impl Store for SqliteStore {
     }
 
     fn prune(&self, before: Millis) -> StoreFuture<'_, u64> {
-        Box::pin(self.remove_old(before))
+        Box::pin(self.ended(self.remove_old(before)))
     }
 
     fn append_audit<'a>(&'a self, line: &'a Audit) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_audit(line))
+        Box::pin(self.ended(self.add_audit(line)))
     }
 
     fn audit<'a>(&'a self, filter: &'a AuditFilter) -> StoreFuture<'a, Vec<Audit>> {
@@ -286,11 +292,11 @@ impl Store for SqliteStore {
     }
 
     fn put_facts<'a>(&'a self, facts: &'a Facts) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_facts(facts))
+        Box::pin(self.ended(self.set_facts(facts)))
     }
 
     fn touch<'a>(&'a self, minion: &'a MinionId, now: Millis) -> StoreFuture<'a, ()> {
-        Box::pin(self.set_seen(minion, now))
+        Box::pin(self.ended(self.set_seen(minion, now)))
     }
 
     fn facts<'a>(&'a self, minion: &'a MinionId) -> StoreFuture<'a, Option<Facts>> {
@@ -307,7 +313,7 @@ impl Store for SqliteStore {
         content: &'a [u8],
         now: Millis,
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.add_blob(sha256, content, now))
+        Box::pin(self.ended(self.add_blob(sha256, content, now)))
     }
 
     fn blob<'a>(&'a self, sha256: &'a str) -> StoreFuture<'a, Option<Vec<u8>>> {

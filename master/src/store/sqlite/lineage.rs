@@ -37,7 +37,7 @@ fn noted(path: &Path) -> PathBuf {
 
 /// The epoch and the number of starts that a store of this place had last; none when that is not
 /// known.
-fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
+pub(super) fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
     let Some(text) = read(&noted(path))? else {
         return Ok(None);
     };

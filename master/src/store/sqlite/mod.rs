@@ -1,6 +1,7 @@
 //! [`Store`] on SQLite: one file, write-ahead log, every commit on disk before it is answered.
 
 mod backup;
+mod checkpoint;
 mod delegate;
 mod events;
 mod files;
@@ -10,6 +11,7 @@ mod lineage;
 #[cfg(test)]
 mod lineage_tests;
 mod operators;
+mod promotion;
 mod revoked;
 mod row_changes;
 mod rows;
@@ -33,8 +35,10 @@ use sqlx::sqlite::{
 use sqlx::{Row as _, SqlSafeStr as _};
 
 use super::StoreError;
+use super::log::Log;
 
 pub use backup::keep_good;
+pub use promotion::{fold_log, note_epoch, noted_epoch, raise_epoch};
 
 /// The schema's history. A released file never changes; a change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -96,6 +100,8 @@ pub struct SqliteStore {
     epoch: i64,
     /// Changes of rows that wait for the writer.
     row_changes: Arc<RowChanges>,
+    /// The write-ahead log, which standbys follow.
+    log: Arc<Log>,
     /// Held while a copy is made.
     copying: tokio::sync::Mutex<()>,
 }
@@ -138,10 +144,12 @@ impl SqliteStore {
     async fn connect(path: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             path: path.to_owned(),
-            writer: pool(1, options(path)).await?,
+            // It checkpoints its log itself: see `checkpoint`.
+            writer: pool(1, options(path).pragma("wal_autocheckpoint", "0")).await?,
             reader: readers(path).await?,
             epoch: 1,
             row_changes: Arc::default(),
+            log: Arc::new(Log::new(path)),
             copying: tokio::sync::Mutex::default(),
         })
     }

@@ -1,0 +1,190 @@
+//! `ctl master`: which host is the master's, and which stand by.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use halite_proto::v1;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::bootstrap::daemon::MASTER;
+use crate::cli::{Global, Master, MasterPromote};
+use crate::client;
+use crate::client::document;
+use crate::output::{Paint, Screen, table};
+
+/// The master's own directory.
+const STATE_DIR: &str = "/var/lib/halite/master";
+
+/// Runs `ctl master`.
+///
+/// # Errors
+/// The master does not answer, or this host cannot be promoted.
+pub async fn run(global: &Global, command: Master, screen: &mut Screen) -> anyhow::Result<u8> {
+    match command {
+        Master::List => list(global, screen).await,
+        Master::Promote(args) => promote(&args).await,
+    }
+}
+
+/// Shows the masters, by the master or, on a standby without one, by what is on this host.
+async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    let asked = async {
+        let mut operator = client::operator(global).await?;
+        document(operator.status(v1::StatusRequest {}).await)
+    };
+    let masters = match asked.await {
+        Ok(status) => masters(&status),
+        Err(error) => match local(Path::new(STATE_DIR)) {
+            Some(local) => local,
+            None => return Err(error),
+        },
+    };
+    screen.answer(&masters, |paint| overview(&masters, paint))?;
+    Ok(u8::from(
+        !masters["problems"].as_array().is_some_and(Vec::is_empty),
+    ))
+}
+
+/// The masters in the answer of `Status`.
+fn masters(status: &Value) -> Value {
+    let mut problems = Vec::new();
+    if let Some(since) = status["masters"]["alone_since"].as_str() {
+        problems.push(format!(
+            "the master is alone since {since}: what it does is on no other host"
+        ));
+    }
+    json!({
+        "master": status["master"],
+        "epoch": status["masters"]["epoch"],
+        "standbys": status["masters"]["standbys"],
+        "problems": problems,
+    })
+}
+
+/// What a standby knows while no master answers; none on another host.
+fn local(state_dir: &Path) -> Option<Value> {
+    let of = std::fs::read_to_string(state_dir.join("standby-of")).ok()?;
+    let read = |name: &str| -> Value {
+        let text = std::fs::read_to_string(state_dir.join("standby").join(name));
+        text.ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default()
+    };
+    let report = read("report.json");
+    let problem = match (&report["since"], &report["following"]) {
+        (Value::String(since), Value::Bool(false)) => format!(
+            "no master answers; this host is a standby and had all of {} until {since}: `ctl master promote` makes it the \
+             master's, if that one is dead",
+            table::cell(&report["master"])
+        ),
+        (Value::String(_), _) => format!(
+            "no master answers, but this host follows {}: name it with --master",
+            table::cell(&report["master"])
+        ),
+        _ => "no master answers; this host is to be a standby and has no copy of the master yet"
+            .to_owned(),
+    };
+    Some(json!({
+        "master": of.lines().collect::<Vec<_>>(),
+        "epoch": read("epoch"),
+        "standbys": [],
+        "problems": [problem],
+    }))
+}
+
+fn overview(masters: &Value, paint: &Paint) -> String {
+    let mut text = format!(
+        "master  {}\nepoch   {}\n",
+        table::cell(&masters["master"]),
+        table::cell(&masters["epoch"])
+    );
+    let standbys = masters["standbys"].as_array().into_iter().flatten();
+    let row = |standby: &Value| {
+        vec![
+            table::cell(&standby["name"]),
+            table::cell(&standby["state"]),
+            table::cell(&standby["since"]),
+            table::cell(&standby["lag"]),
+            table::cell(&standby["reason"]),
+        ]
+    };
+    let rows: Vec<Vec<String>> = standbys.map(row).collect();
+    if !rows.is_empty() {
+        let heading = ["standby", "state", "since", "lag", "reason"];
+        text.push_str(&format!("\n{}", table::rows(&heading, rows)));
+    }
+    for problem in masters["problems"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
+    }
+    text
+}
+
+/// Promotes this host by the master's program, which knows the copy.
+async fn promote(args: &MasterPromote) -> anyhow::Result<u8> {
+    let mut command = Command::new(MASTER.program);
+    command.arg("promote").stdin(Stdio::null());
+    if args.force {
+        command.arg("--force");
+    }
+    if let Some(cluster) = &args.cluster {
+        command.args(["--cluster", cluster]);
+    }
+    let status = command.status().await;
+    let status = status.with_context(|| {
+        format!(
+            "cannot start {}: is this host a standby (`ctl master list`)?",
+            MASTER.program
+        )
+    })?;
+    Ok(u8::from(!status.success()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_master_its_standbys_and_what_is_wrong_are_shown() {
+        let status = json!({"master": ["10.0.0.1:4550"], "masters": {
+            "epoch": 3,
+            "alone_since": "2026-11-23T10:00:00Z",
+            "standbys": [
+                {"name": "cp-2", "state": "gone", "since": "2026-11-23T10:00:00Z", "lag": 0, "reason": "cut off"},
+                {"name": "cp-3", "state": "missing"},
+            ],
+        }});
+        let text = overview(&masters(&status), &Paint { colour: false });
+        let expected = "\
+master  10.0.0.1:4550
+epoch   3
+
+STANDBY  STATE    SINCE                 LAG  REASON
+cp-2     gone     2026-11-23T10:00:00Z  0    cut off
+cp-3     missing  -                     -    -
+
+✗ the master is alone since 2026-11-23T10:00:00Z: what it does is on no other host
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_standby_without_its_master_says_what_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(local(directory.path()), None);
+        std::fs::write(directory.path().join("standby-of"), "10.0.0.1:4550\n").unwrap();
+        std::fs::create_dir(directory.path().join("standby")).unwrap();
+        let problem = |local: Value| local["problems"][0].as_str().unwrap().to_owned();
+        let text = problem(local(directory.path()).unwrap());
+        assert!(text.contains("no copy"), "{text}");
+        std::fs::write(directory.path().join("standby/epoch"), "4").unwrap();
+        let report =
+            r#"{"master": "10.0.0.1:4550", "since": "2026-11-23T10:00:00Z", "following": false}"#;
+        std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
+        let found = local(directory.path()).unwrap();
+        assert_eq!(found["epoch"], 4);
+        let text = problem(found);
+        assert!(text.contains("until 2026-11-23T10:00:00Z"), "{text}");
+    }
+}

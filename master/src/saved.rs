@@ -1,0 +1,97 @@
+//! The files that another host needs to become the master, in addition to the store: the operator's
+//! documents and states, CAs and keys, trust, revocations. Backups and standbys have them.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::config::Config;
+use crate::refusal::Refusal;
+
+/// Names in the operator's directory that each host makes by itself.
+pub const MADE_AGAIN: [&str; 4] = ["master.yaml", "minion.yaml", "operator", "registry"];
+/// Names in the master's directory that are saved, in addition to the store.
+const STATE: [&str; 4] = ["ca", "sa.key", "sa.pub", REVOKED];
+/// The record of revocations, beside the store.
+pub const REVOKED: &str = "store.db.revoked";
+/// The place of the operator's directory among the saved files.
+pub const CONFIG_PLACE: &str = "config";
+/// The place of the master's directory among them.
+pub const STATE_PLACE: &str = "state";
+/// Directories in directories: a link may lead to one above it.
+const DEEPEST: usize = 32;
+
+/// Files by their place among the saved ones: `config/…` or `state/…`.
+pub type Files = Vec<(String, PathBuf)>;
+
+/// Lists the files.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn files(config: &Config) -> Result<Files, Refusal> {
+    let mut files = Vec::new();
+    collect(&config.config_dir, CONFIG_PLACE, &MADE_AGAIN, 0, &mut files)?;
+    for name in STATE {
+        let path = config.state_dir.join(name);
+        add(&path, format!("{STATE_PLACE}/{name}"), 0, &mut files)?;
+    }
+    Ok(files)
+}
+
+/// Adds the files below a directory, in the order of their names.
+fn collect(
+    directory: &Path,
+    prefix: &str,
+    without: &[&str],
+    depth: usize,
+    files: &mut Files,
+) -> Result<(), Refusal> {
+    let cannot = |error: io::Error| unreadable(directory, &error);
+    if depth > DEEPEST {
+        return Err(Refusal::invalid(format!(
+            "cannot save {}: more than {DEEPEST} directories are in each other; is there a link to one above it?",
+            directory.display()
+        )));
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(cannot)? {
+        let name = entry.map_err(cannot)?.file_name();
+        names.push(name.into_string().map_err(|name| {
+            Refusal::invalid(format!(
+                "cannot save {}: the name {name:?} in it is not UTF-8",
+                directory.display()
+            ))
+        })?);
+    }
+    names.sort_unstable();
+    for name in names
+        .iter()
+        .filter(|name| !without.contains(&name.as_str()))
+    {
+        add(
+            &directory.join(name),
+            format!("{prefix}/{name}"),
+            depth,
+            files,
+        )?;
+    }
+    Ok(())
+}
+
+/// Adds a file, or the files in a directory. What is neither is left out: a lock or a pipe has no
+/// content.
+fn add(path: &Path, name: String, depth: usize, files: &mut Files) -> Result<(), Refusal> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => collect(path, &name, &[], depth + 1, files)?,
+        Ok(found) if found.is_file() => files.push((name, path.to_owned())),
+        Ok(_) => {}
+        // Gone since it was listed, or a link that leads nowhere.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(unreadable(path, &error)),
+    }
+    Ok(())
+}
+
+/// The error of a file that cannot be read.
+pub fn unreadable(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::internal(format!("cannot save {}: {error}", path.display()))
+}

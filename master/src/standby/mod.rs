@@ -1,0 +1,50 @@
+//! Standbys: hosts that have what the master has, and can take its place.
+//!
+//! The master feeds each of them ([`feed`]) with the write-ahead log of its store and the files
+//! beside it; a standby keeps a copy ([`copy`]), which it follows ([`follow`]) until an operator
+//! makes it the master ([`promote`]). See docs/decisions/0021-standby-masters.md.
+
+mod beside;
+pub mod copy;
+pub mod feed;
+pub mod follow;
+pub mod promote;
+pub mod receiver;
+pub mod roster;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+
+/// The file that makes this host a standby: the addresses of the masters, `HOST:PORT`, one on a
+/// line. The state tree writes it, and a promotion removes it.
+#[must_use]
+pub fn mark(config: &Config) -> PathBuf {
+    config.state_dir.join("standby-of")
+}
+
+/// The directory of a standby's copy.
+#[must_use]
+pub fn directory(config: &Config) -> PathBuf {
+    config.state_dir.join("standby")
+}
+
+/// The addresses in the file that makes this host a standby; none when it is the master's.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub fn masters(mark: &Path) -> std::io::Result<Option<Vec<String>>> {
+    match std::fs::read_to_string(mark) {
+        Ok(text) => Ok(Some(
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                .map(str::to_owned)
+                .collect(),
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

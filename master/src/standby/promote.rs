@@ -1,0 +1,458 @@
+//! `halite-master promote`: this standby's host becomes the master's.
+//!
+//! Each step may be repeated, and what was done is found on disk: a promotion that was interrupted
+//! anywhere goes on when it is started again. The note of the promotion is written before the first
+//! change and removed after the last; the file that makes this host a standby goes only when
+//! everything is in place.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use halite_proto::transport::connect;
+use serde::{Deserialize, Serialize};
+
+use super::copy::{Copy, CopyError, file_error, make_directory, read_json, write, write_json};
+use super::follow::{SessionError, identity};
+use super::{directory, mark, masters};
+use crate::ca::CaError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::init::init;
+use crate::refusal::Refusal;
+use crate::saved;
+use crate::saved::{CONFIG_PLACE, STATE_PLACE};
+use crate::store::{StoreError, fold_log, note_epoch, noted_epoch, raise_epoch};
+use crate::succession;
+use crate::succession::Replaced;
+
+/// The time in which a master must answer to count as alive.
+const ALIVE: Duration = Duration::from_secs(5);
+/// The store's file in the master's directory.
+const STORE: &str = "store.db";
+/// What belongs to a store of before.
+const OF_STORE: [&str; 7] = [
+    "", "-wal", "-shm", ".epoch", ".backup", ".suspect", ".revoked",
+];
+
+/// A promotion that cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum PromoteError {
+    /// The host had the master, which was replaced.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// The host is neither a standby nor was its promotion interrupted.
+    #[error("this host is no standby: {} is not there", .0.display())]
+    NoStandby(PathBuf),
+    /// There is no copy.
+    #[error(
+        "this standby has no whole copy of the master yet: promote another one, or restore a backup with `ctl bootstrap \
+         --restore`"
+    )]
+    NoCopy,
+    /// A master answers.
+    #[error(
+        "the master at {0} answers: two masters must not act. Stop it first (`systemctl disable --now halite-master` there), \
+         or promote with --force --cluster NAME"
+    )]
+    Alive(String),
+    /// The name of the cluster is missing or another one.
+    #[error("--force needs --cluster {0}: what the other master does from now on is lost")]
+    Cluster(String),
+    /// The minion's identity.
+    #[error(transparent)]
+    Identity(#[from] SessionError),
+    /// The copy.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The CAs, or the identities of this host.
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    /// The files that are there.
+    #[error(transparent)]
+    Saved(#[from] Refusal),
+    /// The daemon.
+    #[error("cannot {action} the unit halite-master")]
+    Unit {
+        /// A verb.
+        action: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A test ended it.
+    #[cfg(test)]
+    #[error("ended at {0:?}")]
+    Ended(Boundary),
+}
+
+/// The boundaries between the steps, in their order: a promotion that ends at any of them goes on
+/// later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Boundary {
+    /// The daemon is stopped.
+    Stopped = 1,
+    /// The promotion is noted with its epoch.
+    Noted = 2,
+    /// The copy has the epoch, and no log.
+    Raised = 3,
+    /// The documents, CAs and keys are in place.
+    Files = 4,
+    /// What the host had of an older master is out of the way.
+    Cleared = 5,
+    /// The store is in place.
+    Store = 6,
+    /// The store's epoch is noted beside it.
+    Epoch = 7,
+    /// The host has its certificates.
+    Identities = 8,
+    /// The host is no standby.
+    Master = 9,
+    /// The copy is gone.
+    Removed = 10,
+    /// The daemon is started.
+    Started = 11,
+}
+
+impl Boundary {
+    /// All boundaries.
+    pub const ALL: [Self; 11] = [
+        Self::Stopped,
+        Self::Noted,
+        Self::Raised,
+        Self::Files,
+        Self::Cleared,
+        Self::Store,
+        Self::Epoch,
+        Self::Identities,
+        Self::Master,
+        Self::Removed,
+        Self::Started,
+    ];
+}
+
+/// The daemon's unit.
+pub trait Unit {
+    /// Stops it, and waits until it has stopped.
+    ///
+    /// # Errors
+    /// It runs on.
+    fn stop(&self) -> io::Result<()>;
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It does not start.
+    fn start(&self) -> io::Result<()>;
+}
+
+/// The operator's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Promote while a master answers.
+    pub force: bool,
+    /// The name of the cluster, with `force`.
+    pub cluster: Option<String>,
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Promoted {
+    /// This host is the master's, with this epoch.
+    Done(u64),
+    /// It was before.
+    WasMaster,
+}
+
+/// The note of a promotion that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    epoch: u64,
+}
+
+/// A promotion.
+pub struct Promotion<'a> {
+    config: &'a Config,
+    minion: &'a Path,
+    clock: &'a dyn Clock,
+    unit: &'a dyn Unit,
+    /// The boundary at which a test ends it.
+    #[cfg(test)]
+    pub(super) end_at: Option<Boundary>,
+}
+
+impl<'a> Promotion<'a> {
+    /// A promotion of the host with this configuration of a master. `minion` is the directory of the
+    /// identity of its minion.
+    #[must_use]
+    pub fn new(
+        config: &'a Config,
+        minion: &'a Path,
+        clock: &'a dyn Clock,
+        unit: &'a dyn Unit,
+    ) -> Self {
+        Self {
+            config,
+            minion,
+            clock,
+            unit,
+            #[cfg(test)]
+            end_at: None,
+        }
+    }
+
+    /// Makes this host the master's.
+    ///
+    /// # Errors
+    /// A master answers, there is no copy, or a step fails: then the next start goes on.
+    pub async fn run(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
+        let note = self.config.state_dir.join("promotion.json");
+        let mark = mark(self.config);
+        let found: Option<Note> = read_json(&note)?;
+        let addresses = masters(&mark).map_err(file_error("read", &mark))?;
+        match (&found, &addresses) {
+            (None, None) if self.config.state_dir.join(STORE).exists() => {
+                return self.take_back(wanted).await;
+            }
+            (None, None) => return Err(PromoteError::NoStandby(mark)),
+            (_, Some(addresses)) => self.check_masters(addresses, wanted).await?,
+            (Some(_), None) => {}
+        }
+        self.stop()?;
+        self.reach(Boundary::Stopped)?;
+        let epoch = match found {
+            // A promotion that was left, and whose host became the standby of a later master, begins
+            // again.
+            Some(found) if addresses.is_none() || found.epoch > self.heard()? => found.epoch,
+            _ => self.note(&note)?,
+        };
+        self.reach(Boundary::Noted)?;
+        if addresses.is_some() {
+            self.install(epoch).await?;
+        }
+        let root = directory(self.config);
+        remove(&root)?;
+        self.reach(Boundary::Removed)?;
+        self.start()?;
+        self.reach(Boundary::Started)?;
+        // Last: until then another start goes on.
+        remove(&note)?;
+        Ok(Promoted::Done(epoch))
+    }
+
+    /// Makes a master that was replaced the master again; one that was not is it already.
+    async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
+        let store = self.config.state_dir.join(STORE);
+        let own = noted_epoch(&store)?;
+        let Err(replaced) = succession::check(&self.config.state_dir, own) else {
+            return Ok(Promoted::WasMaster);
+        };
+        if !wanted.force {
+            return Err(replaced.into());
+        }
+        self.check_cluster(wanted)?;
+        self.stop()?;
+        // The record that it was replaced goes last: until then another start goes on.
+        let epoch = replaced.heard + 1;
+        let starts = raise_epoch(&store, epoch).await?;
+        note_epoch(&store, epoch, starts)?;
+        self.forget_replacement()?;
+        self.start()?;
+        Ok(Promoted::Done(epoch))
+    }
+
+    fn check_cluster(&self, wanted: &Wanted) -> Result<(), PromoteError> {
+        if wanted.cluster.as_deref() == Some(self.config.cluster.as_str()) {
+            Ok(())
+        } else {
+            Err(PromoteError::Cluster(self.config.cluster.clone()))
+        }
+    }
+
+    fn stop(&self) -> Result<(), PromoteError> {
+        let stopped = self.unit.stop();
+        stopped.map_err(|source| PromoteError::Unit {
+            action: "stop",
+            source,
+        })
+    }
+
+    fn start(&self) -> Result<(), PromoteError> {
+        let started = self.unit.start();
+        started.map_err(|source| PromoteError::Unit {
+            action: "start",
+            source,
+        })
+    }
+
+    fn forget_replacement(&self) -> Result<(), CopyError> {
+        let forgotten = succession::forget(&self.config.state_dir);
+        forgotten.map_err(file_error(
+            "remove",
+            &self.config.state_dir.join("replaced"),
+        ))
+    }
+
+    /// Refuses while a master answers.
+    async fn check_masters(
+        &self,
+        addresses: &[String],
+        wanted: &Wanted,
+    ) -> Result<(), PromoteError> {
+        if wanted.force {
+            return self.check_cluster(wanted);
+        }
+        let (own, ca) = identity(self.minion)?;
+        for address in addresses {
+            let answer = tokio::time::timeout(ALIVE, connect(address, &ca, Some(&own))).await;
+            if matches!(answer, Ok(Ok(_))) {
+                return Err(PromoteError::Alive(address.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest epoch of which this standby has heard.
+    fn heard(&self) -> Result<u64, PromoteError> {
+        let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
+        let heard: Option<u64> = read_json(&directory(self.config).join("epoch"))?;
+        Ok(copy.epoch().max(heard.unwrap_or_default()))
+    }
+
+    /// Chooses the epoch: higher than each that this host has heard of.
+    fn note(&self, note: &Path) -> Result<u64, PromoteError> {
+        let own = noted_epoch(&self.config.state_dir.join(STORE))?;
+        let epoch = self.heard()?.max(own) + 1;
+        write_json(note, &Note { epoch })?;
+        Ok(epoch)
+    }
+
+    /// Puts everything in its place.
+    async fn install(&self, epoch: u64) -> Result<(), PromoteError> {
+        let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
+        let (from, to) = (copy.store(), self.config.state_dir.join(STORE));
+        // Once the store is in its place, the copy has none.
+        if from.exists() {
+            fold_log(&from).await?;
+            let starts = raise_epoch(&from, epoch).await?;
+            write_json(&directory(self.config).join("starts"), &starts)?;
+            self.reach(Boundary::Raised)?;
+            self.install_files(&copy, epoch)?;
+            self.reach(Boundary::Files)?;
+            self.clear_store()?;
+            self.reach(Boundary::Cleared)?;
+            self.install_revocations(&copy)?;
+            fs::rename(&from, &to).map_err(file_error("move the copy to", &to))?;
+            sync(&self.config.state_dir)?;
+        }
+        self.reach(Boundary::Store)?;
+        let starts: Option<i64> = read_json(&directory(self.config).join("starts"))?;
+        note_epoch(&to, epoch, starts.unwrap_or_default())?;
+        self.reach(Boundary::Epoch)?;
+        init(self.config, self.clock.now())?;
+        self.reach(Boundary::Identities)?;
+        self.forget_replacement()?;
+        remove(&mark(self.config))?;
+        self.reach(Boundary::Master)?;
+        Ok(())
+    }
+
+    /// Writes the files beside the store, and sets those aside that the master has not.
+    fn install_files(&self, copy: &Copy, epoch: u64) -> Result<(), PromoteError> {
+        let files: Vec<(String, PathBuf, u32)> = copy
+            .files()
+            .map(|(place, path, mode)| (place.to_owned(), path, mode))
+            .collect();
+        make_directory(&self.config.config_dir)?;
+        for (place, path, mode) in &files {
+            if *place == format!("{STATE_PLACE}/{}", saved::REVOKED) {
+                continue;
+            }
+            let to = self.place(place);
+            make_directory(to.parent().unwrap_or(Path::new("/")))?;
+            let content = fs::read(path).map_err(file_error("read", path))?;
+            write(&to, &content, *mode)?;
+        }
+        let aside = self.config.state_dir.join(format!("before-epoch-{epoch}"));
+        for (place, path) in saved::files(self.config)? {
+            let known = files.iter().any(|(other, _, _)| *other == place);
+            if known || place == format!("{STATE_PLACE}/{}", saved::REVOKED) {
+                continue;
+            }
+            let to = aside.join(&place);
+            make_directory(to.parent().unwrap_or(Path::new("/")))?;
+            let content = fs::read(&path).map_err(file_error("read", &path))?;
+            write(&to, &content, 0o600)?;
+            remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// The record of revocations goes with its store.
+    fn install_revocations(&self, copy: &Copy) -> Result<(), PromoteError> {
+        let place = format!("{STATE_PLACE}/{}", saved::REVOKED);
+        let found = copy.files().find(|(other, _, _)| *other == place);
+        if let Some((_, path, _)) = found {
+            let content = fs::read(&path).map_err(file_error("read", &path))?;
+            write(&self.place(&place), &content, 0o600)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, place: &str) -> PathBuf {
+        match place.split_once('/') {
+            Some((CONFIG_PLACE, rest)) => self.config.config_dir.join(rest),
+            Some((_, rest)) => self.config.state_dir.join(rest),
+            None => self.config.state_dir.join(place),
+        }
+    }
+
+    /// Removes the store of an earlier master of this host: the copy has what came after it.
+    fn clear_store(&self) -> Result<(), PromoteError> {
+        for suffix in OF_STORE {
+            remove(&self.config.state_dir.join(format!("{STORE}{suffix}")))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn reach(&self, boundary: Boundary) -> Result<(), PromoteError> {
+        if self.end_at == Some(boundary) {
+            return Err(PromoteError::Ended(boundary));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(test))]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "a test ends a promotion here"
+    )]
+    fn reach(&self, boundary: Boundary) -> Result<(), PromoteError> {
+        tracing::debug!(number = boundary as u32, "{boundary:?}");
+        Ok(())
+    }
+}
+
+/// Removes a file or directory, if it is there; also across a power cut.
+fn remove(path: &Path) -> Result<(), CopyError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(file_error("remove", path)(error)),
+        Ok(()) => sync(path.parent().unwrap_or(Path::new("/"))),
+    }
+}
+
+fn sync(directory: &Path) -> Result<(), CopyError> {
+    fs::File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(file_error("write", directory))
+}

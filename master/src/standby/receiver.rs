@@ -1,0 +1,152 @@
+//! A standby's side of the stream, without the network: the records of a master become its copy.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use halite_proto::v1::standby_record::Body;
+use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord};
+
+use super::copy::{Copy, CopyError, make_directory, read_json, write_json};
+use super::feed::wire;
+
+/// A standby.
+pub struct Receiver {
+    root: PathBuf,
+    /// The highest epoch that this host has heard of.
+    epoch: u64,
+    /// The copy that counts.
+    copy: Option<Copy>,
+    /// A base that is under way.
+    base: Option<Copy>,
+    /// The files that this stream has named, until the first state of the master is complete: those
+    /// that it has not named then are gone.
+    named: Option<BTreeSet<String>>,
+    started: bool,
+}
+
+impl Receiver {
+    /// Opens what a standby has in a directory. `heard` is an epoch that this host knows otherwise.
+    ///
+    /// # Errors
+    /// A file cannot be read or made.
+    pub fn open(root: &Path, heard: u64) -> Result<Self, CopyError> {
+        make_directory(root)?;
+        let noted: Option<u64> = read_json(&root.join("epoch"))?;
+        let copy = Copy::open(root)?;
+        let of_copy = copy.as_ref().map_or(0, Copy::epoch);
+        Ok(Self {
+            root: root.to_owned(),
+            epoch: noted.unwrap_or_default().max(heard).max(of_copy),
+            copy,
+            base: None,
+            named: None,
+            started: false,
+        })
+    }
+
+    /// The highest epoch that this host has heard of.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The copy; none before the first base.
+    #[must_use]
+    pub fn copy(&self) -> Option<&Copy> {
+        self.copy.as_ref()
+    }
+
+    /// The first message of a stream.
+    #[must_use]
+    pub fn hello(&self) -> StandbyHello {
+        StandbyHello {
+            protocol: halite_proto::PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: self.epoch,
+            position: (self.copy.as_ref()).and_then(|copy| copy.position().as_ref().map(wire)),
+        }
+    }
+
+    /// Begins a stream: what the one before left unfinished is dropped.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn begin(&mut self) -> Result<(), CopyError> {
+        self.base = None;
+        self.named = None;
+        self.started = false;
+        self.copy = Copy::open(&self.root)?;
+        Ok(())
+    }
+
+    /// Takes a record; answers with its number when all up to it is to be acknowledged.
+    ///
+    /// # Errors
+    /// It does not follow what is there, the master has a lower epoch, or a file cannot be written.
+    pub async fn take(&mut self, record: StandbyRecord) -> Result<Option<u64>, CopyError> {
+        match record.body {
+            Some(Body::Start(start)) => self.start(&start)?,
+            _ if !self.started => return Err(CopyError::Unexpected("a record before the start")),
+            Some(Body::Base(bytes)) => self.target()?.take_base(&bytes)?,
+            Some(Body::Log(piece)) => self.target()?.take_log(&piece).await?,
+            Some(Body::File(file)) => {
+                self.target()?.take_file(&file)?;
+                if let Some(named) = self.named.as_mut().filter(|_| !file.removed) {
+                    named.insert(file.path);
+                }
+            }
+            None => {}
+        }
+        if !record.sync {
+            return Ok(None);
+        }
+        self.sync()?;
+        Ok(Some(record.number))
+    }
+
+    fn start(&mut self, start: &FollowStart) -> Result<(), CopyError> {
+        if start.epoch < self.epoch {
+            return Err(CopyError::Epoch {
+                master: start.epoch,
+                seen: self.epoch,
+            });
+        }
+        if start.epoch > self.epoch {
+            write_json(&self.root.join("epoch"), &start.epoch)?;
+            self.epoch = start.epoch;
+        }
+        if start.base {
+            self.base = Some(Copy::begin(&self.root, start.epoch)?);
+        } else if let Some(copy) = &mut self.copy {
+            copy.set_epoch(start.epoch)?;
+        }
+        self.named = Some(BTreeSet::new());
+        self.started = true;
+        Ok(())
+    }
+
+    fn target(&mut self) -> Result<&mut Copy, CopyError> {
+        let target = self.base.as_mut().or(self.copy.as_mut());
+        target.ok_or(CopyError::Unexpected("a continuation of no copy"))
+    }
+
+    fn sync(&mut self) -> Result<(), CopyError> {
+        if let Some(named) = self.named.take() {
+            let copy = self.target()?;
+            let gone: Vec<String> = copy
+                .files()
+                .filter(|(place, _, _)| !named.contains(*place))
+                .map(|(place, _, _)| place.to_owned())
+                .collect();
+            for place in gone {
+                copy.remove_file(&place)?;
+            }
+        }
+        self.target()?.sync()?;
+        if let Some(base) = self.base.take() {
+            base.remove_others()?;
+            self.copy = Some(base);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! A standby becomes the master, however often that is interrupted.
+
+use std::io;
+use std::sync::Mutex;
+
+use super::*;
+use crate::ca::Cas;
+use crate::clock::{Clock as _, SystemClock};
+use crate::init::init;
+use crate::standby::mark;
+use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
+use crate::store::{Job, JobRow, JobStatus, RowState, Token};
+use crate::succession::Succession;
+
+#[derive(Default)]
+struct Calls(Mutex<Vec<&'static str>>);
+
+impl Unit for Calls {
+    fn stop(&self) -> io::Result<()> {
+        self.0.lock().unwrap().push("stop");
+        Ok(())
+    }
+
+    fn start(&self) -> io::Result<()> {
+        self.0.lock().unwrap().push("start");
+        Ok(())
+    }
+}
+
+fn forced() -> Wanted {
+    Wanted {
+        force: true,
+        cluster: Some("prod".to_owned()),
+    }
+}
+
+async fn promote(
+    host: &Host,
+    wanted: &Wanted,
+    end_at: Option<Boundary>,
+) -> Result<Promoted, PromoteError> {
+    let unit = Calls::default();
+    let mut promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
+    promotion.end_at = end_at;
+    promotion.run(wanted).await
+}
+
+fn job() -> Job {
+    Job {
+        jid: halite_proto::ids::JobId::from_number(1),
+        function: "state.highstate".to_owned(),
+        args_json: "{}".to_owned(),
+        test: false,
+        operator: "root".to_owned(),
+        target: "a".to_owned(),
+        minions: vec![minion("a")],
+        order: Vec::new(),
+        created: 1,
+        deadline: None,
+        steady_deadline: None,
+        request_id: None,
+        status: JobStatus::Running,
+        retcode: None,
+        finished: None,
+        bundle: None,
+    }
+}
+
+/// A standby that has everything of a master with a job under way, and which had a store and
+/// documents of its own before.
+async fn standby() -> (Host, String) {
+    let (master, standby) = (Host::new(), Host::new());
+    let made = init(&master.config, SystemClock.now()).unwrap();
+    std::fs::write(
+        master.config.config_dir.join("cluster.yaml"),
+        "kind: Cluster",
+    )
+    .unwrap();
+    let store = master.store().await;
+    accept(&store, "a").await;
+    let job = job();
+    store
+        .create_job(&job, &[JobRow::queued(&job.jid, &minion("a"), None)])
+        .await
+        .unwrap();
+    store.mark_sent(&job.jid, &minion("a"), 1).await.unwrap();
+    let token = Token {
+        id: "t".to_owned(),
+        secret_sha256: "hash".to_owned(),
+        expires: i64::MAX,
+        uses_left: 1,
+        roles: Vec::new(),
+        bound_id: None,
+        created: 1,
+        operator: "root".to_owned(),
+    };
+    store.put_token(&token).await.unwrap();
+    let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(link.following().await);
+    write(&store, 7, 10).await;
+    link.cut().await;
+    store.close().await;
+    let old = standby.store().await;
+    write(&old, 1, 10).await;
+    old.close().await;
+    std::fs::write(standby.config.config_dir.join("old.yaml"), "old").unwrap();
+    std::fs::write(standby.config.config_dir.join("master.yaml"), "own").unwrap();
+    std::fs::write(mark(&standby.config), "127.0.0.1:1\n").unwrap();
+    (standby, made.ca_sha256)
+}
+
+async fn check(host: &Host, ca: &str, case: Option<Boundary>) {
+    assert!(!mark(&host.config).exists(), "{case:?}");
+    assert!(!directory(&host.config).exists(), "{case:?}");
+    let etc = |name: &str| std::fs::read_to_string(host.config.config_dir.join(name)).ok();
+    assert_eq!(etc("cluster.yaml").as_deref(), Some("kind: Cluster"));
+    assert_eq!(etc("old.yaml"), None);
+    assert_eq!(etc("master.yaml").as_deref(), Some("own"));
+    let aside = host.config.state_dir.join("before-epoch-2/config/old.yaml");
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), "old", "{case:?}");
+    let cas = Cas::load(&host.config.state_dir, SystemClock.now()).unwrap();
+    assert_eq!(cas.certificate_sha256(crate::ca::HALITE).unwrap(), ca);
+    assert!(host.config.state_dir.join("identity.crt").exists());
+    assert!(etc("operator/operator.crt").is_some());
+    let store = host.store().await;
+    store.check().await.unwrap();
+    assert_eq!(store.epoch(), 2, "{case:?}: raised once");
+    let row = store.row(&job().jid, &minion("a")).await.unwrap().unwrap();
+    assert_eq!(
+        row.state,
+        RowState::Sent,
+        "its minion says what became of it"
+    );
+    assert_eq!(store.tokens().await.unwrap(), []);
+    assert_eq!(store.keys().await.unwrap().len(), 1);
+    store.close().await;
+    let path = host.config.state_dir.join("store.db");
+    assert_eq!(numbers(&path).await, [7], "{case:?}");
+}
+
+#[tokio::test]
+async fn a_promotion_that_is_ended_at_any_boundary_goes_on() {
+    for boundary in Boundary::ALL {
+        let (host, ca) = standby().await;
+        let ended = promote(&host, &forced(), Some(boundary)).await.unwrap_err();
+        assert!(matches!(ended, PromoteError::Ended(at) if at == boundary));
+        let again = promote(&host, &forced(), None).await.unwrap();
+        assert_eq!(again, Promoted::Done(2), "{boundary:?}");
+        check(&host, &ca, Some(boundary)).await;
+        let again = promote(&host, &forced(), None).await.unwrap();
+        assert_eq!(again, Promoted::WasMaster, "{boundary:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_promoted_is_refused_with_the_reason() {
+    let host = Host::new();
+    let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    assert!(matches!(error, PromoteError::NoStandby(_)), "{error}");
+    std::fs::write(mark(&host.config), "127.0.0.1:1\n").unwrap();
+    let other = Wanted {
+        force: true,
+        cluster: Some("other".to_owned()),
+    };
+    let error = promote(&host, &other, None).await.unwrap_err();
+    assert!(error.to_string().contains("--cluster prod"), "{error}");
+    let error = promote(&host, &forced(), None).await.unwrap_err();
+    assert!(matches!(error, PromoteError::NoCopy), "{error}");
+}
+
+#[tokio::test]
+async fn a_replaced_master_is_taken_back_by_force_only() {
+    let host = Host::new();
+    let store = host.store().await;
+    write(&store, 1, 10).await;
+    store.close().await;
+    let was = promote(&host, &Wanted::default(), None).await.unwrap();
+    assert_eq!(was, Promoted::WasMaster);
+    let own = Succession::new(&host.config.state_dir, 1);
+    own.hear(6, "minion:a").unwrap_err();
+    let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    assert!(matches!(error, PromoteError::Replaced(_)), "{error}");
+    let done = promote(&host, &forced(), None).await.unwrap();
+    assert_eq!(done, Promoted::Done(7));
+    let store = host.store().await;
+    assert_eq!(store.epoch(), 7);
+    crate::succession::check(&host.config.state_dir, 7).unwrap();
+    store.close().await;
+}

@@ -1,0 +1,184 @@
+//! The store's log as standbys follow it: its end, its pieces, and the followers for which a commit
+//! waits.
+//!
+//! A follower reads the log by itself, in rounds. A commit asks each follower for a round that
+//! begins after it, so commits that wait together share one. The log is checkpointed only by the
+//! store itself, while no transaction is open and each follower has all of it: only then may SQLite
+//! begin the next log over it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, watch};
+
+use super::wal;
+use super::wal::{End, Piece, Position, WalError};
+
+/// The log of a store.
+#[derive(Debug)]
+pub struct Log {
+    store: PathBuf,
+    followers: Mutex<Vec<Arc<Rounds>>>,
+    /// The end of the log that was checkpointed last: the next one follows it.
+    complete: Mutex<Option<Position>>,
+    /// Held while the store's file must not change.
+    still: Arc<AsyncMutex<()>>,
+}
+
+/// The rounds of one follower.
+#[derive(Debug)]
+struct Rounds {
+    asked: watch::Sender<u64>,
+    done: watch::Sender<u64>,
+}
+
+impl Log {
+    /// The log of the store in this file.
+    #[must_use]
+    pub fn new(store: &Path) -> Self {
+        Self {
+            store: store.to_owned(),
+            followers: Mutex::default(),
+            complete: Mutex::default(),
+            still: Arc::default(),
+        }
+    }
+
+    /// The store's file.
+    #[must_use]
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.store.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    }
+
+    /// The end: the last commit; none while the log has no frames.
+    ///
+    /// # Errors
+    /// The index of the log cannot be read.
+    pub fn end(&self) -> Result<Option<End>, WalError> {
+        wal::end(&self.beside("-shm"))
+    }
+
+    /// The next piece of the log behind so many frames.
+    ///
+    /// # Errors
+    /// The log cannot be read, or it is another one by now.
+    pub fn piece(&self, behind: u32, end: &End, most: usize) -> Result<Option<Piece>, WalError> {
+        wal::piece(&self.beside("-wal"), behind, end, most)
+    }
+
+    /// The frames of the log that a copy with this end has already: all up to there, or none when
+    /// the log follows it. None when the copy cannot be continued.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn known(&self, copy: &Position, end: &End) -> Result<Option<u32>, WalError> {
+        if *self.complete() == Some(*copy) && copy.salt != end.position.salt {
+            return Ok(Some(0));
+        }
+        let known = wal::has(&self.beside("-wal"), end, copy)?;
+        Ok(known.then_some(copy.frames))
+    }
+
+    fn complete(&self) -> std::sync::MutexGuard<'_, Option<Position>> {
+        self.complete.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no checkpoint is under way, and begins none while the answer is held.
+    pub async fn hold(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.still).lock_owned().await
+    }
+
+    /// As [`Log::hold`]; none when it is held already.
+    pub(super) fn try_hold(&self) -> Option<OwnedMutexGuard<()>> {
+        Arc::clone(&self.still).try_lock_owned().ok()
+    }
+
+    /// Notes that all of the log up to here goes into the store's file.
+    pub(super) fn note_complete(&self, end: Position) {
+        *self.complete() = Some(end);
+    }
+
+    /// Adds a follower: from now on each commit waits for a round of it.
+    #[must_use]
+    pub fn join(self: &Arc<Self>) -> Follower {
+        let rounds = Arc::new(Rounds {
+            asked: watch::Sender::new(0),
+            done: watch::Sender::new(0),
+        });
+        self.followers().push(Arc::clone(&rounds));
+        Follower {
+            asked: rounds.asked.subscribe(),
+            rounds,
+            log: Arc::clone(self),
+        }
+    }
+
+    fn followers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Rounds>>> {
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until each follower has what is committed now. A follower that takes too long leaves.
+    pub async fn reach_followers(&self) {
+        let followers = self.followers().clone();
+        let asked: Vec<(Arc<Rounds>, u64)> = followers
+            .into_iter()
+            .map(|rounds| {
+                let mut number = 0;
+                rounds.asked.send_modify(|asked| {
+                    *asked += 1;
+                    number = *asked;
+                });
+                (rounds, number)
+            })
+            .collect();
+        for (rounds, number) in asked {
+            // The sender is in `rounds`, so it cannot be gone.
+            let _ = rounds
+                .done
+                .subscribe()
+                .wait_for(|done| *done >= number)
+                .await;
+        }
+    }
+}
+
+/// A follower of the log, until it is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    rounds: Arc<Rounds>,
+    asked: watch::Receiver<u64>,
+    log: Arc<Log>,
+}
+
+impl Follower {
+    /// Waits until a commit asks for a round; answers with its number.
+    pub async fn asked(&mut self) -> u64 {
+        // The sender is in `rounds`, so it cannot be gone.
+        let _ = self.asked.changed().await;
+        *self.asked.borrow_and_update()
+    }
+
+    /// Notes that a round has ended: what was committed when it was asked for is with the follower.
+    pub fn done(&self, round: u64) {
+        self.rounds.done.send_replace(round);
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let own = &self.rounds;
+        self.log
+            .followers()
+            .retain(|rounds| !Arc::ptr_eq(rounds, own));
+        // The commits that wait for it go on.
+        own.done.send_replace(u64::MAX);
+    }
+}

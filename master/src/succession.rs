@@ -1,0 +1,139 @@
+//! The end of a master that was replaced: it hears of a higher epoch than its own, notes that on
+//! disk, and serves no longer.
+
+use std::path::{Path, PathBuf};
+
+use halite_errors::chain;
+use tokio::sync::watch;
+
+use crate::ca::files;
+
+/// A master that was replaced by another one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this master has the epoch {own} and was replaced: {witness} has heard of a master with the epoch {heard}. It serves no \
+     longer, so that no host gets two orders. `ctl master list` on another control plane shows the master; this host becomes \
+     a standby with its next highstate. If there is no such master, `ctl master promote --force --cluster NAME` makes this \
+     host the master's again"
+)]
+pub struct Replaced {
+    /// The epoch of this master.
+    pub own: u64,
+    /// The higher one.
+    pub heard: u64,
+    /// The minion or standby that said so.
+    pub witness: String,
+}
+
+/// What this master has heard of others.
+pub struct Succession {
+    own: u64,
+    mark: PathBuf,
+    replaced: watch::Sender<Option<Replaced>>,
+}
+
+fn mark(state_dir: &Path) -> PathBuf {
+    state_dir.join("replaced")
+}
+
+/// Refuses the start of a master that was replaced before.
+///
+/// # Errors
+/// It was replaced by one of a higher epoch.
+pub fn check(state_dir: &Path, own: u64) -> Result<(), Replaced> {
+    let mark = mark(state_dir);
+    let text = std::fs::read_to_string(&mark).unwrap_or_default();
+    let (heard, witness) = text.trim().split_once(' ').unwrap_or_default();
+    match heard.parse() {
+        Ok(heard) if heard > own => Err(Replaced {
+            own,
+            heard,
+            witness: witness.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Forgets that the master of this host was replaced: it is the master again.
+///
+/// # Errors
+/// The record cannot be removed.
+pub fn forget(state_dir: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(mark(state_dir)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Succession {
+    /// A master with this epoch.
+    #[must_use]
+    pub fn new(state_dir: &Path, own: u64) -> Self {
+        Self {
+            own,
+            mark: mark(state_dir),
+            replaced: watch::Sender::new(None),
+        }
+    }
+
+    /// Takes the epoch that a minion or standby has heard of.
+    ///
+    /// # Errors
+    /// It is higher than this master's: the master stops.
+    pub fn hear(&self, heard: u64, witness: &str) -> Result<(), Replaced> {
+        if heard <= self.own {
+            return Ok(());
+        }
+        let replaced = Replaced {
+            own: self.own,
+            heard,
+            witness: witness.to_owned(),
+        };
+        if self.replaced.borrow().is_none() {
+            if let Err(error) = files::write(&self.mark, &format!("{heard} {witness}\n"), 0o600) {
+                // It stops all the same; after a start it hears of the epoch again.
+                tracing::error!(
+                    error = chain(&error),
+                    "cannot note that this master was replaced"
+                );
+            }
+            self.replaced.send_replace(Some(replaced.clone()));
+        }
+        Err(replaced)
+    }
+
+    /// Waits until this master has heard of a higher epoch.
+    pub async fn replaced(&self) -> Replaced {
+        let mut replaced = self.replaced.subscribe();
+        let found = replaced.wait_for(Option::is_some).await;
+        match found.ok().and_then(|found| found.clone()) {
+            Some(found) => found,
+            // The sender is in `self`.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_higher_epoch_ends_the_master_and_each_later_start_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = Succession::new(directory.path(), 3);
+        own.hear(2, "minion:a").unwrap();
+        own.hear(3, "minion:a").unwrap();
+        check(directory.path(), 3).unwrap();
+        let refused = own.hear(4, "minion:b").unwrap_err();
+        assert_eq!(own.replaced().await, refused);
+        assert_eq!(check(directory.path(), 3).unwrap_err(), refused);
+        let text = refused.to_string();
+        for part in ["epoch 3", "epoch 4", "minion:b"] {
+            assert!(text.contains(part), "{text}");
+        }
+        check(directory.path(), 5).unwrap();
+        forget(directory.path()).unwrap();
+        check(directory.path(), 3).unwrap();
+    }
+}

@@ -1,0 +1,177 @@
+//! A standby over real TLS: who is fed, what it has, and the end of a master that was replaced.
+
+use std::sync::Arc;
+
+use halite_master::clock::SystemClock;
+use halite_master::standby::follow::{SessionError, session};
+use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
+use halite_master::standby::receiver::Receiver;
+use halite_master::standby::roster::State;
+use halite_master::standby::{directory, mark};
+use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
+use halite_proto::tonic::{Code, Request, Status};
+use halite_proto::transport::Channel;
+use halite_proto::v1;
+use halite_proto::v1::standby_client::StandbyClient;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::backend::MINION;
+use super::site::{SOON, Site, start};
+
+/// Calls as a standby without a copy, and waits for the first record.
+pub async fn greet(channel: Channel) -> Result<(), Status> {
+    let hello = v1::StandbyHello {
+        protocol: 1,
+        ..Default::default()
+    };
+    let hello = v1::StandbyMessage {
+        body: Some(v1::standby_message::Body::Hello(hello)),
+    };
+    let hello = Request::new(futures_util::stream::iter([hello]));
+    let mut records = StandbyClient::new(channel)
+        .follow(hello)
+        .await?
+        .into_inner();
+    records.message().await.map(drop)
+}
+
+async fn answered(site: &Site, number: i64) {
+    let line = Audit {
+        time: number,
+        who: "operator:root".to_owned(),
+        method: "Test".to_owned(),
+        what: "x".repeat(20_000),
+        outcome: "ok".to_owned(),
+    };
+    site.app.store.append_audit(&line).await.unwrap();
+}
+
+struct Unused;
+
+impl Unit for Unused {
+    fn stop(&self) -> std::io::Result<()> {
+        unreachable!("nothing is changed")
+    }
+
+    fn start(&self) -> std::io::Result<()> {
+        unreachable!("nothing is changed")
+    }
+}
+
+#[tokio::test]
+async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
+    let mut site = start().await;
+    std::fs::write(site.app.config.config_dir.join("cluster.yaml"), "declared").unwrap();
+    let own = site.enrolled(MINION).await;
+    let host = TempDir::new().unwrap();
+    let mut receiver = Receiver::open(host.path(), 0).unwrap();
+    let channel = site.channel(Some(&own)).await;
+    let (begun, following) = oneshot::channel();
+    let standby = tokio::spawn(async move {
+        let begun = || {
+            let _ = begun.send(());
+            Ok(())
+        };
+        session(&mut receiver, channel, begun).await
+    });
+    following.await.unwrap();
+    // The standby has it before the master knows that.
+    while site.app.standbys.alone_since().is_some() {
+        tokio::task::yield_now().await;
+    }
+    for number in 1..=30 {
+        answered(&site, number).await;
+    }
+    assert_eq!(site.app.standbys.seen()[MINION].state, State::Following);
+    standby.abort();
+    site.task.abort();
+    drop(site.stop.take());
+    let receiver = Receiver::open(host.path(), 0).unwrap();
+    let copy = receiver.copy().unwrap();
+    let names: Vec<&str> = copy.files().map(|(place, _, _)| place).collect();
+    assert!(
+        names.contains(&"config/cluster.yaml") && names.contains(&"state/ca/halite.key"),
+        "{names:?}"
+    );
+    fold_log(&copy.store()).await.unwrap();
+    let store = SqliteStore::open(&copy.store()).await.unwrap();
+    store.check().await.unwrap();
+    let lines = store.audit(&AuditFilter::newest(1000)).await.unwrap();
+    for number in 1..=30 {
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.time == number && line.method == "Test"),
+            "{number}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_the_minion_of_a_declared_standby_is_fed() {
+    let site = start().await;
+    let other = site.enrolled("worker-2").await;
+    let host = TempDir::new().unwrap();
+    let mut receiver = Receiver::open(host.path(), 0).unwrap();
+    let channel = site.channel(Some(&other)).await;
+    let error = session(&mut receiver, channel, || Ok(()))
+        .await
+        .unwrap_err();
+    let SessionError::Call(status) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(
+        status.message().contains("worker-2 is no standby"),
+        "{status}"
+    );
+    assert!(receiver.copy().is_none());
+}
+
+#[tokio::test]
+async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
+    let site = start().await;
+    let own = site.enrolled(MINION).await;
+    let host = TempDir::new().unwrap();
+    let mut receiver = Receiver::open(host.path(), 9).unwrap();
+    let channel = site.channel(Some(&own)).await;
+    let app = Arc::clone(&site.app);
+    let stopped = tokio::spawn(async move { app.succession.replaced().await });
+    let error = session(&mut receiver, channel, || Ok(()))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, SessionError::Call(status) if status.message().contains("the epoch 9")),
+        "{error}"
+    );
+    let replaced = tokio::time::timeout(SOON, stopped).await.unwrap().unwrap();
+    assert_eq!(
+        (replaced.heard, replaced.witness.as_str()),
+        (9, "minion:worker-1")
+    );
+}
+
+#[tokio::test]
+async fn a_promotion_is_refused_while_the_master_answers() {
+    let site = start().await;
+    let own = site.enrolled(MINION).await;
+    let host = TempDir::new().unwrap();
+    for (name, text) in [
+        ("identity.crt", &own.certificate_pem),
+        ("identity.key", &own.key_pem),
+        ("ca.crt", &site.ca_pem),
+    ] {
+        std::fs::write(host.path().join(name), text).unwrap();
+    }
+    let mut config = site.app.config.clone();
+    config.state_dir = host.path().join("state");
+    std::fs::create_dir_all(directory(&config)).unwrap();
+    std::fs::write(mark(&config), format!("127.0.0.1:1\n{}\n", site.endpoint)).unwrap();
+    let promotion = Promotion::new(&config, host.path(), &SystemClock, &Unused);
+    let error = promotion.run(&Wanted::default()).await.unwrap_err();
+    assert!(
+        matches!(&error, PromoteError::Alive(address) if *address == site.endpoint),
+        "{error}"
+    );
+}
