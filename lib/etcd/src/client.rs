@@ -21,15 +21,17 @@ use crate::wire::cluster_client::ClusterClient;
 use crate::wire::kv_client::KvClient;
 use crate::wire::maintenance_client::MaintenanceClient;
 use crate::wire::{
-    AlarmRequest, AlarmType, DefragmentRequest, HashKvRequest, MemberAddRequest, MemberListRequest,
-    MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest, RangeRequest,
-    SnapshotRequest, StatusRequest,
+    AlarmRequest, AlarmType, CompactionRequest, DefragmentRequest, HashKvRequest, MemberAddRequest,
+    MemberListRequest, MemberPromoteRequest, MemberRemoveRequest, MoveLeaderRequest, PutRequest,
+    RangeRequest, SnapshotRequest, StatusRequest,
 };
 
 /// Time limit of a call. etcd itself gives up one that needs a quorum after about seven seconds.
 const CALL: Duration = Duration::from_secs(8);
 /// Time limit of a status: it needs no other member.
 const STATUS: Duration = Duration::from_secs(2);
+/// Time limit of a compaction, which the member answers when its database is done.
+const COMPACT: Duration = Duration::from_secs(120);
 /// Time limit of a defragmentation, during which the member answers nothing.
 const DEFRAGMENT: Duration = Duration::from_secs(120);
 
@@ -106,12 +108,25 @@ impl Client {
         F: Fn(Connection) -> Fut,
         Fut: Future<Output = Result<Response<T>, Answered>>,
     {
+        self.any_within(CALL, action, call).await
+    }
+
+    async fn any_within<T, F, Fut>(
+        &self,
+        limit: Duration,
+        action: &'static str,
+        call: F,
+    ) -> Result<T, EtcdError>
+    where
+        F: Fn(Connection) -> Fut,
+        Fut: Future<Output = Result<Response<T>, Answered>>,
+    {
         let mut source = Unanswered::default();
         let first = self.last.load(Ordering::Relaxed);
         for place in 0..self.endpoints.len() {
             let place = (first + place) % self.endpoints.len();
             let endpoint = &self.endpoints[place];
-            match self.once(endpoint, CALL, &call).await {
+            match self.once(endpoint, limit, &call).await {
                 Ok(answer) => {
                     self.last.store(place, Ordering::Relaxed);
                     return answer.map_err(|source| refused(action, endpoint, source));
@@ -203,40 +218,6 @@ impl Client {
         let newest = answer.header.map_or(0, |header| header.revision);
         Ok((answer.hash, if revision == 0 { newest } else { revision }))
     }
-
-    /// Gives the free room of a member's database back. It answers nothing else for that time.
-    ///
-    /// # Errors
-    /// The member does not answer.
-    pub async fn defragment(&self, member: &Member) -> Result<(), EtcdError> {
-        let call = |connection| async move {
-            let request = DefragmentRequest {};
-            MaintenanceClient::new(connection).defragment(request).await
-        };
-        self.at(member, DEFRAGMENT, "defragment a member", call)
-            .await
-            .map(drop)
-    }
-
-    /// Takes an alarm back.
-    ///
-    /// # Errors
-    /// No quorum has confirmed it.
-    pub async fn disarm(&self, alarm: Alarm) -> Result<(), EtcdError> {
-        let kind = match alarm.kind {
-            AlarmKind::NoSpace => AlarmType::Nospace,
-            AlarmKind::Corrupt => AlarmType::Corrupt,
-        };
-        let call = |connection| async move {
-            let request = AlarmRequest {
-                action: AlarmAction::Deactivate.into(),
-                member_id: alarm.member.0,
-                alarm: kind.into(),
-            };
-            MaintenanceClient::new(connection).alarm(request).await
-        };
-        self.any("disarm an alarm", call).await.map(drop)
-    }
 }
 
 fn refused(action: &'static str, endpoint: &str, source: Refusal) -> EtcdError {
@@ -277,6 +258,7 @@ impl Members for Client {
                 leader: Some(MemberId(answer.leader)).filter(|id| id.0 != 0),
                 raft_index: answer.raft_index,
                 applied: answer.raft_applied_index,
+                revision: header.revision,
                 db_size: size(answer.db_size),
                 db_in_use: size(answer.db_size_in_use),
                 db_quota: size(answer.db_size_quota),
@@ -354,6 +336,50 @@ impl Members for Client {
             self.at(leader, CALL, "move the leader", call)
                 .await
                 .map(drop)
+        })
+    }
+
+    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = CompactionRequest {
+                    revision,
+                    physical: true,
+                };
+                KvClient::new(connection).compact(request).await
+            };
+            let done = self.any_within(COMPACT, "compact etcd", call).await;
+            done.map(drop)
+        })
+    }
+
+    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = DefragmentRequest {};
+                MaintenanceClient::new(connection).defragment(request).await
+            };
+            self.at(member, DEFRAGMENT, "defragment a member", call)
+                .await
+                .map(drop)
+        })
+    }
+
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let kind = match alarm.kind {
+                AlarmKind::NoSpace => AlarmType::Nospace,
+                AlarmKind::Corrupt => AlarmType::Corrupt,
+            };
+            let call = |connection| async move {
+                let request = AlarmRequest {
+                    action: AlarmAction::Deactivate.into(),
+                    member_id: alarm.member.0,
+                    alarm: kind.into(),
+                };
+                MaintenanceClient::new(connection).alarm(request).await
+            };
+            self.any("disarm an alarm", call).await.map(drop)
         })
     }
 

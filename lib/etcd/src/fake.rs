@@ -1,15 +1,19 @@
 //! A cluster in memory, with etcd's own checks, for tests of what changes its members.
 
+mod pace;
+mod space;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::change::Host;
 use crate::error::{EtcdError, NoAnswer, Unanswered};
 use crate::member::{Alarm, Answer, Member, MemberId, Members, Status};
-use crate::pace::{Moment, Pace, Wait};
 use crate::quorum::quorum;
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
+
+pub use pace::FakePace;
+pub use space::{Database, QUOTA};
 
 /// The peer address of a host in the fake.
 #[must_use]
@@ -36,6 +40,10 @@ struct State {
     rate: u64,
     /// The changes of membership that happened.
     changes: Vec<String>,
+    /// The revision up to which the past is removed.
+    compacted: i64,
+    /// The alarms that are raised.
+    alarms: Vec<Alarm>,
     /// The parts of the snapshot that each member gives.
     snapshot: Vec<Vec<u8>>,
 }
@@ -44,6 +52,7 @@ struct FakeMember {
     member: Member,
     runs: bool,
     applied: u64,
+    database: Database,
 }
 
 type Outcome = Result<(), Refusal>;
@@ -96,6 +105,7 @@ impl State {
             member,
             runs: false,
             applied: 0,
+            database: Database::default(),
         });
         self.changes.push(format!("add {peer_url}"));
         Ok(())
@@ -170,6 +180,7 @@ impl FakeCluster {
             },
             runs: true,
             applied: 100,
+            database: Database::default(),
         };
         let members: Vec<FakeMember> = (1..).zip(names).map(own).collect();
         let mut state = State {
@@ -179,6 +190,8 @@ impl FakeCluster {
             index: 100,
             rate: 1000,
             changes: Vec::new(),
+            compacted: 0,
+            alarms: Vec::new(),
             snapshot: vec![vec![1; 40], vec![2; 30]],
         };
         state.elect();
@@ -249,7 +262,8 @@ impl FakeCluster {
         state.elect();
     }
 
-    /// The changes that happened: `add URL`, `promote NAME`, `lead NAME`, `remove NAME`.
+    /// The changes that happened: `add URL`, `promote NAME`, `lead NAME`, `remove NAME`, `compact`,
+    /// `defragment NAME`, `disarm NAME`.
     #[must_use]
     pub fn changes(&self) -> Vec<String> {
         self.state().changes.clone()
@@ -353,9 +367,10 @@ impl Members for FakeCluster {
                     index
                 },
                 applied: own.applied,
-                db_size: 4096,
-                db_in_use: 4096,
-                db_quota: 2 << 30,
+                revision: i64::try_from(index).unwrap_or(i64::MAX),
+                db_size: own.database.size,
+                db_in_use: own.database.in_use,
+                db_quota: QUOTA,
                 is_learner: own.member.is_learner,
                 version: "3.6.0".to_owned(),
                 errors: Vec::new(),
@@ -372,7 +387,7 @@ impl Members for FakeCluster {
     }
 
     fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
-        ready(Ok(Vec::new()))
+        ready(Ok(self.state().alarms.clone()))
     }
 
     fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
@@ -391,6 +406,19 @@ impl Members for FakeCluster {
         ready(self.decided("move the leader", |state| state.move_leader(leader.id, to)))
     }
 
+    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+        ready(self.decided("compact etcd", |state| state.compact(revision)))
+    }
+
+    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+        let done = self.decided("defragment a member", |state| state.defragment(member.id));
+        ready(done)
+    }
+
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+        ready(self.decided("disarm an alarm", |state| state.disarm(alarm)))
+    }
+
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         let runs = self.state().find(member.id).is_ok_and(|own| own.runs);
         if !runs {
@@ -400,47 +428,5 @@ impl Members for FakeCluster {
             }));
         }
         ready(Ok(Snapshot::of_parts(self.state().snapshot.clone())))
-    }
-}
-
-/// Time that passes in pauses only, each a second and a tick of the cluster.
-pub struct FakePace<'a> {
-    cluster: &'a FakeCluster,
-    state: Mutex<(Duration, Vec<String>)>,
-}
-
-impl<'a> FakePace<'a> {
-    /// Time of this cluster.
-    #[must_use]
-    pub fn new(cluster: &'a FakeCluster) -> Self {
-        let state = Mutex::default();
-        Self { cluster, state }
-    }
-
-    fn state(&self) -> MutexGuard<'_, (Duration, Vec<String>)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The texts of the reports.
-    #[must_use]
-    pub fn reports(&self) -> Vec<String> {
-        self.state().1.clone()
-    }
-}
-
-impl Pace for FakePace<'_> {
-    fn now(&self) -> Duration {
-        self.state().0
-    }
-
-    fn pause(&self) -> Moment<'_> {
-        self.state().0 += Duration::from_secs(1);
-        self.cluster.tick();
-        Box::pin(std::future::ready(()))
-    }
-
-    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
-        self.state().1.push(wait.to_string());
-        Box::pin(std::future::ready(()))
     }
 }

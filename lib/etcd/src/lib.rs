@@ -20,7 +20,9 @@ mod snapshot;
 mod view;
 
 pub use access::{Access, AccessError};
-pub use change::{ChangeError, Changes, Gate, Host, Joined, Removal};
+pub use change::{
+    AloneError, ChangeError, Changes, Freed, Gate, Host, Joined, Removal, SpaceError,
+};
 pub use client::Client;
 pub use error::{EtcdError, NoAnswer, Unanswered};
 pub use member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};

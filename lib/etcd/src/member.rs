@@ -72,6 +72,8 @@ pub struct Status {
     pub raft_index: u64,
     /// The last entry that it has applied.
     pub applied: u64,
+    /// The revision of its newest write.
+    pub revision: i64,
     /// Bytes of its database file.
     pub db_size: u64,
     /// Bytes of the database that are in use; the rest is free after a defragmentation.
@@ -84,6 +86,15 @@ pub struct Status {
     pub version: String,
     /// What it says is wrong with it, alarms included.
     pub errors: Vec<String>,
+}
+
+impl Status {
+    /// The free part of its database, in percent: what a defragmentation gives back.
+    #[must_use]
+    pub fn free_percent(&self) -> u64 {
+        let free = self.db_size.saturating_sub(self.db_in_use);
+        (free * 100).checked_div(self.db_size).unwrap_or(0)
+    }
 }
 
 /// The kind of an alarm.
@@ -125,6 +136,13 @@ pub trait Members: Send + Sync {
     fn remove(&self, id: MemberId) -> Answer<'_, ()>;
     /// Makes another member the leader; asked of the present one.
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()>;
+    /// Removes what was written over or deleted up to a revision. Returns when the member that was
+    /// asked has done so; the others follow by themselves.
+    fn compact(&self, revision: i64) -> Answer<'_, ()>;
+    /// Gives the free room of a member's database back. It answers nothing else for that time.
+    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()>;
+    /// Takes an alarm back.
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()>;
     /// A snapshot of a member's database.
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot>;
 }

@@ -35,6 +35,9 @@ pub enum Refusal {
     /// The member cannot become leader.
     #[error("etcdserver: bad leader transferee")]
     BadTransferee,
+    /// What was asked for has been compacted already.
+    #[error("etcdserver: mvcc: required revision has been compacted")]
+    Compacted,
     /// The member cannot answer now: no leader, an election, a time limit, a connection that ended.
     #[error("{0}")]
     Unavailable(String),
@@ -45,7 +48,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All whose text alone says which they are.
-    const KNOWN: [Self; 10] = [
+    const KNOWN: [Self; 11] = [
         Self::TooManyLearners,
         Self::PeerUrlExists,
         Self::NotEnoughStarted,
@@ -56,6 +59,7 @@ impl Refusal {
         Self::IsLearner,
         Self::NotLeader,
         Self::BadTransferee,
+        Self::Compacted,
     ];
 
     pub(crate) fn from_status(status: &Status) -> Self {

@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod changes {
+    mod alone;
     mod kill_points;
     mod refusals;
+    mod space;
     mod support;
 }

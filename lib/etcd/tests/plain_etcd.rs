@@ -6,10 +6,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod plain_etcd {
+    mod alone;
     mod answers;
     mod chaos;
     mod foreign;
     mod grow_and_shrink;
     mod site;
+    mod space;
     mod writer;
 }

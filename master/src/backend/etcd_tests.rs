@@ -78,6 +78,15 @@ impl Members for Recovering {
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
         self.cluster.move_leader(leader, to)
     }
+    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+        self.cluster.compact(revision)
+    }
+    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+        self.cluster.defragment(member)
+    }
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+        self.cluster.disarm(alarm)
+    }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)
     }

@@ -9,7 +9,7 @@ use crate::view::View;
 
 /// Time for which a cluster has had no quorum before it counts as one that is to be repaired: an
 /// election or a restart is over by then.
-const REPAIR_AFTER: Duration = Duration::from_secs(15);
+pub(super) const REPAIR_AFTER: Duration = Duration::from_secs(15);
 
 /// Why a host may be worked on.
 #[derive(Debug, Clone, PartialEq, Eq)]

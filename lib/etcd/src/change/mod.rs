@@ -5,10 +5,12 @@
 //! that was killed runs the change again: `docs/dev/etcd-members.md` lists the moments.
 
 mod add;
+mod alone;
 mod error;
 mod gate;
 mod promote;
 mod remove;
+mod space;
 
 use std::time::Duration;
 
@@ -17,9 +19,11 @@ use crate::member::{Member, Members};
 use crate::pace::{Pace, Wait};
 
 pub use add::Joined;
+pub use alone::AloneError;
 pub use error::ChangeError;
 pub use gate::Gate;
 pub use remove::Removal;
+pub use space::{Freed, SpaceError};
 
 /// A host that is to be, or is, a member: the name and the peer address that its etcd gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use halite_etcd::fake::{FakeCluster, FakePace, host};
+use halite_etcd::fake::{Database, FakeCluster, FakePace, QUOTA, host};
 use halite_etcd::{
     Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Snapshot, Status,
 };
@@ -69,6 +69,15 @@ impl Members for Stopped<'_> {
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
         self.write(move || self.cluster.move_leader(leader, to))
     }
+    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+        self.write(move || self.cluster.compact(revision))
+    }
+    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+        self.write(move || self.cluster.defragment(member))
+    }
+    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+        self.write(move || self.cluster.disarm(alarm))
+    }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)
     }
@@ -85,10 +94,12 @@ enum Change {
     RemoveLeader,
     RemoveDead,
     RemoveLearner,
+    Defragment,
+    MakeRoom,
 }
 
 /// The changes, with the number of writes of each.
-const TABLE: [(Change, usize); 7] = [
+const TABLE: [(Change, usize); 9] = [
     (Change::AddLearner, 1),
     (Change::Promote, 1),
     (Change::PromoteInVain, 1),
@@ -96,6 +107,8 @@ const TABLE: [(Change, usize); 7] = [
     (Change::RemoveLeader, 2),
     (Change::RemoveDead, 1),
     (Change::RemoveLearner, 1),
+    (Change::Defragment, 3),
+    (Change::MakeRoom, 7),
 ];
 
 impl Change {
@@ -115,6 +128,16 @@ impl Change {
         }
         if matches!(self, Self::PromoteInVain) {
             cluster.set_rate(0);
+        }
+        if matches!(self, Self::Defragment | Self::MakeRoom) {
+            let full = Database {
+                size: QUOTA + 1,
+                in_use: QUOTA / 2,
+                data: 1,
+            };
+            for name in ["a", "b", "c"] {
+                cluster.set_database(name, full);
+            }
         }
         if matches!(self, Self::RemoveDead) {
             cluster.stop("a");
@@ -139,6 +162,14 @@ impl Change {
             Self::RemoveLeader => changes.remove(&remove("a", false)).await,
             Self::RemoveDead => changes.remove(&remove("a", true)).await,
             Self::RemoveLearner => changes.remove(&remove("d", false)).await,
+            Self::Defragment => {
+                changes.defragment(45).await.unwrap();
+                Ok(())
+            }
+            Self::MakeRoom => {
+                changes.make_room().await.unwrap();
+                Ok(())
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Site {
 pub struct Node {
     pub host: Host,
     pub client_url: String,
+    /// Further flags.
+    pub flags: Vec<String>,
     address: Ipv4Addr,
     dir: PathBuf,
     process: Option<Child>,
@@ -75,6 +77,7 @@ impl Site {
         self.nodes.push(Node {
             host,
             client_url: format!("https://{address}:2379"),
+            flags: Vec::new(),
             address,
             dir,
             process: None,
@@ -205,6 +208,7 @@ impl Node {
                 "--election-timeout",
                 "2000",
             ])
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
@@ -215,6 +219,14 @@ impl Node {
     pub fn start_again(&mut self) {
         let cluster = format!("{}={}", self.host.name, self.host.peer_url);
         self.start("existing", &cluster);
+    }
+
+    /// True when the process has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        let id = self.process.as_ref().unwrap().id();
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        // The name is in brackets and may have spaces; a process that has ended is a zombie.
+        stat.rsplit(')').next().unwrap().starts_with(" Z")
     }
 
     /// Kills the process (SIGKILL), as a power cut of the host does.

@@ -1,0 +1,285 @@
+//! The room in the members' databases: free pages are given back, and a reached quota is resolved.
+//!
+//! etcd never makes its database file smaller by itself: what a compaction frees is used again, and
+//! counts against the quota until the member is defragmented. For that time it answers nothing, so
+//! one member at a time is, the leader last, and only while all others serve.
+
+use std::collections::BTreeSet;
+
+use super::{Changes, Patience, Round, again};
+use crate::error::EtcdError;
+use crate::member::{Alarm, AlarmKind, MemberId, Status};
+use crate::overview::{MemberOverview, Overview};
+use crate::refusal::Refusal;
+
+/// The part of its quota, in percent, above which a database has no room after all that can be
+/// freed was freed. One that is larger would raise its alarm again at once.
+const FULL: u64 = 90;
+
+/// The room that a member gave back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freed {
+    /// The member.
+    pub name: String,
+    /// The size of its database before, in bytes.
+    pub before: u64,
+    /// The size after.
+    pub after: u64,
+}
+
+impl std::fmt::Display for Freed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (before, after) = (mib(self.before), mib(self.after));
+        write!(f, "{}: {before} MiB → {after} MiB", self.name)
+    }
+}
+
+/// The reason why there is not more room. What was freed stays freed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    /// The data of members differ: nothing may be removed before it is known which are right.
+    #[error(
+        "cannot touch the databases of etcd: the member {0} has the alarm CORRUPT; remove it and add it again"
+    )]
+    Corrupt(MemberId),
+    /// What is in use leaves no room.
+    #[error(
+        "cannot make room in etcd: what is in use of the database of {name} is {} MiB, and its quota {} MiB; delete objects, or \
+         declare a larger `quota-backend-bytes` in etcd.extraArgs",
+        mib(*.in_use), mib(*.quota)
+    )]
+    Full {
+        /// The member.
+        name: String,
+        /// Bytes in use.
+        in_use: u64,
+        /// The quota in bytes.
+        quota: u64,
+    },
+    /// The limit has passed.
+    #[error("waited {limit} s until {until}: {because}; run it again when all members serve")]
+    TooLong {
+        /// The end that was waited for.
+        until: String,
+        /// The limit in seconds.
+        limit: u64,
+        /// The last reason.
+        because: String,
+    },
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+/// The members that were defragmented by one change.
+#[derive(Default)]
+struct Done {
+    ids: BTreeSet<MemberId>,
+    freed: Vec<Freed>,
+    /// The member that has no more to give, at the moment.
+    full: Option<SpaceError>,
+}
+
+impl Changes<'_> {
+    /// Defragments the members of whose database more than `above` percent is free.
+    ///
+    /// # Errors
+    /// The data of members differ, or within the limit there was no moment in which all others
+    /// served.
+    pub async fn defragment(&self, above: u8) -> Result<Vec<Freed>, SpaceError> {
+        let patience = self.patience("the databases of etcd are defragmented".to_owned());
+        let mut done = Done::default();
+        loop {
+            let because = match self.defragment_round(above, &mut done).await? {
+                Round::Done(()) => return Ok(done.freed),
+                Round::Again(because) => because,
+            };
+            wait(&patience, because).await?;
+        }
+    }
+
+    async fn defragment_round(&self, above: u8, done: &mut Done) -> Result<Round<()>, SpaceError> {
+        let overview = match Overview::take(self.members).await {
+            Ok(overview) => overview,
+            Err(error) => return Ok(again(&error)),
+        };
+        sound(&overview.alarms)?;
+        let due = |own: &&MemberOverview| {
+            let free = own.status.as_ref().map(Status::free_percent);
+            let is_new = !done.ids.contains(&own.member.id) && own.member.has_started();
+            is_new && free.is_none_or(|free| free > u64::from(above))
+        };
+        // A member that does not answer may be due: it is waited for.
+        let Some(next) = overview.members.iter().filter(due).min_by_key(order) else {
+            return Ok(Round::Done(()));
+        };
+        self.defragment_one(&overview, next, done).await
+    }
+
+    /// Resolves a reached quota: removes the past, gives the room back, and disarms the alarms. All
+    /// keys and their values stay.
+    ///
+    /// # Errors
+    /// The data of members differ, what is in use leaves no room, or within the limit there was no
+    /// moment in which all others served.
+    pub async fn make_room(&self) -> Result<Vec<Freed>, SpaceError> {
+        let patience = self.patience("etcd has room below its quota".to_owned());
+        let (mut done, mut compacted) = (Done::default(), false);
+        loop {
+            let round = if compacted {
+                self.room_round(&mut done).await?
+            } else {
+                self.compact_round(&mut compacted).await?
+            };
+            let because = match round {
+                Round::Done(()) => return Ok(done.freed),
+                Round::Again(because) => because,
+            };
+            if let Err(error) = wait(&patience, because).await {
+                return Err(done.full.unwrap_or(error));
+            }
+        }
+    }
+
+    /// Removes the past. The API server does so every five minutes with a write, which the alarm
+    /// refuses.
+    async fn compact_round(&self, compacted: &mut bool) -> Result<Round<()>, SpaceError> {
+        let overview = match Overview::take(self.members).await {
+            Ok(overview) => overview,
+            Err(error) => return Ok(again(&error)),
+        };
+        sound(&overview.alarms)?;
+        let known = overview
+            .members
+            .iter()
+            .filter_map(|own| own.status.as_ref());
+        let Some(newest) = known.map(|status| status.revision).max() else {
+            return Ok(Round::Again("no member answers".to_owned()));
+        };
+        match self.members.compact(newest).await {
+            Ok(()) => *compacted = true,
+            Err(error) if is_compacted(&error) => *compacted = true,
+            Err(error) => return Ok(again(&error)),
+        }
+        Ok(Round::Again("the past was removed".to_owned()))
+    }
+
+    async fn room_round(&self, done: &mut Done) -> Result<Round<()>, SpaceError> {
+        let overview = match Overview::take(self.members).await {
+            Ok(overview) => overview,
+            Err(error) => return Ok(again(&error)),
+        };
+        sound(&overview.alarms)?;
+        let raised = |own: &MemberOverview| {
+            overview
+                .alarms
+                .iter()
+                .any(|alarm| alarm.member == own.member.id)
+        };
+        let tight = |own: &&MemberOverview| match &own.status {
+            Some(status) if status.db_quota > 0 => status.db_size * 100 > status.db_quota * FULL,
+            // It does not say what its quota is.
+            _ => raised(own) && !done.ids.contains(&own.member.id),
+        };
+        // One that was done has more to give only when it has removed more of the past.
+        let can_free = |own: &&MemberOverview| {
+            let free = own.status.as_ref().map_or(0, Status::free_percent);
+            !done.ids.contains(&own.member.id) || free >= 100 - FULL
+        };
+        let mut members = overview.members.iter().filter(tight);
+        let Some(first) = members.clone().next() else {
+            return self.disarm_all(&overview).await;
+        };
+        let Some(next) = members.by_ref().filter(can_free).min_by_key(order) else {
+            let status = first.status.as_ref();
+            done.full = Some(SpaceError::Full {
+                name: first.member.title(),
+                in_use: status.map_or(0, |status| status.db_in_use),
+                quota: status.map_or(0, |status| status.db_quota),
+            });
+            return Ok(Round::Again(format!(
+                "{} has not removed more of the past yet",
+                first.member.title()
+            )));
+        };
+        done.full = None;
+        self.defragment_one(&overview, next, done).await
+    }
+
+    async fn disarm_all(&self, overview: &Overview) -> Result<Round<()>, SpaceError> {
+        if overview.alarms.is_empty() {
+            return Ok(Round::Done(()));
+        }
+        for alarm in &overview.alarms {
+            if let Err(error) = self.members.disarm(*alarm).await {
+                return Ok(again(&error));
+            }
+        }
+        Ok(Round::Again("the alarms are disarmed".to_owned()))
+    }
+
+    /// Defragments one member, if all others serve.
+    async fn defragment_one(
+        &self,
+        overview: &Overview,
+        next: &MemberOverview,
+        done: &mut Done,
+    ) -> Result<Round<()>, SpaceError> {
+        let voters = overview.members.iter().filter(|own| !own.member.is_learner);
+        if let Some(fault) = voters.filter_map(|own| own.fault.as_ref()).next() {
+            return Ok(Round::Again(fault.clone()));
+        }
+        if !overview.voters.have_quorum() {
+            return Ok(Round::Again(overview.quorum_line()));
+        }
+        let Some(before) = next.status.as_ref().map(|status| status.db_size) else {
+            return Ok(Round::Again(format!(
+                "{} does not answer",
+                next.member.title()
+            )));
+        };
+        if let Err(error) = self.members.defragment(&next.member).await {
+            return Ok(again(&error));
+        }
+        done.ids.insert(next.member.id);
+        let after = self.members.status(&next.member).await;
+        done.freed.push(Freed {
+            name: next.member.title(),
+            before,
+            after: after.map_or(before, |status| status.db_size),
+        });
+        Ok(Round::Again(format!(
+            "{} was defragmented",
+            next.member.title()
+        )))
+    }
+}
+
+async fn wait(patience: &Patience<'_>, because: String) -> Result<(), SpaceError> {
+    let waited = patience.wait(because).await;
+    waited.map_err(|because| SpaceError::TooLong {
+        until: patience.until.clone(),
+        limit: patience.changes.limit.as_secs(),
+        because,
+    })
+}
+
+fn sound(alarms: &[Alarm]) -> Result<(), SpaceError> {
+    let mut corrupt = alarms
+        .iter()
+        .filter(|alarm| alarm.kind == AlarmKind::Corrupt);
+    match corrupt.next() {
+        Some(alarm) => Err(SpaceError::Corrupt(alarm.member)),
+        None => Ok(()),
+    }
+}
+
+/// The leader last, the others by name.
+fn order(own: &&MemberOverview) -> (bool, String) {
+    (own.leads, own.member.title())
+}
+
+fn is_compacted(error: &EtcdError) -> bool {
+    error.refusal() == Some(&Refusal::Compacted)
+}

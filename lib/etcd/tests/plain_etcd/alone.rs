@@ -1,0 +1,76 @@
+//! One healthy member is left of three: a cluster of one, then three again. The old ones come back.
+
+use std::sync::Arc;
+
+use super::site::{PATIENCE, Site, changes, eventually, pace, voters};
+use super::writer::{Writer, assert_equal_hashes};
+
+const NAMES: [&str; 4] = ["cp-1", "cp-2", "cp-3", "cp-4"];
+const FORCE: &str = "--force-new-cluster";
+
+async fn join(site: &mut Site, client: &halite_etcd::Client, name: &str) {
+    let pace = pace();
+    let changes = changes(client, &pace, PATIENCE);
+    let host = site.node(name).host.clone();
+    let joined = changes.add_learner(&host, true).await.unwrap();
+    site.node_mut(name)
+        .start("existing", &joined.initial_cluster);
+    changes.promote(&host).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
+    let mut site = Site::new(&NAMES);
+    let client = Arc::new(site.client());
+    site.found("cp-1", &client).await;
+    join(&mut site, &client, "cp-2").await;
+    join(&mut site, &client, "cp-3").await;
+    let writer = Writer::start(site.client());
+    eventually("some writes", async || {
+        client.get(b"write/20").await.unwrap().is_some()
+    })
+    .await;
+    let written = writer.finish(&client).await;
+    assert_equal_hashes(&client).await;
+
+    site.node_mut("cp-1").kill();
+    site.node_mut("cp-2").kill();
+    let pace = pace();
+    let all = changes(client.as_ref(), &pace, PATIENCE);
+    all.may_be_alone("cp-3").await.unwrap();
+    let last = site.node_mut("cp-3");
+    last.kill();
+    last.flags.push(FORCE.to_owned());
+    last.start_again();
+    all.wait_alone("cp-3").await.unwrap();
+    // Without the flag again, as the manifest is put back.
+    let last = site.node_mut("cp-3");
+    last.kill();
+    last.flags.clear();
+    last.start_again();
+    all.wait_alone("cp-3").await.unwrap();
+    for number in &written.acknowledged {
+        let key = format!("write/{number}");
+        let value = client.get(key.as_bytes()).await.unwrap();
+        assert_eq!(value.as_deref(), Some(key.as_bytes()));
+    }
+    client.put(b"after", b"1").await.unwrap();
+
+    // The host of a lost one is switched on again: its etcd ends, and takes no vote.
+    site.node_mut("cp-1").start_again();
+    eventually("the lost member ends", async || {
+        site.node("cp-1").has_ended()
+    })
+    .await;
+    assert_eq!(voters(&client).await, ["cp-3"]);
+    // Another host, and the lost one made again.
+    join(&mut site, &client, "cp-4").await;
+    site.node_mut("cp-2").wipe();
+    join(&mut site, &client, "cp-2").await;
+    assert_eq!(voters(&client).await, ["cp-2", "cp-3", "cp-4"]);
+    assert_eq!(
+        client.get(b"after").await.unwrap().as_deref(),
+        Some(&b"1"[..])
+    );
+    assert_equal_hashes(&client).await;
+}

@@ -1,0 +1,95 @@
+//! A quota that a writer reaches on three members.
+
+use halite_etcd::{AlarmKind, Client, Members as _, Overview};
+
+use super::site::{PATIENCE, Site, changes, eventually, pace, voters};
+use super::writer::assert_equal_hashes;
+
+const NAMES: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
+const QUOTA: &str = "--quota-backend-bytes=8388608";
+const VALUE: usize = 128 * 1024;
+
+async fn three(site: &mut Site, client: &Client) {
+    for name in NAMES {
+        site.node_mut(name).flags.push(QUOTA.to_owned());
+    }
+    site.found(NAMES[0], client).await;
+    let pace = pace();
+    let changes = changes(client, &pace, PATIENCE);
+    for name in &NAMES[1..] {
+        let host = site.node(name).host.clone();
+        let joined = changes.add_learner(&host, true).await.unwrap();
+        site.node_mut(name)
+            .start("existing", &joined.initial_cluster);
+        changes.promote(&host).await.unwrap();
+    }
+    assert_eq!(voters(client).await, NAMES);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
+    let mut site = Site::new(&NAMES);
+    let client = site.client();
+    three(&mut site, &client).await;
+    client.put(b"kept", b"value").await.unwrap();
+    // The same key again and again: all but the last is the past.
+    let mut last = None;
+    for number in 0..200u32 {
+        let value = vec![u8::try_from(number).unwrap(); VALUE];
+        match client.put(b"often", &value).await {
+            Ok(()) => last = Some(value),
+            Err(error) => {
+                let text = halite_errors::chain(&error);
+                assert!(text.contains("database space exceeded"), "{text}");
+                break;
+            }
+        }
+    }
+    eventually("the alarm is raised", async || {
+        let alarms = client.alarms().await.unwrap();
+        alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace)
+    })
+    .await;
+    assert!(client.put(b"refused", b"1").await.is_err());
+
+    let pace = pace();
+    let freed = changes(&client, &pace, PATIENCE).make_room().await.unwrap();
+    assert!(!freed.is_empty());
+    let overview = Overview::take(&client).await.unwrap();
+    assert_eq!(overview.alarms, []);
+    for own in &overview.members {
+        let status = own.status.as_ref().unwrap();
+        assert!(status.db_size < status.db_quota / 2, "{status:?}");
+    }
+    client.put(b"taken", b"1").await.unwrap();
+    let read = client.get(b"often").await.unwrap();
+    assert_eq!(read, last, "the acknowledged value is another one");
+    assert_eq!(
+        client.get(b"kept").await.unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
+    assert_equal_hashes(&client).await;
+}
+
+#[tokio::test]
+async fn data_that_reach_the_quota_keep_the_alarm_until_some_are_deleted() {
+    let mut site = Site::new(&["cp-1"]);
+    site.node_mut("cp-1").flags.push(QUOTA.to_owned());
+    let client = site.client();
+    site.found("cp-1", &client).await;
+    for number in 0..200u32 {
+        let key = format!("key/{number}");
+        if client.put(key.as_bytes(), &vec![1; VALUE]).await.is_err() {
+            break;
+        }
+    }
+    let pace = pace();
+    let limit = std::time::Duration::from_secs(1);
+    let refused = changes(&client, &pace, limit).make_room().await;
+    let text = refused.unwrap_err().to_string();
+    assert!(
+        text.contains("and its quota 8 MiB; delete objects"),
+        "{text}"
+    );
+    assert!(!client.alarms().await.unwrap().is_empty());
+}
