@@ -4,10 +4,11 @@
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::masters::{Auto, Part, Standbys};
+use halite_pillar::masters::Part;
 use halite_pillar::node::Node;
 use halite_pillar::resolve::{cluster_block, record, without_record};
 use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
+use halite_pillar::standbys::{Auto, Standbys};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, view};
 use serde_json::json;
