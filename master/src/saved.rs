@@ -8,7 +8,13 @@ use crate::config::Config;
 use crate::refusal::Refusal;
 
 /// Names in the operator's directory that each host makes by itself.
-pub const MADE_AGAIN: [&str; 4] = ["master.yaml", "minion.yaml", "operator", "registry"];
+pub const MADE_AGAIN: [&str; 5] = [
+    "master.yaml",
+    "masters",
+    "minion.yaml",
+    "operator",
+    "registry",
+];
 /// Names in the master's directory that are saved, in addition to the store.
 const STATE: [&str; 4] = ["ca", "sa.key", "sa.pub", REVOKED];
 /// The record of revocations, beside the store.

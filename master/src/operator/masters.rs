@@ -37,30 +37,27 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
     })
 }
 
-/// What is wrong with the standbys.
+/// What is wrong with the standbys. A declared one that has never followed this master is none: the
+/// state tree does not set them up yet.
 pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
     let seen = app.standbys.seen();
     let names = declared(declaration);
     let mut problems = Vec::new();
-    if let Some(since) = app.standbys.alone_since().filter(|_| !names.is_empty()) {
+    let has_followed = names.iter().any(|name| seen.contains_key(name));
+    if let Some(since) = app.standbys.alone_since().filter(|_| has_followed) {
         problems.push(format!(
             "the master is alone since {}: what it does from then on is on no other host",
             rfc3339(since)
         ));
     }
     for name in &names {
-        problems.extend(match seen.get(name) {
-            None => Some(format!(
-                "the standby {name} has not connected since this master started: `systemctl status halite-master` there \
-                 says why; `ctl highstate` for it installs it"
-            )),
-            Some(seen) if seen.state == State::Gone => Some(format!(
+        if let Some(seen) = seen.get(name).filter(|seen| seen.state == State::Gone) {
+            problems.push(format!(
                 "the standby {name} is gone since {}: {}",
                 rfc3339(seen.since),
                 seen.reason
-            )),
-            Some(_) => None,
-        });
+            ));
+        }
     }
     problems
 }
