@@ -119,6 +119,24 @@ trust-store:
   file.absent:
     - require:
         - file: /etc/keepalived/keepalived.conf
+
+# The same of the local proxy.
+haproxy:
+  service.dead:
+    - enable: False
+    - onlyif: grep -q '^# Written by Halite' /etc/haproxy/haproxy.cfg
+
+/etc/haproxy/haproxy.cfg:
+  file.absent:
+    - onlyif: grep -q '^# Written by Halite' /etc/haproxy/haproxy.cfg
+    - require:
+        - service: haproxy
+
+/etc/haproxy/kubernetes-ca.crt:
+  file.absent:
+    - require:
+        - file: /etc/haproxy/haproxy.cfg
+
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 
 # With the distribution's configuration it would ask servers on the internet.
