@@ -119,6 +119,7 @@ firewall:
     cidrs: [10.20.0.0/24]
   podsToHosts: deny
 master:
+  standbys: auto
   jobs: {keepDays: 7, keepLast: 50}
 backup:
   at: "04:15"
@@ -294,6 +295,7 @@ mod tests {
         ),
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
+        ("resolved.master", "Halite writes it"),
     ];
 
     fn node(name: &str, address: &str, roles: &[Role]) -> String {

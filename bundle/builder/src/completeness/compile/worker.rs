@@ -236,7 +236,10 @@ impl<'a> Worker<'a> {
         };
         match self.compiler.calls(&input, sls) {
             Ok(calls) => rendering.states = calls.iter().map(|call| self.state(call)).collect(),
-            Err(problems) => rendering.problems = problems.iter().map(Problem::to_string).collect(),
+            Err(problems) => {
+                let problems = problems.iter().map(|problem| placed(problem, target));
+                rendering.problems = problems.collect();
+            }
         }
         rendering
     }
@@ -248,6 +251,15 @@ impl<'a> Worker<'a> {
             .entry(Rc::as_ptr(call))
             .or_insert_with(|| (call.clone(), Rc::new(state(call, &named))));
         state.clone()
+    }
+}
+
+/// A problem with its place; one that has none names what needs the missing part.
+fn placed(problem: &Problem, target: &Target) -> String {
+    if problem.file.is_empty() {
+        format!("{problem}\n  needed by {}", target.what)
+    } else {
+        problem.to_string()
     }
 }
 
