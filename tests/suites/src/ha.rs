@@ -181,6 +181,24 @@ fn same_content(cluster: &Cluster) -> Result<()> {
 fn complete(cluster: &Cluster) -> Result<Counts> {
     is_complete(cluster)?;
     same_content(cluster)?;
+    // Both replicas started on the first host.
+    let path = "jsonpath={range .items[*]}{.spec.nodeName}{\"\\n\"}{end}";
+    let words = [
+        "get",
+        "pods",
+        "-n",
+        "kube-system",
+        "-l",
+        "k8s-app=kube-dns",
+        "-o",
+        path,
+    ];
+    let nodes = cluster.kubectl(&words)?;
+    let different: BTreeSet<&str> = nodes.lines().collect();
+    ensure!(
+        different.len() == 2,
+        "the replicas of CoreDNS are on {nodes}"
+    );
     Ok(Counts::ONE)
 }
 
