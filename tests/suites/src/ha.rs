@@ -7,6 +7,7 @@ mod operators;
 mod proxies;
 mod reboot;
 mod roles;
+mod upgraded;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -83,6 +84,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a destroyed control plane is replaced",
         run: leaving::replaced,
+    },
+    Test {
+        name: "ha: a newer patch release comes host by host, and no write is lost",
+        run: upgraded::upgraded,
     },
     Test {
         name: "ha: nothing tried to leave",

@@ -24,6 +24,8 @@ use crate::checks::{only_served, refused};
 use crate::health;
 use crate::test::{Counts, Test};
 
+pub(crate) use self::second::variant;
+
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "bundles: another of the same Kubernetes comes into use, and nothing restarts",

@@ -22,19 +22,19 @@ use crate::availability::writes::Loop;
 use crate::test::Counts;
 
 /// The address in the cluster document.
-const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
+pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 /// The name that leads to it, in the certificate of each API server.
-const NAME: &str = "api.demo.internal";
+pub(super) const NAME: &str = "api.demo.internal";
 /// Limits of the gap: three times the targets of the bench.
 const KILLED: Duration = Duration::from_secs(9);
 /// The same for a host without power.
-const CUT: Duration = Duration::from_secs(12);
+pub(super) const CUT: Duration = Duration::from_secs(12);
 /// The same behind the proxies.
 const PROXY: Duration = Duration::from_secs(3);
 /// Limit of the time in which two hosts hold the address.
 const SHARED: Duration = Duration::from_millis(1500);
 /// Where the loop of writes puts its ConfigMaps.
-const NAMESPACE: &str = "writes";
+pub(super) const NAMESPACE: &str = "writes";
 
 /// How the client reaches the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,7 +245,7 @@ pub(super) fn under_writes(
 }
 
 /// The identity in the kubeconfig file of a control plane's root.
-fn administrator(host: &Host) -> Result<Identity> {
+pub(super) fn administrator(host: &Host) -> Result<Identity> {
     let text = fs::read_to_string(host.file("/etc/kubernetes/admin.conf"))?;
     let extract = |key: &str, name: &str| -> Result<PathBuf> {
         let value = text.lines().find_map(|line| line.trim().strip_prefix(key));
@@ -262,7 +262,7 @@ fn administrator(host: &Host) -> Result<Identity> {
 }
 
 /// Names of the ConfigMaps, asked on a host that is on.
-fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
+pub(super) fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
     let name = "-o=custom-columns=NAME:.metadata.name";
     let words = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", name];
     cluster.kubectl_on(&host.spec.name, &words)
