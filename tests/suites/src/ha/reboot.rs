@@ -73,14 +73,13 @@ fn reboot(cluster: &Cluster, host: &Host) -> Result<()> {
     ];
     thread::scope(|scope| {
         let command = scope.spawn(|| cluster.bootstrap.run(&words));
-        let off = wait::until("the host to go down", BACK, || {
-            ensure!(!command.is_finished(), "the command has ended");
-            match host.init() {
-                None => Ok(()),
-                Some(pid) => Err(anyhow!("its init is {pid}")),
-            }
+        // A command that fails leaves the host up.
+        let off = wait::until("the host to go down", BACK, || match host.init() {
+            None => Ok(true),
+            Some(_) if command.is_finished() => Ok(false),
+            Some(pid) => Err(anyhow!("its init is {pid}")),
         });
-        if off.is_ok() {
+        if matches!(off, Ok(true)) {
             // What the machine held for it goes too.
             host.power_cut()?;
             cluster.lab.power_on(std::slice::from_ref(&name))?;
@@ -89,7 +88,7 @@ fn reboot(cluster: &Cluster, host: &Host) -> Result<()> {
             .join()
             .map_err(|_| anyhow!("the command panicked"))?;
         let said = said.context("ctl node reboot")?;
-        off?;
+        ensure!(off?, "{name} did not go down: {said}");
         ensure!(said.contains(&format!("{name} has rebooted")), "{said}");
         Ok(())
     })
