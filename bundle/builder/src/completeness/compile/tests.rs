@@ -413,6 +413,10 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
             "states/halite/orchestrate/add_node.sls",
             "there is no SLS `halite.orchestrate.add_node`",
         ),
+        (
+            "states/halite/host/keepalived/aside.sls",
+            "aside/init.sls\n  needed by ",
+        ),
     ] {
         let mut site = Bundle::new();
         fs::remove_file(site.dir.path().join(path)).unwrap();
