@@ -5,6 +5,7 @@ mod write_loop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
@@ -43,6 +44,10 @@ enum Verb {
         /// Keep the cluster of the suites running afterwards, and use one that runs.
         #[arg(long)]
         keep: bool,
+        /// Minutes after which no further test begins; the rest is counted as skipped. 0: no
+        /// limit, as with --full and with a filter.
+        #[arg(long, value_name = "N")]
+        minutes: Option<u64>,
         /// Only tests whose name contains one of these.
         filter: Vec<String>,
     },
@@ -221,6 +226,17 @@ fn status(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The time after which no further test begins.
+fn budget(minutes: Option<u64>, takes_its_time: bool) -> Option<Duration> {
+    let usual = if takes_its_time {
+        0
+    } else {
+        halite_suites::MINUTES
+    };
+    let minutes = minutes.unwrap_or(usual);
+    (minutes > 0).then(|| Duration::from_secs(60 * minutes))
+}
+
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
     let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
@@ -240,8 +256,18 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let layout = if ha { &layout::HA } else { &layout::TWO };
             demo::demo(&open(&lab)?, layout)?;
         }
-        Verb::Test { full, keep, filter } => {
-            return halite_suites::main(halite_suites::Options { full, keep, filter });
+        Verb::Test {
+            full,
+            keep,
+            minutes,
+            filter,
+        } => {
+            return halite_suites::main(halite_suites::Options {
+                budget: budget(minutes, full || !filter.is_empty()),
+                full,
+                keep,
+                filter,
+            });
         }
         Verb::Bench {
             what: Some(halite_bench::Part::Bundle),

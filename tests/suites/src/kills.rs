@@ -18,13 +18,14 @@ mod repairing;
 mod scene;
 
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
+use crate::day::today;
 use crate::test::{Counts, Test};
 
 /// Limit for a command to end after one of its programs was killed.
@@ -103,15 +104,6 @@ fn of_day(day: usize) -> [usize; 5] {
     let [a, b, c] = [0, 1, 2].map(|n| (3 * day + n) % repairs);
     let bootstrap = repairs + adding + day % bootstraps;
     [a, b, c, bootstrap, repairs + day % adding]
-}
-
-/// The day, counted from the Unix epoch.
-fn today() -> Result<usize> {
-    let days = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)?
-        .as_secs()
-        / 86_400;
-    Ok(usize::try_from(days)?)
 }
 
 /// Runs the kills of the day, or those that `HALITE_KILLS` names: `3,17`.

@@ -1,6 +1,5 @@
 //! Runs tests one after the other, reports each, and ends with a table of where the time went.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -8,19 +7,21 @@ use anyhow::{Error, Result};
 use halite_lab::timing;
 use halite_lab::timing::Took;
 
+use crate::deadline;
+use crate::table::table;
 use crate::test::{Counts, Test};
 
-/// After this time no further test begins, unless the heavy forms were asked for.
-const BUDGET: Duration = Duration::from_secs(80 * 60);
-
-/// Builds that took less are not in the table.
-const SHORT: Duration = Duration::from_secs(1);
+/// Minutes after which no further test begins. The longest test takes less than the time that is
+/// left until [`crate::deadline::END`].
+pub const MINUTES: u64 = 72;
 
 /// What to run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The heavy forms too.
     pub full: bool,
+    /// Time after which no further test begins; `None`: without limit.
+    pub budget: Option<Duration>,
     /// Use a cluster that runs, and leave it running.
     pub keep: bool,
     /// Only tests whose name contains one of these.
@@ -44,7 +45,9 @@ pub(crate) struct Runner {
     /// Times of the suites, in the order of their first test.
     suites: Vec<Took>,
     /// Tests that no longer fitted into the budget.
-    not_run: Vec<&'static str>,
+    skipped: Vec<&'static str>,
+    /// Whether the tests of a cluster began.
+    had_a_cluster: bool,
 }
 
 impl Runner {
@@ -60,7 +63,8 @@ impl Runner {
             clock,
             counts: Counts::default(),
             suites: Vec::new(),
-            not_run: Vec::new(),
+            skipped: Vec::new(),
+            had_a_cluster: false,
         }
     }
 
@@ -70,10 +74,24 @@ impl Runner {
         tests: impl IntoIterator<Item = &'a Test<C>>,
         context: &C,
     ) -> Counts {
+        self.run_explained(tests, context, |_| {})
+    }
+
+    /// Does the same, and says more of the context after each test that failed.
+    pub(crate) fn run_explained<'a, C: 'a>(
+        &mut self,
+        tests: impl IntoIterator<Item = &'a Test<C>>,
+        context: &C,
+        explain: impl Fn(&C),
+    ) -> Counts {
         let mut counts = Counts::default();
         for test in tests {
             if self.begins(test.name) {
-                counts.add(self.report(test.name, || (test.run)(context)));
+                let one = self.report(test.name, || (test.run)(context));
+                if one.failed > 0 {
+                    explain(context);
+                }
+                counts.add(one);
             }
         }
         counts
@@ -86,9 +104,9 @@ impl Runner {
 
     /// Whether something begins within the budget; notes its name when it does not.
     pub(crate) fn fits(&mut self, name: &'static str) -> bool {
-        let fits = self.options.full || (self.clock)() < BUDGET;
+        let fits = (self.options.budget).is_none_or(|budget| (self.clock)() < budget);
         if !fits {
-            self.not_run.push(name);
+            self.skipped.push(name);
         }
         fits
     }
@@ -100,6 +118,7 @@ impl Runner {
         work: impl FnOnce() -> Result<Counts>,
     ) -> Counts {
         let start = (self.clock)();
+        deadline::begin(name);
         let result = work();
         let took = (self.clock)().saturating_sub(start);
         print(name, took, result.as_ref().map(|counts| *counts));
@@ -116,27 +135,38 @@ impl Runner {
         counts
     }
 
+    /// Notes that the tests of a cluster begin.
+    pub(crate) fn has_a_cluster(&mut self) {
+        self.had_a_cluster = true;
+    }
+
     /// Counts a failure that belongs to no test.
     pub(crate) fn fail(&mut self) {
         self.counts.add(Counts::FAILURE);
     }
 
-    /// Prints the table, the tests that were not run, and as the last line `N passed, N failed`.
+    /// Prints the table, the tests that were skipped, and as the last line
+    /// `N passed, N failed, N skipped`.
     pub(crate) fn finish(self) -> ExitCode {
         let total = (self.clock)();
         println!("\n{}", table(total, &self.suites, &timing::builds()));
-        if !self.not_run.is_empty() {
+        if let (false, Some(budget)) = (self.skipped.is_empty(), self.options.budget) {
             println!(
-                "NOT RUN, because the run had taken {} minutes:",
-                BUDGET.as_secs() / 60
+                "SKIPPED, because the run had taken {} minutes (--minutes 0: no limit):",
+                budget.as_secs() / 60
             );
-            for name in &self.not_run {
+            for name in &self.skipped {
                 println!("  {name}");
             }
         }
+        if !self.reached_a_cluster() {
+            println!("FAILED: no cluster was tested within the time");
+        }
         println!(
-            "\n{} passed, {} failed",
-            self.counts.passed, self.counts.failed
+            "\n{} passed, {} failed, {} skipped",
+            self.counts.passed,
+            self.counts.failed,
+            self.skipped.len()
         );
         if self.passed() {
             ExitCode::SUCCESS
@@ -146,32 +176,18 @@ impl Runner {
     }
 
     fn passed(&self) -> bool {
-        self.counts.failed == 0 && self.counts.passed > 0 && self.not_run.is_empty()
+        self.counts.failed == 0 && self.counts.passed > 0 && self.reached_a_cluster()
+    }
+
+    /// Whether tests of a cluster began, or none was skipped.
+    fn reached_a_cluster(&self) -> bool {
+        self.had_a_cluster || self.skipped.is_empty()
     }
 }
 
 /// The suite of a test: its name up to the colon.
 fn suite_of(name: &str) -> &str {
     name.split_once(": ").map_or(name, |(suite, _)| suite)
-}
-
-/// Where the time went: suites, then builds, each the longest first. Builds run beside suites and
-/// in them, so that all shares together are more than the whole.
-fn table(total: Duration, suites: &[Took], builds: &[Took]) -> String {
-    let mut text = format!("{:>8}  share  where the time went\n", "seconds");
-    let mut row = |name: &str, time: Duration| {
-        let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(f64::EPSILON);
-        let _ = writeln!(text, "{:>8.1}  {share:>4.0} %  {name}", time.as_secs_f64());
-    };
-    row("the whole run", total);
-    for (kind, list, least) in [("suite", suites, Duration::ZERO), ("build", builds, SHORT)] {
-        let mut list: Vec<&Took> = list.iter().filter(|took| took.time >= least).collect();
-        list.sort_by_key(|took| std::cmp::Reverse(took.time));
-        for took in list {
-            row(&format!("{kind} {}", took.name), took.time);
-        }
-    }
-    text
 }
 
 fn print(name: &str, took: Duration, result: Result<Counts, &Error>) {
@@ -221,56 +237,67 @@ mod tests {
         },
     ];
 
-    fn ran() -> Runner {
+    fn ran(budget: Option<u64>) -> Runner {
         let minutes = Rc::new(Cell::new(0));
         let clock = Rc::clone(&minutes);
         let clock = move || Duration::from_secs(60 * clock.get());
-        let mut runner = Runner::with_clock(Options::default(), Box::new(clock));
+        let options = Options {
+            budget: budget.map(|minutes| Duration::from_secs(60 * minutes)),
+            ..Options::default()
+        };
+        let mut runner = Runner::with_clock(options, Box::new(clock));
         runner.run(TESTS, &Minutes(minutes));
         runner
     }
 
     #[test]
-    fn no_test_begins_after_the_budget_and_such_a_run_fails() {
-        let runner = ran();
+    fn no_test_begins_after_the_budget_and_the_rest_is_skipped() {
+        let mut runner = ran(Some(MINUTES));
         assert_eq!(runner.counts.passed, 2);
-        assert_eq!(runner.not_run, ["second: three"]);
+        assert_eq!(runner.skipped, ["second: three"]);
+        assert_eq!(runner.suites.len(), 1);
+        assert_eq!(runner.suites[0].time, Duration::from_secs(6000));
+        assert!(!runner.passed(), "no cluster was tested");
+        runner.has_a_cluster();
+        assert!(runner.passed());
+        runner.fail();
         assert!(!runner.passed());
     }
 
     #[test]
-    fn a_test_that_is_not_asked_for_is_not_missing() {
-        let options = Options {
-            filter: vec!["first".to_owned()],
-            ..Options::default()
-        };
-        let late = Box::new(|| BUDGET);
-        let mut runner = Runner::with_clock(options, late);
-        assert!(!runner.begins("second: three"));
-        assert!(runner.not_run.is_empty());
+    fn without_a_budget_every_test_begins() {
+        let runner = ran(None);
+        assert_eq!(runner.counts.passed, 3);
+        assert!(runner.passed() && runner.skipped.is_empty());
     }
 
     #[test]
-    fn the_table_has_suites_and_builds_with_their_shares() {
-        let took = |name: &str, seconds| Took {
-            name: name.to_owned(),
-            time: Duration::from_secs(seconds),
+    fn a_test_that_is_not_asked_for_is_not_skipped() {
+        let options = Options {
+            filter: vec!["first".to_owned()],
+            budget: Some(Duration::ZERO),
+            ..Options::default()
         };
-        let runner = ran();
-        assert_eq!(runner.suites, [took("first", 6000)]);
-        let builds = [took("short", 0), took("the ISO", 30)];
-        let table = table(
-            Duration::from_secs(100),
-            &[took("a", 10), took("b", 60)],
-            &builds,
-        );
-        assert_eq!(
-            table,
-            " seconds  share  where the time went\n\
-             \x20  100.0   100 %  the whole run\n\
-             \x20   60.0    60 %  suite b\n\
-             \x20   10.0    10 %  suite a\n\
-             \x20   30.0    30 %  build the ISO\n"
-        );
+        let mut runner = Runner::new(options);
+        assert!(!runner.begins("second: three"));
+        assert!(runner.skipped.is_empty());
+    }
+
+    #[test]
+    fn what_failed_is_explained() {
+        let tests: &[Test<Cell<usize>>] = &[
+            Test {
+                name: "one: ok",
+                run: |_| Ok(Counts::ONE),
+            },
+            Test {
+                name: "one: failed",
+                run: |_| anyhow::bail!("a reason"),
+            },
+        ];
+        let explained = Cell::new(0);
+        let mut runner = Runner::new(Options::default());
+        runner.run_explained(tests, &explained, |times| times.set(times.get() + 1));
+        assert_eq!(explained.get(), 1);
     }
 }

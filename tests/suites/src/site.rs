@@ -5,6 +5,7 @@ use halite_lab::Lab;
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::Layout;
 
+use crate::explain;
 use crate::runner::Runner;
 use crate::test::{Counts, Test};
 
@@ -54,7 +55,8 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
         runner.kept.push(site.lab.clone());
         return;
     };
-    counts.add(runner.run(wanted, &cluster));
+    runner.has_a_cluster();
+    counts.add(runner.run_explained(wanted, &cluster, explain::state));
     if counts.failed > 0 {
         println!(
             "  the hosts are kept: cargo lab status --lab {}, files below {}",

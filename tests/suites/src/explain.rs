@@ -1,0 +1,70 @@
+//! The state of a cluster's hosts, printed after a test that failed: a reader of the report may have
+//! no way to look at them.
+
+use halite_lab::cluster::Cluster;
+
+/// What is asked of each host that is on; answers are cut after [`LINES`] lines.
+const QUESTIONS: &[(&str, &str)] = &[
+    (
+        "units that failed",
+        "systemctl --failed --no-legend --plain",
+    ),
+    ("memory", "free -m | sed -n 2p"),
+    (
+        "containers",
+        "crictl --timeout 5s ps -a 2>/dev/null | awk 'NR>1 {print $1, $(NF-1), $NF}'; \
+         ctr -n k8s.io tasks ls",
+    ),
+    (
+        "errors of the last minutes",
+        "journalctl --since -5min -p err -n 15 --no-pager -o short",
+    ),
+    (
+        "halite",
+        "journalctl --since -5min -u 'halite-*' -n 15 --no-pager -o short",
+    ),
+];
+
+/// What is asked of the cluster on its first host.
+const CLUSTER: &[(&str, &str)] = &[
+    ("ctl health", "timeout 30 ctl health"),
+    (
+        "pods that are not running",
+        "timeout 10 kubectl get pods -A -o wide | awk '$4 != \"Running\"'",
+    ),
+];
+
+/// Longest answer.
+const LINES: usize = 40;
+
+/// Prints the state of the hosts.
+pub(crate) fn state(cluster: &Cluster) {
+    for host in cluster.hosts() {
+        let mut questions = QUESTIONS.to_vec();
+        if host.spec.name == cluster.bootstrap.spec.name {
+            questions.extend(CLUSTER);
+        }
+        let name = &host.spec.name;
+        if host.init().is_none() {
+            println!("    {name}: off");
+            continue;
+        }
+        for (what, line) in questions {
+            match host.sh(&format!("{{ {line}; }} 2>&1 || true")) {
+                Ok(text) => print(name, what, &text),
+                Err(error) => println!("    {name}: {what}: cannot be asked: {error:#}"),
+            }
+        }
+    }
+}
+
+fn print(host: &str, what: &str, text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return;
+    }
+    println!("    {host}: {what}:");
+    for line in &lines[lines.len().saturating_sub(LINES)..] {
+        println!("      {line}");
+    }
+}
