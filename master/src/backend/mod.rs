@@ -112,7 +112,7 @@ pub trait Backend: Send + Sync {
         hello: &'a v1::MinionHello,
     ) -> BackendFuture<'a, ()>;
     /// Takes a message other than the hello. A return is stored before this answers; then the
-    /// minion is sent `ReturnStored`.
+    /// minion is sent `ReturnStored`, unless it answers a query, of which it keeps no answer.
     fn on_message<'a>(
         &'a self,
         minion: &'a MinionId,

@@ -156,6 +156,7 @@ impl Jobs {
             .map(|minion| async move {
                 match function.place {
                     Place::Here => jobs.answer_here(id, &minion).await,
+                    Place::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
                     Place::States | Place::Minion => jobs.dispatch(&minion).await,
                 }
             })

@@ -10,7 +10,7 @@ use halite_proto::v1::master_message::Body;
 use serde_json::Value;
 
 use super::Jobs;
-use super::core::{OpenRow, due};
+use super::core::{OpenRow, Session, due};
 use super::function::{Function, Place};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
@@ -97,53 +97,91 @@ impl Jobs {
             let Some(row) = rows.iter().find(|row| row.jid == jid) else {
                 continue;
             };
-            let job = self.open_jobs().get(&jid).map(|open| Arc::clone(&open.job));
-            let Some(job) = job else { continue };
-            session.sent.insert(jid.clone());
-            let message = match self.message(&job, row).await {
-                Ok(message) => message,
-                Err(refusal) => {
-                    // Not sent, and trying again would change nothing: the refusal is the return.
-                    let when = self.app.clock.now();
-                    let answer = Answer {
-                        retcode: 1,
-                        return_json: "null".into(),
-                        error: refusal.message,
-                        when,
-                    };
-                    let jobs = Arc::clone(self);
-                    let minion = minion.clone();
-                    // In a task of its own, because it takes the lane.
-                    tokio::spawn(async move {
-                        if let Err(error) = jobs.returned(&jid, &minion, answer).await {
-                            tracing::error!(job = %jid, %minion, %error, "cannot store the refusal of a part");
-                        }
-                    });
-                    continue;
-                }
-            };
-            // A query is sent again when it has no return, so the store need not know that it was
-            // sent.
-            if !Function::find(&job.function)?.is_query() {
-                self.app
-                    .store
-                    .mark_sent(&jid, minion, self.app.clock.now())
-                    .await?;
-            }
-            tracing::debug!(job = %jid, %minion, "sending");
-            if minion.is_master() {
-                self.run_here(jid, message);
-            } else {
-                let message = v1::MasterMessage {
-                    body: Some(Body::Job(message)),
-                };
-                if self.app.connections.send(minion, message).await.is_err() {
-                    session.disconnect(self.app.clock.steady());
-                    return Ok(());
-                }
+            if !self.send_part(&mut session, row).await? {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Sends a minion its part of a query that was made just now. Memory knows all of it: a query
+    /// waits for no other job, and its row has nothing but its name. So the store is not asked,
+    /// which would be once for each minion.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn dispatch_query(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+    ) -> Result<(), Refusal> {
+        let lane = self.lane(minion);
+        let mut session = lane.lock().await;
+        let is_ready = self
+            .open_jobs()
+            .get(jid)
+            .is_some_and(|job| job.pending.contains(minion) && !job.is_blocked(minion));
+        let is_sent = session.sent.contains(jid) || session.running.contains(jid);
+        if session.connected && is_ready && !is_sent {
+            let row = JobRow::queued(jid, minion, None);
+            self.send_part(&mut session, &row).await?;
+        }
+        Ok(())
+    }
+
+    /// Queues a part on the stream of its minion; false if the minion is not connected any more.
+    async fn send_part(
+        self: &Arc<Self>,
+        session: &mut Session,
+        row: &JobRow,
+    ) -> Result<bool, Refusal> {
+        let (jid, minion) = (&row.jid, &row.minion);
+        let job = self.open_jobs().get(jid).map(|open| Arc::clone(&open.job));
+        let Some(job) = job else { return Ok(true) };
+        session.sent.insert(jid.clone());
+        let message = match self.message(&job, row).await {
+            Ok(message) => message,
+            Err(refusal) => {
+                // Not sent, and trying again would change nothing: the refusal is the return.
+                let when = self.app.clock.now();
+                let answer = Answer {
+                    retcode: 1,
+                    return_json: "null".into(),
+                    error: refusal.message,
+                    when,
+                };
+                let jobs = Arc::clone(self);
+                let (jid, minion) = (jid.clone(), minion.clone());
+                // In a task of its own, because it takes the lane.
+                tokio::spawn(async move {
+                    if let Err(error) = jobs.returned(&jid, &minion, answer).await {
+                        tracing::error!(job = %jid, %minion, %error, "cannot store the refusal of a part");
+                    }
+                });
+                return Ok(true);
+            }
+        };
+        // A query is sent again when it has no return, so the store need not know that it was
+        // sent.
+        if !Function::find(&job.function)?.is_query() {
+            self.app
+                .store
+                .mark_sent(jid, minion, self.app.clock.now())
+                .await?;
+        }
+        tracing::debug!(job = %jid, %minion, "sending");
+        if minion.is_master() {
+            self.run_here(jid.clone(), message);
+            return Ok(true);
+        }
+        let message = v1::MasterMessage {
+            body: Some(Body::Job(message)),
+        };
+        if self.app.connections.send(minion, message).await.is_err() {
+            session.disconnect(self.app.clock.steady());
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     fn has_open_part(&self, minion: &MinionId) -> bool {

@@ -45,7 +45,15 @@ impl Jobs {
                     error: redactor.text(&returned.error),
                     when: self.app.clock.now(),
                 };
+                // A minion keeps no answer to a query, so it need not know that this one is stored.
+                let is_query = self
+                    .open_jobs()
+                    .get(&jid)
+                    .is_some_and(|job| job.function.is_query());
                 self.returned(&jid, minion, answer).await?;
+                if is_query {
+                    return Ok(());
+                }
                 let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
                 // A minion that has disconnected sends it again and is answered then.
                 let _ = self
