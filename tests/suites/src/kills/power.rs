@@ -73,7 +73,8 @@ fn back(cluster: &Cluster, name: &str, cut: &str) -> Result<()> {
         seconds(&renewed) > cut,
         "the lease of {name} was renewed last at {renewed}"
     );
-    let selector = format!("--field-selector=spec.nodeName={name}");
+    // The containers of a completed pod are not started again.
+    let selector = format!("--field-selector=spec.nodeName={name},status.phase!=Succeeded");
     let list: Value =
         serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &selector, "-o", "json"])?)?;
     for pod in list["items"].as_array().context("no list of pods")? {
