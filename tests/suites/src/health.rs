@@ -17,6 +17,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
 /// Limit for the kubelet to notice a manifest that has gone, and for a remedy to take effect.
 const LIMIT: Duration = Duration::from_secs(180);
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
+/// The end of the message once the kubelet has ended the pod.
+const LAST: &str = "it has no pod: no manifest, or a kubelet that does not run";
 
 /// The status as a document, whether all is well or not.
 pub(super) fn status(cluster: &Cluster) -> Result<Value> {
@@ -52,6 +54,9 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         let finding = finding(&health, "control-plane-pods");
         let finding = finding.with_context(|| format!("not found: {health:#}"))?;
         ensure!(code == Some(1), "exit code {code:?}: {health:#}");
+        // While it ends, its pod is there and not ready, and another message says so.
+        let message = finding["message"].as_str().unwrap_or_default();
+        ensure!(message.ends_with(LAST), "not at its end: {message}");
         Ok(finding)
     })?;
     let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();

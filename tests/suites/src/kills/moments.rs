@@ -17,7 +17,7 @@ use serde_json::Value;
 const MOMENT: Duration = Duration::from_secs(180);
 
 /// Limit for the victim's process to exist.
-const VICTIM: Duration = Duration::from_secs(30);
+const VICTIM: Duration = Duration::from_secs(90);
 
 /// The victim of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
