@@ -282,9 +282,27 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     }
 }
 
+/// Asks until there is an answer: while a leader is elected, as after a kill or on a busy machine, etcd
+/// refuses reads.
+pub async fn answered<T, E: std::fmt::Display>(
+    what: &str,
+    question: impl AsyncFn() -> Result<T, E>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        match question().await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                assert!(start.elapsed() < PATIENCE, "no answer to {what}: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
 /// The names of the voting members, sorted.
 pub async fn voters(client: &Client) -> Vec<String> {
-    let members = client.list().await.unwrap();
+    let members = answered("who is a member", async || client.list().await).await;
     let mut names: Vec<String> = members
         .iter()
         .filter(|member| !member.is_learner)
