@@ -15,7 +15,7 @@ use super::wait_ready;
 use crate::test::Counts;
 
 /// Limit for etcd to end, and for the status to know.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(270);
 
 /// Limit for the kubelet to start a pod again, and the API server after some failures.
 const BACK: Duration = Duration::from_secs(300);
