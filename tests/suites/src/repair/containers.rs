@@ -1,4 +1,9 @@
 //! The containers that run on a host, compared with the status of its pods.
+//!
+//! One difference is the kubelet's own and is only printed: a kubelet that ends while containerd starts
+//! a container, as after a power cut, starts that container of the same pod once more, and ends neither
+//! before the pod ends (kubernetes/kubernetes issues 98520, 122585). Halite starts no container; what
+//! it could leave behind is a pod of a manifest from before, which has another uid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +25,29 @@ pub fn are_of_pods(host: &Host, pods: &[&Value]) -> Result<()> {
     if difference.is_none(pods.len()) {
         return Ok(());
     }
-    let others: Vec<(String, Facts)> = difference
-        .others
-        .iter()
-        .map(|id| (id.clone(), facts(host, id)))
-        .collect();
-    let names = pods.iter().map(|pod| name(pod)).collect();
+    let facts = |ids: &[String]| -> Vec<(String, Facts)> {
+        ids.iter().map(|id| (id.clone(), facts(host, id))).collect()
+    };
     let tasks = host.sh("ctr -n k8s.io tasks ls").unwrap_or_default();
+    let (known, others) = (facts(&difference.known), facts(&difference.others));
+    let (twice, others) = started_twice(others, &known, &tasks);
+    if others.len() == pods.len() && difference.gone.is_empty() {
+        for (id, facts) in twice {
+            println!(
+                "  on {} the kubelet started {id} twice: {}",
+                host.spec.name, facts.text
+            );
+        }
+        return Ok(());
+    }
+    let others = [others, twice].concat();
+    let names = pods.iter().map(|pod| name(pod)).collect();
     let mut lines = wrong(&others, &names, &tasks);
     let gone = difference.gone.iter();
     lines.extend(gone.map(|id| format!("{id} is in the status of a pod and does not run")));
     bail!(
         "{} containers of {} pods run on {}, and {} others:\n  {}",
-        difference.known,
+        difference.known.len(),
         pods.len(),
         host.spec.name,
         others.len(),
@@ -43,8 +58,8 @@ pub fn are_of_pods(host: &Host, pods: &[&Value]) -> Result<()> {
 /// A comparison of running containers with the status of pods.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
-    /// The number of containers that run and are in the status of a pod.
-    known: usize,
+    /// Containers that run and are in the status of a pod.
+    known: Vec<String>,
     /// Containers that run and are in no status: the API does not name sandboxes.
     others: Vec<String>,
     /// Containers that are in the status of a pod and do not run.
@@ -62,7 +77,7 @@ impl Difference {
         let running: BTreeSet<&str> = running.iter().map(String::as_str).collect();
         let owned = |id: &&str| (*id).to_owned();
         Self {
-            known: known.intersection(&running).count(),
+            known: known.intersection(&running).map(owned).collect(),
             others: running.difference(&known).map(owned).collect(),
             gone: known.difference(&running).map(owned).collect(),
         }
@@ -80,6 +95,8 @@ struct Facts {
     pod: String,
     /// True for the sandbox of a pod.
     is_sandbox: bool,
+    /// The uid of its pod, and its name there; none where containerd does not say so.
+    place: Option<(String, String)>,
     /// Everything that helps to find it in a journal.
     text: String,
 }
@@ -118,11 +135,40 @@ fn from_info(info: &Value) -> Facts {
         label("io.kubernetes.pod.uid"),
         info["CreatedAt"].as_str().unwrap_or_default()
     );
+    let place = (
+        label("io.kubernetes.pod.uid"),
+        label("io.kubernetes.container.name"),
+    );
     Facts {
         pod,
         is_sandbox: kind == "sandbox",
+        place: (kind == "container" && !place.0.is_empty()).then_some(place),
         text,
     }
+}
+
+/// The state of a container in the list that `ctr tasks ls` prints.
+fn state<'a>(tasks: &'a str, id: &str) -> &'a str {
+    let line = tasks.lines().find(|line| line.starts_with(id));
+    line.and_then(|line| line.split_whitespace().last())
+        .unwrap_or("ended")
+}
+
+/// Parts containers that run beside one of the same pod and name, which the API knows, from all
+/// others. One that has stopped is being removed.
+fn started_twice(
+    others: Vec<(String, Facts)>,
+    known: &[(String, Facts)],
+    tasks: &str,
+) -> (Vec<(String, Facts)>, Vec<(String, Facts)>) {
+    let places: BTreeSet<_> = known
+        .iter()
+        .filter_map(|(_, facts)| facts.place.as_ref())
+        .collect();
+    let is_second = |facts: &Facts| facts.place.as_ref().is_some_and(|p| places.contains(p));
+    others
+        .into_iter()
+        .partition(|(id, facts)| is_second(facts) && state(tasks, id) == "RUNNING")
 }
 
 /// A line for each container that should not run, with its state in the list `tasks`, and for each
@@ -135,15 +181,10 @@ fn wrong(others: &[(String, Facts)], pods: &BTreeSet<String>, tasks: &str) -> Ve
     let is_right = |facts: &Facts| {
         facts.is_sandbox && pods.contains(&facts.pod) && sandboxes[facts.pod.as_str()] == 1
     };
-    let state = |id: &str| {
-        let line = tasks.lines().find(|line| line.starts_with(id));
-        line.and_then(|line| line.split_whitespace().last())
-            .unwrap_or("ended")
-    };
     let mut lines: Vec<String> = others
         .iter()
         .filter(|(_, facts)| !is_right(facts))
-        .map(|(id, facts)| format!("{id} ({}): {}", state(id), facts.text))
+        .map(|(id, facts)| format!("{id} ({}): {}", state(tasks, id), facts.text))
         .collect();
     let without = pods
         .iter()
@@ -188,7 +229,7 @@ mod tests {
         assert!(compared(&pods, &["1", "2", "3", "s", "t"]).is_none(2));
         let more = compared(&pods, &["1", "2", "3", "s", "t", "u"]);
         assert!(!more.is_none(2));
-        assert_eq!((more.known, more.others.len()), (3, 3));
+        assert_eq!((more.known.len(), more.others.len()), (3, 3));
     }
 
     #[test]
@@ -197,6 +238,28 @@ mod tests {
         assert!(!before.is_none(1));
         assert_eq!(before.gone, ["1"]);
         assert_eq!(before.others, ["new", "s"]);
+    }
+
+    #[test]
+    fn only_a_container_of_the_same_pod_and_name_was_started_twice() {
+        let known = [other("1", "container", "a")];
+        let mut before = other("old", "container", "a");
+        before.1.place = Some((
+            "uid of the manifest from before".to_owned(),
+            "it".to_owned(),
+        ));
+        let others = vec![
+            other("s", "sandbox", "a"),
+            other("2", "container", "a"),
+            other("3", "container", "a"),
+            before,
+            ("gone".to_owned(), Facts::default()),
+        ];
+        let tasks = "TASK PID STATUS\n2 7 RUNNING\n3 8 STOPPED\nold 9 RUNNING\n";
+        let (twice, others) = started_twice(others, &known, tasks);
+        let ids = |all: Vec<(String, Facts)>| all.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(ids(twice), ["2"]);
+        assert_eq!(ids(others), ["s", "3", "old", "gone"]);
     }
 
     #[test]
