@@ -13,7 +13,7 @@ use crate::health;
 use crate::test::Counts;
 
 /// Limit from power-on to Ready: etcd, API server, network, all pods.
-const BACK: Duration = Duration::from_secs(180);
+const BACK: Duration = Duration::from_secs(360);
 
 /// Cuts the worker's power.
 pub fn worker(cluster: &Cluster) -> Result<Counts> {

@@ -9,7 +9,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 /// Limit for systemd to restart a killed program, and for that program to answer.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_secs(180);
 
 /// The items of a list that kubectl prints.
 pub fn items(bootstrap: &Host, args: &[&str]) -> Result<Vec<Value>> {
