@@ -19,8 +19,8 @@ pub fn within(dir: &Path, program: &str, args: &[&str]) -> Command {
 }
 
 /// Makes a program from a text, with its directory. Another process writes it: while this one has a
-/// file open for writing, a child that another test has just started has it open too, and until that
-/// child is another program nothing can run the file (ETXTBSY).
+/// file open for writing, a child that another test has just started has it open too, and until
+/// that child is another program nothing can run the file (ETXTBSY).
 pub fn make_program(path: &Path, text: &str) {
     let line = r#"mkdir -p "$(dirname "$0")" && printf %s "$1" > "$0" && chmod 755 "$0""#;
     let mut command = Command::new("sh");

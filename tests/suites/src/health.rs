@@ -36,8 +36,8 @@ fn document(cluster: &Cluster, words: &[&str]) -> Result<(Option<i32>, Value)> {
     Ok((output.status.code(), document))
 }
 
-/// Waits until all is well. The tests before may have taken the API away, and the kubelet waits up to
-/// five minutes before it starts a program again that lost its lease.
+/// Waits until all is well. The tests before may have taken the API away, and the kubelet waits up
+/// to five minutes before it starts a program again that lost its lease.
 pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
     let said = cluster.bootstrap.run(&[CTL, "health", "--wait", "6m"]);
     said.map(drop).context("the cluster is not healthy")

@@ -36,8 +36,8 @@ const NONE: &str = "  endpoint: api.demo.internal\n";
 
 /// Limit for the address to move: three failed checks a second apart, and a new election.
 const MOVE: Duration = Duration::from_secs(60);
-/// Limit for the API server's own pod to stop or to start: a kubelet that has just ended the same pod
-/// may not start it for minutes while the API is away.
+/// Limit for the API server's own pod to stop or to start: a kubelet that has just ended the same
+/// pod may not start it for minutes while the API is away.
 const POD: Duration = Duration::from_secs(270);
 
 fn has_address(cluster: &Cluster) -> Result<bool> {

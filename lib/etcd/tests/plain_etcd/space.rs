@@ -32,8 +32,8 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     let client = site.client();
     three(&mut site, &client).await;
     client.put(b"kept", b"value").await.unwrap();
-    // The same key again and again: all but the last is the past. A write whose answer was lost, as while
-    // a leader is elected, may be there or not.
+    // The same key again and again: all but the last is the past. A write whose answer was lost, as
+    // while a leader is elected, may be there or not.
     let (mut last, mut unknown) = (None, Vec::new());
     for number in 0..200u32 {
         let value = vec![u8::try_from(number).unwrap(); VALUE];

@@ -13,8 +13,8 @@ use halite_lab::{Lab, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Limit for the moment to be reached; the last of them takes one minute, and three or four on a busy
-/// machine. A command that ends before ends the wait too.
+/// Limit for the moment to be reached; the last of them takes one minute, and three or four on a
+/// busy machine. A command that ends before ends the wait too.
 const MOMENT: Duration = Duration::from_secs(540);
 
 /// Limit for the victim's process to exist.

@@ -33,8 +33,8 @@ pub fn master_answers(bootstrap: &Host) -> Result<()> {
     wait::until("the master to answer", ANSWER, || keys(bootstrap).map(drop))
 }
 
-/// Waits for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and no
-/// others: a minion whose program was replaced last connects again two seconds after its return.
+/// Waits for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and
+/// no others: a minion whose program was replaced last connects again two seconds after its return.
 pub fn once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
     wait::until("each host to be registered once", ANSWER, || {
         is_once(bootstrap, hosts)

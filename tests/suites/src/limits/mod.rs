@@ -1,5 +1,5 @@
-//! What must not stop the cluster: a command that hangs, a flood of connections, a minion that reads
-//! nothing, a link that is cut, a full disk, and a file system that does not answer.
+//! What must not stop the cluster: a command that hangs, a flood of connections, a minion that
+//! reads nothing, a link that is cut, a full disk, and a file system that does not answer.
 
 mod full_disk;
 mod hung_mount;

@@ -1,9 +1,9 @@
 //! The containers that run on a host, compared with the status of its pods.
 //!
-//! One difference is the kubelet's own and is only printed: a kubelet that ends while containerd starts
-//! a container, as after a power cut, starts that container of the same pod once more, and ends neither
-//! before the pod ends (kubernetes/kubernetes issues 98520, 122585). Halite starts no container; what
-//! it could leave behind is a pod of a manifest from before, which has another uid.
+//! One difference is the kubelet's own and is only printed: a kubelet that ends while containerd
+//! starts a container, as after a power cut, starts that container of the same pod once more, and
+//! ends neither before the pod ends (kubernetes/kubernetes issues 98520, 122585). Halite starts no
+//! container; what it could leave behind is a pod of a manifest from before, which has another uid.
 
 use std::collections::{BTreeMap, BTreeSet};
 

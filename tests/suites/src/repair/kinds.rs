@@ -105,8 +105,8 @@ pub fn units(low: &Low) -> Vec<Damage> {
             WORKER,
             "kubelet",
             "an own drop-in",
-            // The damage of containerd below would end a kubelet that still looks for its runtime, and
-            // it would come and go.
+            // The damage of containerd below would end a kubelet that still looks for its runtime,
+            // and it would come and go.
             format!(
                 "printf '[Service]\\nEnvironment=OWN=1\\n' > {kubelet}.d/99-own.conf && systemctl daemon-reload && \
              systemctl restart kubelet && \

@@ -113,7 +113,8 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
 /// serves.
 fn alone(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // A kubelet that has just ended the same pod does not start it for minutes while the API is away.
+    // A kubelet that has just ended the same pod does not start it for minutes while the API is
+    // away.
     host.sh(&format!(
         "systemctl stop kubelet && cp -p {ASIDE} {MANIFEST} && systemctl start kubelet"
     ))?;
