@@ -81,7 +81,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (program, fresh) = (dir.path().join("daemon"), dir.path().join("daemon.new"));
         for file in [&program, &fresh] {
-            fs::copy("/bin/sleep", file).unwrap();
+            halite_testkit::process::copy_program(Path::new("/bin/sleep"), file);
         }
         let mut child = std::process::Command::new(&program)
             .arg("600")

@@ -1,18 +1,15 @@
 //! The builder is a program of its own, which `ctl` runs where it is.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use halite_testkit::put;
+use halite_testkit::process::{copy_program, make_program};
 
 /// A copy of `ctl` in a directory, beside which only what the test puts there is.
 fn ctl(dir: &Path, args: &[&str]) -> Output {
     let own = dir.join("bin/ctl");
     if !own.exists() {
-        fs::create_dir_all(dir.join("bin")).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_ctl"), &own).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_ctl")), &own);
     }
     let mut command = Command::new(own);
     command
@@ -23,8 +20,7 @@ fn ctl(dir: &Path, args: &[&str]) -> Output {
 }
 
 fn script(path: &Path, text: &str) {
-    put(path, format!("#!/bin/sh\n{text}\n").as_bytes());
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    make_program(path, &format!("#!/bin/sh\n{text}\n"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use halite_builder::Release;
 use halite_testkit::distribution::Registry;
+use halite_testkit::process::make_program;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Answer, Authority, Server, Signer, put, run, status};
 use serde_json::json;
@@ -284,13 +285,6 @@ fn image(name: &str, tag: &str) -> Content {
 }
 
 fn program(path: &Path) {
-    put(
-        path,
-        format!(
-            "#!/bin/sh\necho {}\n",
-            path.file_name().unwrap().to_string_lossy()
-        )
-        .as_bytes(),
-    );
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let name = path.file_name().unwrap().to_string_lossy();
+    make_program(path, &format!("#!/bin/sh\necho {name}\n"));
 }

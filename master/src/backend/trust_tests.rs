@@ -189,8 +189,8 @@ fn job_ids_that_no_job_has_cost_nothing() {
             .on_connected(&minion("worker-1"), &hello)
             .await
             .unwrap();
-        // Each would have been a commit of some milliseconds.
-        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        // Each would have been a commit of some milliseconds, all of them minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(15));
         let row = life
             .store
             .row(&jid, &minion("worker-1"))

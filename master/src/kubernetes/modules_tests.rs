@@ -26,7 +26,7 @@ fn config_map(data: Value) -> Value {
 fn cluster(test: bool) -> (Arc<FakeApi>, KubernetesModules) {
     let api = Arc::new(FakeApi::default());
     let patience = Patience {
-        total: Duration::from_millis(100),
+        total: Duration::from_secs(2),
         node: Duration::from_millis(20),
         pause: Duration::from_millis(1),
     };

@@ -66,7 +66,7 @@ fn object(kind: &str, namespace: &str, name: &str) -> Value {
 /// Each run is a process's own view of the cluster, as each job's is.
 fn run(api: &Arc<FakeApi>, test: bool) -> KubernetesModules {
     let patience = Patience {
-        total: Duration::from_millis(50),
+        total: Duration::from_secs(2),
         node: Duration::from_millis(20),
         pause: Duration::from_millis(1),
     };

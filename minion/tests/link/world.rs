@@ -324,7 +324,7 @@ impl World {
     }
 
     pub async fn stream(&mut self) -> (Stream, MinionHello) {
-        let stream = tokio::time::timeout(Duration::from_secs(20), self.streams.recv()).await;
+        let stream = tokio::time::timeout(Duration::from_secs(60), self.streams.recv()).await;
         let mut stream = stream.expect("the minion did not connect").unwrap();
         match stream.next().await {
             ToMaster::Hello(hello) => (stream, hello),

@@ -63,10 +63,15 @@ fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
         ("ctr", format!("printf '{plugins}'")),
         ("sleep", "exit 0".to_owned()),
     ] {
-        let path = programs.join(program);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(path, mode).unwrap();
+        // Another process writes it: a child that another test has just started would have the file
+        // open too, and a file that is open for writing cannot be run (ETXTBSY).
+        let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#;
+        let written = std::process::Command::new("/bin/sh")
+            .args(["-ec", write])
+            .arg(programs.join(program))
+            .arg(text)
+            .status();
+        assert!(written.unwrap().success());
     }
     let path = format!("{}:/usr/bin:/bin", programs.display());
     let output = std::process::Command::new("/bin/sh")

@@ -8,6 +8,8 @@ use std::{fs, thread};
 
 use crate::tls::Authority;
 
+const NEEDED: &str = "this test needs nginx: install the Debian package nginx-light";
+
 /// An nginx on a port of 127.0.0.1; stopped through its own pid file when dropped.
 pub struct Nginx {
     conf: PathBuf,
@@ -18,37 +20,20 @@ pub struct Nginx {
 impl Nginx {
     /// Starts one that keeps its files in `dir`. `servers` is the content of the `http` block,
     /// for the port that it is given.
-    pub fn start(dir: &Path, servers: impl FnOnce(u16) -> String) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+    pub fn start(dir: &Path, servers: impl Fn(u16) -> String) -> Self {
         fs::create_dir_all(dir).unwrap();
-        let conf = dir.join("nginx.conf");
-        // One process, of the test's own user, who may read the files.
-        let text = format!(
-            "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
-             http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \
-             {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path \
-             {dir}/scgi;\n{servers}\n}}\n",
-            dir = dir.display(),
-            servers = servers(port),
-        );
-        fs::write(&conf, text).unwrap();
-        let server = Self { conf, port };
-        // It goes to the background when it listens, and only then says there by which pid it is
-        // stopped.
-        server.nginx(&[]);
-        let since = Instant::now();
-        while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
-            assert!(
-                since.elapsed() < Duration::from_secs(30),
-                "nginx wrote no pid"
-            );
-            thread::sleep(Duration::from_millis(5));
+        // Another test may get the port between the two moments.
+        for _ in 0..4 {
+            let (conf, port) = configured(dir, &servers);
+            let output = command(&conf, &[]).expect(NEEDED);
+            if output.status.success() {
+                wait_for_pid(dir);
+                return Self { conf, port };
+            }
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("Address already in use"), "nginx: {said}");
         }
-        server
+        panic!("nginx found no free port");
     }
 
     /// One that serves the files below `root`.
@@ -75,26 +60,13 @@ impl Nginx {
     }
 
     fn nginx(&self, args: &[&str]) {
-        let output = self.command(args);
-        let output = output.expect("this test needs nginx: install the Debian package nginx-light");
+        let output = command(&self.conf, args);
+        let output = output.expect(NEEDED);
         assert!(
             output.status.success(),
             "nginx {args:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-    }
-
-    fn command(&self, args: &[&str]) -> std::io::Result<Output> {
-        let nginx = if Path::new("/usr/sbin/nginx").exists() {
-            "/usr/sbin/nginx"
-        } else {
-            "nginx"
-        };
-        Command::new(nginx)
-            .arg("-c")
-            .arg(&self.conf)
-            .args(args)
-            .output()
     }
 
     /// The statuses that it answered with, in order.
@@ -115,11 +87,53 @@ impl Nginx {
     }
 }
 
+/// Writes a configuration with a port that is free now.
+fn configured(dir: &Path, servers: &impl Fn(u16) -> String) -> (PathBuf, u16) {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let conf = dir.join("nginx.conf");
+    // One process, of the test's own user, who may read the files.
+    let text = format!(
+        "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
+         http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \
+         {dir}/proxy;\nfastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi; scgi_temp_path \
+         {dir}/scgi;\n{servers}\n}}\n",
+        dir = dir.display(),
+        servers = servers(port),
+    );
+    fs::write(&conf, text).unwrap();
+    (conf, port)
+}
+
+/// It goes to the background when it listens, and only then says there by which pid it is stopped.
+fn wait_for_pid(dir: &Path) {
+    let since = Instant::now();
+    while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "nginx wrote no pid"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn command(conf: &Path, args: &[&str]) -> std::io::Result<Output> {
+    let nginx = if Path::new("/usr/sbin/nginx").exists() {
+        "/usr/sbin/nginx"
+    } else {
+        "nginx"
+    };
+    Command::new(nginx).arg("-c").arg(conf).args(args).output()
+}
+
 impl Drop for Nginx {
     fn drop(&mut self) {
         // A second panic would hide the first.
         if thread::panicking() {
-            let _ = self.command(&["-s", "stop"]);
+            let _ = command(&self.conf, &["-s", "stop"]);
         } else {
             self.nginx(&["-s", "stop"]);
         }

@@ -18,6 +18,23 @@ pub fn within(dir: &Path, program: &str, args: &[&str]) -> Command {
     command
 }
 
+/// Makes a program from a text, with its directory. Another process writes it: while this one has a
+/// file open for writing, a child that another test has just started has it open too, and until
+/// that child is another program nothing can run the file (ETXTBSY).
+pub fn make_program(path: &Path, text: &str) {
+    let line = r#"mkdir -p "$(dirname "$0")" && printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let mut command = Command::new("sh");
+    command.args(["-ec", line]).arg(path).arg(text);
+    done(command);
+}
+
+/// Copies a program, with the directory that it is copied to, in the same way.
+pub fn copy_program(from: &Path, to: &Path) {
+    let mut command = Command::new("install");
+    command.args(["-D", "-m", "755"]).arg(from).arg(to);
+    done(command);
+}
+
 /// Fills the file system `disk` up to so many bytes, and asks for the right complaint.
 const PRELUDE: &str = r#"
 fill() {

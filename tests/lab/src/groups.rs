@@ -63,7 +63,7 @@ fn remove_tree(group: &Path) -> Result<()> {
     }
     wait::until(
         &format!("{} to be empty", group.display()),
-        Duration::from_secs(10),
+        Duration::from_secs(30),
         || {
             fs::remove_dir(group).or_else(|e| {
                 if group.exists() {

@@ -166,7 +166,7 @@ impl Host {
         fs::write(self.dir.join("nspawn.pid"), child.id().to_string())?;
         wait::until(
             &format!("{} to boot", self.spec.name),
-            Duration::from_secs(60),
+            Duration::from_secs(180),
             || {
                 let state = self.output(&["systemctl", "is-system-running"])?;
                 let text = String::from_utf8_lossy(&state.stdout).trim().to_owned();
@@ -317,7 +317,7 @@ pub fn cut_power(hosts: &[Host]) -> Result<()> {
     for host in hosts {
         wait::until(
             &format!("{} to lose power", host.spec.name),
-            Duration::from_secs(30),
+            Duration::from_secs(90),
             || {
                 if host.nspawn().is_some() {
                     Err(anyhow!("nspawn still runs"))

@@ -41,7 +41,7 @@ pub(super) const STAYING: &str = "on";
 const PORT: u16 = 8080;
 
 /// Limit for one pod to reach another.
-const REACHED: Duration = Duration::from_secs(30);
+const REACHED: Duration = Duration::from_secs(90);
 
 pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
     let list: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;

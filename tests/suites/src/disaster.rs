@@ -223,6 +223,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     ensure!(text.contains("this host has a cluster"), "{text}");
     let status = ctl(host, &["etcd", "status"])?;
     ensure!(status["problems"] == serde_json::json!([]), "{status}");
+    repair::settled(cluster, repair::pods(cluster)?)?;
     repair::quiet(cluster).context("after the restore")?;
     cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
     Ok(Counts::ONE)

@@ -32,7 +32,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 ];
 
 /// Limit for a minion to connect, and for a key to be seen.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 const ORCHESTRATION: &str = "\
 hello:

@@ -40,7 +40,7 @@ const ASKED: &str = "/root/asked-of-the-proxy";
 /// An address that is on no network (RFC 5737).
 const NOWHERE: &str = "192.0.2.9";
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
-const READY: std::time::Duration = std::time::Duration::from_secs(30);
+const READY: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// The state of a host in all places where these settings are written.
 fn found(host: &Host) -> Result<String> {

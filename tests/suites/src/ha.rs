@@ -184,7 +184,7 @@ fn same_content(cluster: &Cluster) -> Result<()> {
 }
 
 fn complete(cluster: &Cluster) -> Result<Counts> {
-    is_complete(cluster)?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
     // Both replicas started on the first host.
     let path = "jsonpath={range .items[*]}{.spec.nodeName}{\"\\n\"}{end}";

@@ -29,7 +29,7 @@ use crate::day::today;
 use crate::test::{Counts, Test};
 
 /// Limit for a command to end after one of its programs was killed.
-const COMMAND: Duration = Duration::from_secs(400);
+const COMMAND: Duration = Duration::from_secs(800);
 
 const WORKER_BACK: Test<Cluster> = Test {
     name: "kills: a worker comes back from a power cut by itself",

@@ -78,7 +78,7 @@ fn detectors((): &()) -> Result<Counts> {
     host.output(&["getent", "hosts", "registry.example"])?;
     wait::until(
         "the resolver to have noted the question",
-        Duration::from_secs(5),
+        Duration::from_secs(15),
         || {
             let names = lab.router.unexpected_names()?;
             if names.iter().any(|n| n == "registry.example") {

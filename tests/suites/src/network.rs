@@ -40,7 +40,7 @@ const OPENING: &str = "own-pod-network";
 /// RBAC objects, a ConfigMap, a DaemonSet with its revision and pods.
 const OBJECTS: usize = 10;
 /// Limit for pods to start and to end.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(180);
 
 /// Paths below which files may change: those of pod networks, the firewall's, and the operator's
 /// own.

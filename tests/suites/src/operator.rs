@@ -86,11 +86,18 @@ fn shape(value: &Value) -> Value {
 fn commands(cluster: &Cluster) -> Result<Counts> {
     for look in LOOKS {
         let form = |name: &str| ctl(cluster, &[look, ["-o", name].as_slice()].concat());
-        let json: Value = serde_json::from_str(&form("json")?)
-            .with_context(|| format!("ctl {} -o json printed no JSON", look.join(" ")))?;
-        let yaml: Value = serde_saphyr::from_str(&form("yaml")?)
-            .with_context(|| format!("ctl {} -o yaml printed no YAML", look.join(" ")))?;
-        let (json, yaml) = (shape(&json), shape(&yaml));
+        let shapes = || -> Result<(Value, Value)> {
+            let json: Value = serde_json::from_str(&form("json")?)
+                .with_context(|| format!("ctl {} -o json printed no JSON", look.join(" ")))?;
+            let yaml: Value = serde_saphyr::from_str(&form("yaml")?)
+                .with_context(|| format!("ctl {} -o yaml printed no YAML", look.join(" ")))?;
+            Ok((shape(&json), shape(&yaml)))
+        };
+        let (mut json, mut yaml) = shapes()?;
+        if json != yaml {
+            // Something may have happened between the two, but not each time.
+            (json, yaml) = shapes()?;
+        }
         ensure!(
             json == yaml,
             "ctl {} says one thing in JSON and another in YAML: {json} and {yaml}",
@@ -176,7 +183,7 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()?;
-    let status = wait::promptly("the highstate to end", Duration::from_secs(120), || {
+    let status = wait::promptly("the highstate to end", Duration::from_secs(360), || {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
             // A line that contains it must end the wait too: the check below reports it.
@@ -390,7 +397,7 @@ fn other_name(cluster: &Cluster) -> Result<Counts> {
     worker.sh(&format!("{fetch} | sh -s -- --name {WORKER}"))?;
     wait::until(
         "the worker's minion to be back",
-        Duration::from_secs(30),
+        Duration::from_secs(90),
         || ctl(cluster, &["ping", WORKER]),
     )?;
     repair::quiet(cluster)?;

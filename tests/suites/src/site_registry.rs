@@ -57,7 +57,7 @@ pub(super) const PASSWORD: &str = "not-a-word-of-any-dictionary";
 /// Directory of its backups.
 pub(super) const BACKUPS: &str = "/srv/registry-backups";
 const DATA: &str = "/var/lib/halite/registry";
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(180);
 
 /// The reference of an image of the bundle on the bootstrap host.
 fn busybox() -> String {

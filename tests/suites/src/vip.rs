@@ -35,9 +35,10 @@ const EXTERNAL: &str = "  vip: 10.10.0.100\n  keepalived: false\n";
 const NONE: &str = "  endpoint: api.demo.internal\n";
 
 /// Limit for the address to move: three failed checks a second apart, and a new election.
-const MOVE: Duration = Duration::from_secs(20);
-/// Limit for the API server's own pod to stop or to start.
-const POD: Duration = Duration::from_secs(90);
+const MOVE: Duration = Duration::from_secs(60);
+/// Limit for the API server's own pod to stop or to start: a kubelet that has just ended the same
+/// pod may not start it for minutes while the API is away.
+const POD: Duration = Duration::from_secs(270);
 
 fn has_address(cluster: &Cluster) -> Result<bool> {
     let addresses = cluster.bootstrap.run(&["ip", "-4", "-o", "addr"])?;

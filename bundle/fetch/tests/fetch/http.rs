@@ -287,7 +287,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
         }
     });
     let settings = Settings {
-        stall: Duration::from_millis(300),
+        stall: Duration::from_secs(1),
         ..fixture.settings()
     };
     fixture

@@ -115,8 +115,7 @@ impl Scene {
              echo \"$@\" >{}\nmkdir -p $6/member/wal\n{end}\n",
             called.display()
         );
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        halite_testkit::process::make_program(&program, &text);
         Restorer::of_program(&program)
     }
 

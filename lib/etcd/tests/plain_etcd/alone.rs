@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::site::{PATIENCE, Site, changes, eventually, pace, voters};
+use super::site::{PATIENCE, Site, answered, changes, eventually, pace, voters};
 use super::writer::{Writer, assert_equal_hashes};
 
 const NAMES: [&str; 4] = ["cp-1", "cp-2", "cp-3", "cp-4"];
@@ -27,7 +27,8 @@ async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     join(&mut site, &client, "cp-3").await;
     let writer = Writer::start(site.client());
     eventually("some writes", async || {
-        client.get(b"write/20").await.unwrap().is_some()
+        let found = client.get(b"write/20").await;
+        found.is_ok_and(|value| value.is_some())
     })
     .await;
     let written = writer.finish(&client).await;
@@ -51,7 +52,7 @@ async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     all.wait_alone("cp-3").await.unwrap();
     for number in &written.acknowledged {
         let key = format!("write/{number}");
-        let value = client.get(key.as_bytes()).await.unwrap();
+        let value = answered(&key, async || client.get(key.as_bytes()).await).await;
         assert_eq!(value.as_deref(), Some(key.as_bytes()));
     }
     client.put(b"after", b"1").await.unwrap();

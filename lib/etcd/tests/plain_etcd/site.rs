@@ -88,7 +88,8 @@ impl Site {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
-        // etcd compares the names of a peer with the address that it comes from, on loopback this one.
+        // etcd compares the names of a peer with the address that it comes from, on loopback this
+        // one.
         let addresses = address.map(|own| [own, Ipv4Addr::LOCALHOST]);
         let addresses = addresses.into_iter().flatten().map(IpAddr::V4);
         params.subject_alt_names = addresses.map(SanType::IpAddress).collect();
@@ -282,9 +283,27 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     }
 }
 
+/// Asks until there is an answer: while a leader is elected, as after a kill or on a busy machine,
+/// etcd refuses reads.
+pub async fn answered<T, E: std::fmt::Display>(
+    what: &str,
+    question: impl AsyncFn() -> Result<T, E>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        match question().await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                assert!(start.elapsed() < PATIENCE, "no answer to {what}: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
 /// The names of the voting members, sorted.
 pub async fn voters(client: &Client) -> Vec<String> {
-    let members = client.list().await.unwrap();
+    let members = answered("who is a member", async || client.list().await).await;
     let mut names: Vec<String> = members
         .iter()
         .filter(|member| !member.is_learner)

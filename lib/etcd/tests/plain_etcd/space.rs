@@ -32,21 +32,28 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     let client = site.client();
     three(&mut site, &client).await;
     client.put(b"kept", b"value").await.unwrap();
-    // The same key again and again: all but the last is the past.
-    let mut last = None;
+    // The same key again and again: all but the last is the past. A write whose answer was lost, as
+    // while a leader is elected, may be there or not.
+    let (mut last, mut unknown) = (None, Vec::new());
     for number in 0..200u32 {
         let value = vec![u8::try_from(number).unwrap(); VALUE];
         match client.put(b"often", &value).await {
-            Ok(()) => last = Some(value),
+            Ok(()) => {
+                last = Some(value);
+                unknown.clear();
+            }
             Err(error) => {
                 let text = halite_errors::chain(&error);
-                assert!(text.contains("database space exceeded"), "{text}");
-                break;
+                if text.contains("database space exceeded") {
+                    break;
+                }
+                println!("write {number}: {text}");
+                unknown.push(value);
             }
         }
     }
     eventually("the alarm is raised", async || {
-        let alarms = client.alarms().await.unwrap();
+        let alarms = client.alarms().await.unwrap_or_default();
         alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace)
     })
     .await;
@@ -63,7 +70,10 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     }
     client.put(b"taken", b"1").await.unwrap();
     let read = client.get(b"often").await.unwrap();
-    assert_eq!(read, last, "the acknowledged value is another one");
+    assert!(
+        read == last || unknown.into_iter().any(|value| read == Some(value)),
+        "the acknowledged value is another one"
+    );
     assert_eq!(
         client.get(b"kept").await.unwrap().as_deref(),
         Some(&b"value"[..])
@@ -84,7 +94,8 @@ async fn data_that_reach_the_quota_keep_the_alarm_until_some_are_deleted() {
         }
     }
     let pace = pace();
-    let limit = std::time::Duration::from_secs(1);
+    // It says so when the time is over, and has to know by then.
+    let limit = std::time::Duration::from_secs(10);
     let refused = changes(&client, &pace, limit).make_room().await;
     let text = refused.unwrap_err().to_string();
     assert!(

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use halite_etcd::{Client, Members as _};
 use tokio::task::JoinHandle;
 
-use super::site::eventually;
+use super::site::{answered, eventually};
 
 /// A loop of writes, each with a key of its own.
 pub struct Writer {
@@ -55,7 +55,7 @@ impl Writer {
         let written = self.task.await.unwrap();
         for number in &written.acknowledged {
             let key = format!("write/{number}");
-            let value = client.get(key.as_bytes()).await.unwrap();
+            let value = answered(&key, async || client.get(key.as_bytes()).await).await;
             assert_eq!(
                 value.as_deref(),
                 Some(key.as_bytes()),
@@ -68,8 +68,9 @@ impl Writer {
 
 /// Waits until all members have the same hash at one revision, while writes go on.
 pub async fn assert_equal_hashes(client: &Client) {
-    let members = client.list().await.unwrap();
-    let (hash, revision) = client.hash_kv(&members[0], 0).await.unwrap();
+    let members = answered("who is a member", async || client.list().await).await;
+    let first = async || client.hash_kv(&members[0], 0).await;
+    let (hash, revision) = answered("the hash of the first member", first).await;
     for member in &members {
         // A member that lags does not have the revision yet.
         eventually(

@@ -111,6 +111,8 @@ pub(super) struct Machine {
     ended: Option<Process>,
     /// The running process, and the time when it was seen first.
     seen: Option<(Process, i64)>,
+    /// The time since when the kubelet has been seen stopped.
+    stopped: Option<i64>,
     /// The restarts when the newest container's pod was seen first.
     restarts: Option<(String, u32)>,
 }
@@ -123,6 +125,7 @@ impl Machine {
             quorum: pod.quorum,
             ended: pod.ended.clone(),
             seen: None,
+            stopped: None,
             restarts: None,
         }
     }
@@ -140,6 +143,7 @@ impl Machine {
             .as_ref()
             .filter(|process| self.ended.as_ref() != Some(process));
         self.note(process, now);
+        let stopped = self.stopped_for(facts, now);
         let restarts = self.restarted(facts);
         if let Some(process) = process
             && (facts.certain || waited >= READ_AGAIN)
@@ -152,7 +156,7 @@ impl Machine {
                 Probe::Live(_) | Probe::Fails(_) => {}
             }
         }
-        if matches!(facts.kubelet.as_str(), "inactive" | "failed" | "") && waited >= KUBELET {
+        if stopped.is_some_and(|seconds| seconds >= KUBELET) {
             let state = match facts.kubelet.as_str() {
                 "" => "unknown",
                 state => state,
@@ -187,6 +191,16 @@ impl Machine {
             (Some(process), Some((seen, _))) if seen == process => {}
             (Some(process), _) => self.seen = Some((process.clone(), now)),
             (None, _) => self.seen = None,
+        }
+    }
+
+    /// Seconds since the kubelet was first seen stopped; none when it runs or is being started.
+    fn stopped_for(&mut self, facts: &Facts, now: i64) -> Option<i64> {
+        if matches!(facts.kubelet.as_str(), "inactive" | "failed" | "") {
+            Some(now - *self.stopped.get_or_insert(now))
+        } else {
+            self.stopped = None;
+            None
         }
     }
 
@@ -381,6 +395,23 @@ mod tests {
                 Step::Failed(Fault::Kubelet(state.to_owned()))
             );
         }
+        // One that is being restarted late in the wait has its own seconds.
+        let stopped = Facts {
+            kubelet: "inactive".to_owned(),
+            ..Facts::default()
+        };
+        let table = [
+            (0, nothing()),
+            (30, stopped.clone()),
+            (31, nothing()),
+            (40, stopped.clone()),
+            (49, stopped.clone()),
+            (50, stopped),
+        ];
+        assert_eq!(
+            last(machine(false, None), &table),
+            Step::Failed(Fault::Kubelet("inactive".to_owned()))
+        );
         let restarts = Facts {
             kubelet: "activating".to_owned(),
             ..Facts::default()

@@ -45,7 +45,7 @@ const MASTER: &str = "/usr/local/bin/halite-master";
 
 /// Limit for `ctl bootstrap` to reach the replacement of the master's program: it inspects
 /// documents, host and bundle first.
-const MOMENT: Duration = Duration::from_secs(60);
+const MOMENT: Duration = Duration::from_secs(180);
 
 /// The directory of a bundle on the site.
 fn place(version: &str) -> String {

@@ -18,7 +18,7 @@ use crate::test::Counts;
 const ASIDE: &str = "/var/lib/halite/moved-away";
 
 /// Limit for a pod to start whose image the host has.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_secs(180);
 
 /// Limit for the error to be reported: ctl would wait longer for a missing master.
 const AT_ONCE: Duration = Duration::from_secs(30);

@@ -79,7 +79,7 @@ fn scans(cluster: &Cluster) -> Result<Counts> {
     fs::write(cluster.bootstrap.root().join("root/scan.yaml"), SERVERS)?;
     cluster.kubectl(&["apply", "-f", "/root/scan.yaml"])?;
     let result = cluster
-        .wait_for_pods(Duration::from_secs(60))
+        .wait_for_pods(Duration::from_secs(180))
         .and_then(|()| scan_all(cluster));
     cluster.kubectl(&["delete", "-f", "/root/scan.yaml", "--wait", "--timeout=60s"])?;
     result
@@ -263,7 +263,7 @@ fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
     } else {
         &cluster.worker
     };
-    wait::until(&format!("{url} to answer"), Duration::from_secs(30), || {
+    wait::until(&format!("{url} to answer"), Duration::from_secs(90), || {
         other.run(&[
             "curl",
             "-sS",

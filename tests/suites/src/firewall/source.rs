@@ -165,7 +165,7 @@ impl Stranger {
         )?;
         wait::until(
             "the stranger's IPv6 address",
-            std::time::Duration::from_secs(10),
+            std::time::Duration::from_secs(30),
             || {
                 link_local(
                     |args| run("ip", &[&["-n", namespace], args].concat()),

@@ -55,7 +55,7 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
         NAMESPACE,
     ];
     cluster.kubectl(&rollout)?;
-    let drain = ["ctl", "node", "drain", name, "--timeout", "3s"];
+    let drain = ["ctl", "node", "drain", name, "--timeout", "10s"];
     let output = cluster.bootstrap.output(&drain)?;
     let text = format!(
         "{}{}",
@@ -154,7 +154,9 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
             "ctl node {words:?} was not refused"
         );
     }
-    is_complete(cluster)?;
+    wait::until("all hosts to serve as before", BACK, || {
+        is_complete(cluster)
+    })?;
     cluster.lab.power_off(&[name.to_owned()], true)?;
     cluster.replace(name)?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;

@@ -217,7 +217,7 @@ pub(super) fn under_writes(
         let names = config_maps(cluster, rest)?;
         Ok(numbers(&target.prefix, names.lines()))
     };
-    wait::until("the first writes", Duration::from_secs(20), || {
+    wait::until("the first writes", Duration::from_secs(60), || {
         let count = listed()?.len();
         ensure!(count > 20, "{count} writes");
         Ok(())

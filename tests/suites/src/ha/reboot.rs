@@ -46,7 +46,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
     })?;
     let holder = wait_for_one_holder(cluster)?;
     ensure!(holder != lost, "{lost} took the address back");
-    is_complete(cluster)?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     let node = cluster.kubectl(&["get", "node", &lost, "-o", "json"])?;
     let node: Value = serde_json::from_str(&node)?;
     ensure!(

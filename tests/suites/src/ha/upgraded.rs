@@ -156,7 +156,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
         let names = config_maps(cluster, first)?;
         Ok(numbers(&target.prefix, names.lines()))
     };
-    wait::until("the first writes", Duration::from_secs(20), || {
+    wait::until("the first writes", Duration::from_secs(60), || {
         let count = listed()?.len();
         ensure!(count > 20, "{count} writes");
         Ok(())

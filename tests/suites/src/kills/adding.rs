@@ -88,7 +88,9 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
 /// expect when it is back.
 fn bare_worker(cluster: &Cluster) -> Result<usize> {
     registered::master_answers(&cluster.bootstrap)?;
-    let pods = registered::items(&cluster.bootstrap, &["get", "pods", "-A"])?;
+    // As they are counted again in the end.
+    let running = "--field-selector=status.phase!=Succeeded";
+    let pods = registered::items(&cluster.bootstrap, &["get", "pods", "-A", running])?;
     // Pods that no controller creates again.
     let lost = pods.iter().filter(|pod| {
         pod["spec"]["nodeName"] == WORKER && pod["metadata"]["ownerReferences"].is_null()

@@ -15,7 +15,7 @@ use super::{ended, jobs, moments, registered, spawn};
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
 
-/// Limit for the last pods to start.
+/// Limit for the last pods to start, and for the kubelet to have its renewed certificate.
 const PODS: Duration = Duration::from_secs(180);
 
 /// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.
@@ -85,20 +85,16 @@ fn in_lab(lab: &Lab, iso_directory: &Path, kill: Kill) -> Result<ExitStatus> {
     cluster::wait_for_pods(&host, PODS)?;
     // A certificate that the kubelet renews in its first minute would make one more highstate
     // change something.
-    wait::until(
-        "a highstate with nothing to do",
-        Duration::from_secs(60),
-        || {
-            let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
-            if test.status.success() {
-                Ok(())
-            } else {
-                Err(Error::msg(
-                    String::from_utf8_lossy(&test.stdout).into_owned(),
-                ))
-            }
-        },
-    )?;
+    wait::until("a highstate with nothing to do", PODS, || {
+        let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
+        if test.status.success() {
+            Ok(())
+        } else {
+            Err(Error::msg(
+                String::from_utf8_lossy(&test.stdout).into_owned(),
+            ))
+        }
+    })?;
     jobs::sound(&[&host], "")?;
     Ok(status)
 }

@@ -13,11 +13,12 @@ use halite_lab::{Lab, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Limit for the moment to be reached; on a busy machine the last of them takes a minute.
-const MOMENT: Duration = Duration::from_secs(180);
+/// Limit for the moment to be reached; the last of them takes one minute, and three or four on a
+/// busy machine. A command that ends before ends the wait too.
+const MOMENT: Duration = Duration::from_secs(540);
 
 /// Limit for the victim's process to exist.
-const VICTIM: Duration = Duration::from_secs(30);
+const VICTIM: Duration = Duration::from_secs(90);
 
 /// The victim of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::health;
 use crate::test::Counts;
 
 /// Limit from power-on to Ready: etcd, API server, network, all pods.
-const BACK: Duration = Duration::from_secs(180);
+const BACK: Duration = Duration::from_secs(360);
 
 /// Cuts the worker's power.
 pub fn worker(cluster: &Cluster) -> Result<Counts> {
@@ -73,7 +73,8 @@ fn back(cluster: &Cluster, name: &str, cut: &str) -> Result<()> {
         seconds(&renewed) > cut,
         "the lease of {name} was renewed last at {renewed}"
     );
-    let selector = format!("--field-selector=spec.nodeName={name}");
+    // The containers of a completed pod are not started again.
+    let selector = format!("--field-selector=spec.nodeName={name},status.phase!=Succeeded");
     let list: Value =
         serde_json::from_str(&cluster.kubectl(&["get", "pods", "-A", &selector, "-o", "json"])?)?;
     for pod in list["items"].as_array().context("no list of pods")? {

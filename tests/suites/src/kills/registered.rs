@@ -9,7 +9,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 /// Limit for systemd to restart a killed program, and for that program to answer.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_secs(180);
 
 /// The items of a list that kubectl prints.
 pub fn items(bootstrap: &Host, args: &[&str]) -> Result<Vec<Value>> {
@@ -33,9 +33,15 @@ pub fn master_answers(bootstrap: &Host) -> Result<()> {
     wait::until("the master to answer", ANSWER, || keys(bootstrap).map(drop))
 }
 
-/// Checks for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and
-/// no others.
+/// Waits for one key, accepted and connected, and one Ready node for each of `hosts` (sorted), and
+/// no others: a minion whose program was replaced last connects again two seconds after its return.
 pub fn once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
+    wait::until("each host to be registered once", ANSWER, || {
+        is_once(bootstrap, hosts)
+    })
+}
+
+fn is_once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
     let keys = keys(bootstrap)?;
     let good = |key: &&Value| key["state"] == "accepted" && key["connected"] == true;
     let mut names: Vec<&str> = keys

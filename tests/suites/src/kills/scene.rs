@@ -23,7 +23,7 @@ const FILES: [&str; MOMENTS] = [
 pub const MOMENTS: usize = 3;
 
 /// Limit for the repair to reach the moment.
-const MOMENT: Duration = Duration::from_secs(120);
+const MOMENT: Duration = Duration::from_secs(360);
 
 /// Further damages: one that takes time to repair, and one that makes other units restart.
 const FURTHER: [&str; 2] = [
@@ -118,14 +118,18 @@ impl<'a> Scene<'a> {
             .filter(|place| !self.is_as_before(**place))
             .collect();
         ensure!(damaged.is_empty(), "still damaged: {damaged:?}");
-        wait::until("the hosts to be as before", Duration::from_secs(60), || {
-            let now = self.state()?;
-            if now == self.state {
-                Ok(())
-            } else {
-                Err(anyhow!("was {:?}, is {now:?}", self.state))
-            }
-        })?;
+        wait::until(
+            "the hosts to be as before",
+            Duration::from_secs(180),
+            || {
+                let now = self.state()?;
+                if now == self.state {
+                    Ok(())
+                } else {
+                    Err(anyhow!("was {:?}, is {now:?}", self.state))
+                }
+            },
+        )?;
         repair::settled(self.cluster, self.pods)?;
         repair::quiet(self.cluster)
     }

@@ -143,7 +143,7 @@ fn by_kubeadm(cluster: &Cluster, host: &Host, taints: &Value) -> Result<Joined> 
     ])?;
     let node = wait::until(
         "the joined node to be registered",
-        Duration::from_secs(60),
+        Duration::from_secs(180),
         || {
             let text = cluster.kubectl(&["get", "node", NAME, "-o", "json"])?;
             Ok(serde_json::from_str(&text)?)
@@ -193,7 +193,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
     // The dry run uses a token of its own unless `cluster-info` is already signed with this one.
     wait::until(
         "the cluster's information to be signed",
-        Duration::from_secs(30),
+        Duration::from_secs(90),
         || {
             if signed(cluster)? {
                 Ok(())
@@ -274,7 +274,7 @@ fn forget(cluster: &Cluster) -> Result<()> {
     }
     wait::until(
         "the cluster to forget the joined host",
-        Duration::from_secs(60),
+        Duration::from_secs(180),
         || {
             // No kubelet is left to confirm that its pods have ended.
             let on_node = format!("--field-selector=spec.nodeName={NAME}");

@@ -119,7 +119,7 @@ fn bundle(root: &Root) -> Result<()> {
 fn site(root: &mut Root) -> Result<()> {
     root.run("halite-master", &["init"])?;
     root.start("halite-master")?;
-    wait::until("the master to answer", Duration::from_secs(30), || {
+    wait::until("the master to answer", Duration::from_secs(90), || {
         root.run("ctl", &["key", "list"]).map(drop)
     })?;
     let added = root.json(&[
@@ -174,7 +174,7 @@ fn site(root: &mut Root) -> Result<()> {
         "halite-minion enrol said {said:?}"
     );
     root.start("halite-minion")?;
-    wait::until("the minion to answer", Duration::from_secs(30), || {
+    wait::until("the minion to answer", Duration::from_secs(90), || {
         root.run("ctl", &["ping", "worker-1"]).map(drop)
     })?;
     let apply = ["apply", "motd", "--target", "worker-1"];

@@ -19,7 +19,7 @@ const MARKER: [&str; 2] = ["/root/marker", "/var/lib/etcd/marker"];
 const CARRIED: &str = "/media/halite";
 
 /// Limit for the sampler to see a change.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// An address that is moved between the hosts, as the VIP.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);

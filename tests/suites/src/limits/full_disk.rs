@@ -14,7 +14,7 @@ const STORE: &str = "/var/lib/halite/master";
 const ASIDE: &str = "/root/halite-test-store";
 
 /// Limit for the master to answer after a start.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(90);
 
 /// Moves the store to a small file system, fills it, and moves it back.
 pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {

@@ -18,7 +18,7 @@ const WAITING: &str =
     "grep -q '^State:.*D' /proc/$(systemctl show -p MainPID --value halite-master)/task/*/status";
 
 /// Limit for the master to wait, and for the minions to be back.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Covers the bundle with a file system of a server that never answers.
 pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {

@@ -39,7 +39,7 @@ impl<'a> Dead<'a> {
     pub(super) fn new(host: &'a Host) -> Result<Self> {
         let dead = Self(host);
         host.sh("systemctl kill --signal=KILL nginx")?;
-        wait::promptly("nginx to be gone", Duration::from_secs(5), || {
+        wait::promptly("nginx to be gone", Duration::from_secs(15), || {
             match host.sh("pgrep -x nginx || true") {
                 Ok(text) if text.trim().is_empty() => Ok(()),
                 other => Err(anyhow!("{other:?}")),

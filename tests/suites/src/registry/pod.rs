@@ -70,7 +70,7 @@ impl<'a> Pod<'a> {
     pub(super) fn wait_for_the_middle(&self) -> Result<()> {
         wait::promptly(
             "the pull to be in its middle",
-            Duration::from_secs(30),
+            Duration::from_secs(90),
             || {
                 let text = self
                     .cluster

@@ -105,9 +105,13 @@ pub fn units(low: &Low) -> Vec<Damage> {
             WORKER,
             "kubelet",
             "an own drop-in",
+            // The damage of containerd below would end a kubelet that still looks for its runtime,
+            // and it would come and go.
             format!(
                 "printf '[Service]\\nEnvironment=OWN=1\\n' > {kubelet}.d/99-own.conf && systemctl daemon-reload && \
-             systemctl restart kubelet"
+             systemctl restart kubelet && \
+             for i in $(seq 600); do curl -sf --noproxy '*' -o /dev/null http://127.0.0.1:10248/healthz && exit 0; sleep 0.1; done; \
+             echo 'the kubelet does not start'; exit 1"
             ),
         ),
         (

@@ -15,7 +15,7 @@ use super::wait_ready;
 use crate::test::Counts;
 
 /// Limit for etcd to end, and for the status to know.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(270);
 
 /// Limit for the kubelet to start a pod again, and the API server after some failures.
 const BACK: Duration = Duration::from_secs(300);
@@ -113,7 +113,8 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
 /// serves.
 fn alone(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // A kubelet that has just ended the same pod does not start it for minutes while the API is away.
+    // A kubelet that has just ended the same pod does not start it for minutes while the API is
+    // away.
     host.sh(&format!(
         "systemctl stop kubelet && cp -p {ASIDE} {MANIFEST} && systemctl start kubelet"
     ))?;

@@ -6,6 +6,7 @@
 
 mod answer;
 mod certificates;
+mod containers;
 mod cover;
 pub(super) mod damage;
 mod files;

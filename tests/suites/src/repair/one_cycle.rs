@@ -14,7 +14,7 @@ use super::{damage, wait_ready};
 use crate::test::Counts;
 
 /// Limit for an object to be as before after a repair: a unit may still be starting.
-const RESTORED: std::time::Duration = std::time::Duration::from_secs(30);
+const RESTORED: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// The damages that are made at the same time, and the foreign objects that are added.
 pub struct Round<'a> {

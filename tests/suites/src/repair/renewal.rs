@@ -23,7 +23,7 @@ const HOLDERS: [(&str, &str); 2] = [
 const OTHERS: [&str; 2] = ["kube-apiserver", "etcd"];
 
 /// Limit for the kubelet to start a program again.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// A program's process on the bootstrap host.
 #[derive(Debug)]

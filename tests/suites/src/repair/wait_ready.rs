@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
-use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
 use super::answer::Answer;
+use super::containers;
 
-/// Limit for everything to be up again after a repair, including an API server and an etcd.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Limit for everything to be up again after a repair, including an API server and an etcd. A
+/// program that lost its lease while the API server was away has ended, and the kubelet waits up to
+/// five minutes before it starts it again.
+const LIMIT: Duration = Duration::from_secs(360);
 
 /// Arguments that list all pods except completed ones (kubeadm's health check leaves one), which
 /// are deleted after a while.
@@ -41,7 +43,10 @@ pub fn running(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
             let shown = host.sh(&format!("systemctl show -p Id,InvocationID {units}"))?;
             all.insert(format!("{label} on {name}"), shown);
         }
-        all.insert(format!("containers on {name}"), tasks(host)?.join("\n"));
+        all.insert(
+            format!("containers on {name}"),
+            containers::running(host)?.join("\n"),
+        );
     }
     let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
     all.insert(
@@ -65,15 +70,25 @@ pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()>
         let is = after.get(label).map_or("", String::as_str);
         ensure!(
             is == was,
-            "something was restarted: {label}:\nwas {was}\nis {is}"
+            "something was restarted: {label}:\nwas {was}\nis {is}\nlast ends of containers:\n{}",
+            ends(cluster)
         );
     }
     Ok(())
 }
 
-fn tasks(host: &Host) -> Result<Vec<String>> {
-    let text = host.sh("ctr -n k8s.io tasks ls -q | sort")?;
-    Ok(text.lines().map(str::to_owned).collect())
+/// The last end of each container that has ended before, for messages: a program that ended by
+/// itself has another reason than one that was stopped.
+fn ends(cluster: &Cluster) -> String {
+    let path = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].lastState.terminated}{\"\\n\"}{end}";
+    match cluster.kubectl(&[&PODS, ["-o", path].as_slice()].concat()) {
+        Ok(text) => text
+            .lines()
+            .filter(|line| line.contains("exitCode"))
+            .map(|line| format!("{line}\n"))
+            .collect(),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 /// The invocation ids of Halite's own daemons, by `host unit`.
@@ -173,19 +188,8 @@ fn look(cluster: &Cluster, pods_before: usize) -> Result<()> {
         pods.len()
     );
     for (host, name) in [(&cluster.bootstrap, BOOTSTRAP), (&cluster.worker, WORKER)] {
-        let here = || pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
-        let of_pod = |pod: &Value| {
-            pod["status"]["containerStatuses"]
-                .as_array()
-                .map_or(0, Vec::len)
-        };
-        // Each pod has a sandbox, and its containers.
-        let known: usize = here().map(|pod| 1 + of_pod(pod)).sum();
-        let found = tasks(host)?.len();
-        ensure!(
-            found == known,
-            "{found} containers on {name}, and {known} of pods"
-        );
+        let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
+        containers::are_of_pods(host, &here.collect::<Vec<_>>())?;
     }
     Ok(())
 }

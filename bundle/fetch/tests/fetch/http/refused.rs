@@ -160,7 +160,8 @@ fn what_is_said_to_be_too_large_is_not_waited_for() {
     let settings = Settings {
         largest: Some(1_999),
         retries: 0,
-        stall: Duration::from_millis(300),
+        // Waited for, it would be the cause.
+        stall: Duration::from_secs(30),
         ..fixture.settings()
     };
     let url = server.url("/a");
