@@ -242,6 +242,7 @@ impl Jobs {
         self.active().insert(id.clone(), Arc::clone(&stop));
         self.count.send_modify(|n| *n += 1);
         let jobs = Arc::clone(self);
+        let applies = job.function == "state.apply";
         tokio::spawn(async move {
             let worker = Arc::clone(&jobs);
             let name = id.clone();
@@ -256,6 +257,10 @@ impl Jobs {
             }
             jobs.active().remove(&name);
             jobs.count.send_modify(|n| *n = n.saturating_sub(1));
+            if applies {
+                // A low state takes megabytes, and the next one may be hours away.
+                halite_heap::give_back();
+            }
         });
     }
 
