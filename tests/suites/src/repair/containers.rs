@@ -25,7 +25,7 @@ pub fn are_of_pods(host: &Host, pods: &[&Value]) -> Result<()> {
     if difference.is_none(pods.len()) {
         return Ok(());
     }
-    let facts = |ids: &[String]| -> Vec<(String, Facts)> {
+    let facts = |ids: &[String]| -> Vec<Found> {
         ids.iter().map(|id| (id.clone(), facts(host, id))).collect()
     };
     let tasks = host.sh("ctr -n k8s.io tasks ls").unwrap_or_default();
@@ -101,6 +101,9 @@ struct Facts {
     text: String,
 }
 
+/// The id of a container, and its facts.
+type Found = (String, Facts);
+
 fn name(pod: &Value) -> String {
     let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
     format!("{}/{}", text("namespace"), text("name"))
@@ -156,11 +159,7 @@ fn state<'a>(tasks: &'a str, id: &str) -> &'a str {
 
 /// Parts containers that run beside one of the same pod and name, which the API knows, from all
 /// others. One that has stopped is being removed.
-fn started_twice(
-    others: Vec<(String, Facts)>,
-    known: &[(String, Facts)],
-    tasks: &str,
-) -> (Vec<(String, Facts)>, Vec<(String, Facts)>) {
+fn started_twice(others: Vec<Found>, known: &[Found], tasks: &str) -> (Vec<Found>, Vec<Found>) {
     let places: BTreeSet<_> = known
         .iter()
         .filter_map(|(_, facts)| facts.place.as_ref())
@@ -173,7 +172,7 @@ fn started_twice(
 
 /// A line for each container that should not run, with its state in the list `tasks`, and for each
 /// pod without a sandbox. Of two sandboxes of one pod both are named.
-fn wrong(others: &[(String, Facts)], pods: &BTreeSet<String>, tasks: &str) -> Vec<String> {
+fn wrong(others: &[Found], pods: &BTreeSet<String>, tasks: &str) -> Vec<String> {
     let mut sandboxes: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, facts) in others.iter().filter(|(_, facts)| facts.is_sandbox) {
         *sandboxes.entry(facts.pod.as_str()).or_default() += 1;
@@ -257,7 +256,7 @@ mod tests {
         ];
         let tasks = "TASK PID STATUS\n2 7 RUNNING\n3 8 STOPPED\nold 9 RUNNING\n";
         let (twice, others) = started_twice(others, &known, tasks);
-        let ids = |all: Vec<(String, Facts)>| all.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let ids = |all: Vec<Found>| all.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
         assert_eq!(ids(twice), ["2"]);
         assert_eq!(ids(others), ["s", "3", "old", "gone"]);
     }
