@@ -34,6 +34,9 @@ use crate::output::Screen;
 pub const FAILED: u8 = 1;
 /// The exit code with `--exit-code`, if something would change.
 pub const WOULD_CHANGE: u8 = 2;
+/// The exit code when the work is done, and what belongs to it afterwards failed: to repeat the
+/// command would do the work again.
+pub const INCOMPLETE: u8 = 3;
 /// The exit code of an invalid command line (`EX_USAGE` of sysexits.h).
 const USAGE: u8 = 64;
 

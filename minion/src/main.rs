@@ -86,11 +86,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Update { limit } => {
             log(tracing::Level::INFO);
             let paths = update::Paths::of_host(std::env::current_exe()?);
-            let limit = Duration::from_secs(limit);
-            if !update::carry_out(&mut update::Systemd, &paths, limit).await? {
+            let limits = update::Limits::of_host(Duration::from_secs(limit));
+            if !update::carry_out(&mut update::Systemd, &paths, limits).await? {
                 anyhow::bail!(
-                    "the new minion did not reach the master within {} s; the one before runs again",
-                    limit.as_secs()
+                    "the new minion did not reach the master within {limit} s; the one before runs again"
                 );
             }
             tracing::info!("the new minion has reached the master");

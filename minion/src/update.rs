@@ -26,7 +26,7 @@ const LINKED: &str = "linked";
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Notes for [`carry_out`] that this process has reached the master. systemd removes the directory
-/// when the unit stops, so that the note is always that of the process that runs.
+/// when the unit has stopped.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -43,17 +43,28 @@ pub fn note_linked() -> HostResult<()> {
 pub trait Unit {
     /// Restarts it, and does not wait for its start.
     fn restart(&mut self) -> impl Future<Output = HostResult<()>>;
-    /// Its main process and state.
+    /// Its main process and state. After a restart was requested, both are those of the old process
+    /// until that has ended.
     fn state(&mut self) -> impl Future<Output = HostResult<UnitNow>>;
 }
 
 /// Main process and state of the unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitNow {
-    /// Process id; empty or 0: none.
-    pub pid: String,
+    /// The main process.
+    pub process: Process,
     /// `active`, `activating`, `failed`, …
     pub state: String,
+}
+
+/// A main process of the unit. No two have the same values: the kernel uses a process id again, and
+/// systemd makes an invocation id for each start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id; empty or 0: none.
+    pub pid: String,
+    /// systemd's `InvocationID`; empty before the first start.
+    pub invocation: String,
 }
 
 /// Paths of an update.
@@ -82,17 +93,44 @@ impl Paths {
     }
 }
 
-/// Restarts the unit with the program that is in place. Returns whether that reached the master
-/// within `limit`; otherwise the program before is in place again, and runs.
+/// Limits of an update.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The time for the old process to end.
+    pub stop: Duration,
+    /// The time after that, within which a process with the new program reaches the master.
+    pub link: Duration,
+}
+
+impl Limits {
+    /// The limits on a host, where systemd kills the old process after 90 s by default.
+    #[must_use]
+    pub fn of_host(link: Duration) -> Self {
+        Self {
+            stop: Duration::from_secs(150),
+            link,
+        }
+    }
+}
+
+/// Restarts the unit with the program that is in place. Returns whether that reached the master in
+/// time; otherwise the program before is in place again, and runs. The old process, which has
+/// reached the master too and finishes its current state before it ends, does not count.
 ///
 /// # Errors
 /// systemd refuses, or a file cannot be read or written.
-pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limit: Duration) -> HostResult<bool> {
+pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limits: Limits) -> HostResult<bool> {
+    let before = unit.state().await?.process;
     unit.restart().await?;
-    let end = Instant::now() + limit;
     let mut now = unit.state().await?;
+    let end = Instant::now() + limits.stop;
+    while now.process == before && Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+        now = unit.state().await?;
+    }
+    let end = Instant::now() + limits.link;
     while Instant::now() < end {
-        if is_linked(&paths.runtime, &now)? {
+        if now.process != before && is_linked(&paths.runtime, &now.process)? {
             files::remove(&paths.record)?;
             return Ok(true);
         }
@@ -110,7 +148,7 @@ pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limit: Duration) -> 
     let reverted = Reverted {
         time: clock::seconds(),
         program: sha256(&new),
-        seconds: limit.as_secs(),
+        seconds: limits.link.as_secs(),
         unit: now.state,
     };
     let text = serde_json::to_vec(&reverted)
@@ -125,11 +163,11 @@ pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limit: Duration) -> 
     Ok(false)
 }
 
-/// Returns whether the process that runs now has reached the master.
-fn is_linked(runtime: &Path, now: &UnitNow) -> HostResult<bool> {
+/// Returns whether a process has reached the master.
+fn is_linked(runtime: &Path, process: &Process) -> HostResult<bool> {
     let noted = files::read(&runtime.join(LINKED))?.unwrap_or_default();
     let noted = String::from_utf8_lossy(&noted);
-    Ok(!noted.trim().is_empty() && noted.trim() == now.pid)
+    Ok(!noted.trim().is_empty() && noted.trim() == process.pid)
 }
 
 /// The unit of this host.
@@ -144,7 +182,8 @@ impl Unit for Systemd {
     }
 
     async fn state(&mut self) -> HostResult<UnitNow> {
-        let text = systemctl(&["show", "-p", "MainPID", "-p", "ActiveState", UNIT]).await?;
+        let properties = "--property=MainPID,InvocationID,ActiveState";
+        let text = systemctl(&["show", properties, UNIT]).await?;
         let value = |key: &str| {
             text.lines()
                 .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
@@ -152,7 +191,10 @@ impl Unit for Systemd {
                 .to_owned()
         };
         Ok(UnitNow {
-            pid: value("MainPID"),
+            process: Process {
+                pid: value("MainPID"),
+                invocation: value("InvocationID"),
+            },
             state: value("ActiveState"),
         })
     }
@@ -166,95 +208,5 @@ async fn systemctl(args: &[&str]) -> HostResult<String> {
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "files of the tests")]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// A unit whose second and later programs link or not, as the test says.
-    struct Scripted {
-        paths: Paths,
-        links: bool,
-        ran: Vec<String>,
-    }
-
-    impl Unit for Scripted {
-        async fn restart(&mut self) -> HostResult<()> {
-            let program = fs::read_to_string(&self.paths.program).unwrap();
-            self.ran.push(program);
-            let linked = self.paths.runtime.join(LINKED);
-            let _ = fs::remove_file(&linked);
-            if self.links {
-                fs::write(linked, format!("{}\n", self.ran.len())).unwrap();
-            }
-            Ok(())
-        }
-
-        async fn state(&mut self) -> HostResult<UnitNow> {
-            Ok(UnitNow {
-                pid: self.ran.len().to_string(),
-                state: "activating".to_owned(),
-            })
-        }
-    }
-
-    fn scene(links: bool) -> (tempfile::TempDir, Scripted) {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let paths = Paths {
-            program: at("program"),
-            previous: at("previous"),
-            runtime: dir.path().to_owned(),
-            record: at("record"),
-        };
-        fs::write(&paths.program, "new").unwrap();
-        fs::write(&paths.previous, "old").unwrap();
-        fs::write(at(LINKED), "999\n").unwrap();
-        let unit = Scripted {
-            paths,
-            links,
-            ran: Vec::new(),
-        };
-        (dir, unit)
-    }
-
-    const LIMIT: Duration = Duration::from_secs(1);
-
-    #[tokio::test]
-    async fn a_program_that_reaches_the_master_stays() {
-        let (_dir, mut unit) = scene(true);
-        let paths = unit.paths.clone();
-        fs::write(&paths.record, "of an earlier update").unwrap();
-        assert!(carry_out(&mut unit, &paths, LIMIT).await.unwrap());
-        assert_eq!(unit.ran, ["new"]);
-        assert_eq!(fs::read_to_string(&paths.program).unwrap(), "new");
-        assert!(!paths.record.exists());
-    }
-
-    #[tokio::test]
-    async fn a_program_that_does_not_is_replaced_by_the_one_before() {
-        let (_dir, mut unit) = scene(false);
-        let paths = unit.paths.clone();
-        assert!(!carry_out(&mut unit, &paths, LIMIT).await.unwrap());
-        assert_eq!(unit.ran, ["new", "old"]);
-        let record: Reverted = serde_json::from_slice(&fs::read(&paths.record).unwrap()).unwrap();
-        assert_eq!(record.program, sha256(b"new"));
-        assert_eq!((record.seconds, record.unit.as_str()), (1, "activating"));
-    }
-
-    #[tokio::test]
-    async fn a_note_of_another_process_does_not_count() {
-        let (dir, mut unit) = scene(false);
-        let paths = unit.paths.clone();
-        let linked = dir.path().join(LINKED);
-        let late = async {
-            tokio::time::sleep(LOOK).await;
-            fs::write(&linked, "999\n").unwrap();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            reached = carry_out(&mut unit, &paths, LIMIT) => assert!(!reached.unwrap()),
-            () = late => {}
-        }
-    }
-}
+#[path = "update_tests.rs"]
+mod tests;

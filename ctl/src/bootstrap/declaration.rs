@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_diff::{Side, unified};
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::cluster::ResolvedCluster;
@@ -353,13 +354,9 @@ impl Declared {
             if *mode != CLUSTER_DOCUMENT_MODE
                 || self.declaration.cluster.secrets.is_empty() && !old.contains("secrets:")
             {
-                let diff = similar::TextDiff::from_lines(old.as_str(), new.as_str());
-                let diff = diff
-                    .unified_diff()
-                    .context_radius(1)
-                    .header("now", "then")
-                    .to_string();
-                diff.lines()
+                let side = |name, text| Side { name, text };
+                unified(side("now", &old), side("then", new), 1)
+                    .lines()
                     .for_each(|line| text.push_str(&format!("    {line}\n")));
             }
         }

@@ -35,6 +35,15 @@ pub struct Found {
     pub file: Result<BackupFile, Error>,
 }
 
+/// The outcome of the removal of old backups.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// The names of the backups that were removed.
+    pub removed: Vec<String>,
+    /// The reasons why others were not.
+    pub failures: Vec<Error>,
+}
+
 impl Directory {
     /// A directory, which need not exist.
     #[must_use]
@@ -123,23 +132,31 @@ impl Directory {
     }
 
     /// Removes the backups of this cluster that are older than its newest `keep`. Files that are no
-    /// good backup, and those of other clusters, stay and do not count.
-    ///
-    /// # Errors
-    /// The directory cannot be read, or a file not removed.
-    pub fn prune(&self, cluster_id: &str, keep: usize) -> Result<Vec<String>, Error> {
+    /// good backup, and those of other clusters, stay and do not count. One that cannot be removed
+    /// does not keep the others.
+    #[must_use]
+    pub fn prune(&self, cluster_id: &str, keep: usize) -> Pruned {
+        let mut pruned = Pruned::default();
+        match self.list() {
+            Ok(found) => self.remove_old(found, cluster_id, keep, &mut pruned),
+            Err(error) => pruned.failures.push(error),
+        }
+        pruned
+    }
+
+    fn remove_old(&self, found: Vec<Found>, cluster_id: &str, keep: usize, pruned: &mut Pruned) {
         let own = |found: &Found| {
             let header = found.file.as_ref().map(BackupFile::header);
             header.is_ok_and(|header| header.cluster_id == cluster_id)
         };
-        let mut own: Vec<Found> = self.list()?.into_iter().filter(own).collect();
+        let mut own: Vec<Found> = found.into_iter().filter(own).collect();
         own.truncate(own.len().saturating_sub(keep));
-        let mut removed = Vec::new();
         for found in own {
-            files::remove_any(&self.path.join(&found.name))?;
-            removed.push(found.name);
+            match files::remove_any(&self.path.join(&found.name)) {
+                Ok(()) => pruned.removed.push(found.name),
+                Err(error) => pruned.failures.push(error.into()),
+            }
         }
-        Ok(removed)
     }
 }
 

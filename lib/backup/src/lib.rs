@@ -28,7 +28,7 @@ mod writer;
 
 pub use age::{AgeError, Decryptor, Encryptor, Identity};
 pub use archive::{Entry, LIST, Manifest, Sink};
-pub use directory::{Directory, Found, PendingBackup};
+pub use directory::{Directory, Found, PendingBackup, Pruned};
 pub use envelope::BackupFile;
 pub use error::{Damage, Error};
 pub use header::{EtcdSource, Header};

@@ -3,8 +3,8 @@
 //! The server itself says what would be (a dry run), so defaults and conversions never look like
 //! drift; what the server keeps for itself is left out of the comparison.
 
+use halite_diff::{CONTEXT, Side, unified};
 use serde_json::{Map, Value};
-use similar::TextDiff;
 
 /// Replacement of a value that must not be displayed.
 pub const REDACTED: &str = "<redacted>";
@@ -74,11 +74,8 @@ pub fn diff(live: Option<&Value>, wanted: Option<&Value>) -> String {
     redact(before.as_mut(), after.as_mut());
     let before = before.map(|object| yaml(&object)).unwrap_or_default();
     let after = after.map(|object| yaml(&object)).unwrap_or_default();
-    TextDiff::from_lines(before.as_str(), after.as_str())
-        .unified_diff()
-        .context_radius(3)
-        .header("live", "wanted")
-        .to_string()
+    let side = |name, text| Side { name, text };
+    unified(side("live", &before), side("wanted", &after), CONTEXT)
 }
 
 /// YAML for people.

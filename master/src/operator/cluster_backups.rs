@@ -1,5 +1,5 @@
-//! The backups of the cluster in `ctl status` and `ctl health`: their age, and whether they are
-//! encrypted. `ctl backup create` gives a file its name, with the time at which it began, when it is
+//! The backups of the cluster in `ctl status` and `ctl health`: their age and number, and whether they
+//! are encrypted. `ctl backup create` gives a file its name, with the time at which it began, when it is
 //! whole and on the disk; so the names say enough.
 
 use std::path::{Path, PathBuf};
@@ -26,20 +26,39 @@ const HOUR: Millis = 60 * 60 * 1000;
 /// The time for a directory, which may be a share, to answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The problems of the backups; none before the second one is overdue.
-pub(super) async fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
+/// The findings about the backups of a cluster.
+pub(super) struct Findings {
+    /// None before the second one is overdue.
+    pub overdue: Vec<String>,
+    /// None before the second run that did not remove an older one.
+    pub unremoved: Vec<String>,
+}
+
+/// The backups in a directory that have the name of the cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Listing {
+    newest: Option<Millis>,
+    count: u64,
+}
+
+/// The findings about the backups.
+pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     let backup = &declaration.cluster.backup;
     let cluster = declaration.cluster.metadata.name.clone();
     let directory = PathBuf::from(&backup.directory);
-    let listing = in_background(move || Ok::<_, Refusal>(newest(&directory, &cluster)));
-    let newest = match tokio::time::timeout(LIMIT, listing).await {
-        Ok(Ok(newest)) => newest,
+    let listing = in_background(move || Ok::<_, Refusal>(list(&directory, &cluster)));
+    let listed = match tokio::time::timeout(LIMIT, listing).await {
+        Ok(Ok(listed)) => listed,
         Ok(Err(refusal)) => Err(io::Error::other(refusal)),
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
     };
-    judge(backup, newest, made(&app.cas), app.clock.now())
-        .into_iter()
-        .collect()
+    let unremoved = listed.as_ref().ok().and_then(|all| surplus(backup, *all));
+    let newest = listed.map(|all| all.newest);
+    let overdue = judge(backup, newest, made(&app.cas), app.clock.now());
+    Findings {
+        overdue: overdue.into_iter().collect(),
+        unremoved: unremoved.into_iter().collect(),
+    }
 }
 
 /// A remark about backups that everyone who gets one can read.
@@ -64,14 +83,32 @@ fn made(cas: &Cas) -> Millis {
     found.map_or(0, |found| found.not_before * 1000)
 }
 
-/// The time of the newest backup of a cluster in a directory, by its name.
-fn newest(directory: &Path, cluster: &str) -> io::Result<Option<Millis>> {
-    let mut newest = None;
+/// The backups of a cluster in a directory, by their names.
+fn list(directory: &Path, cluster: &str) -> io::Result<Listing> {
+    let mut listing = Listing::default();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        newest = newest.max(name.to_str().and_then(|name| time(name, cluster)));
+        let time = name.to_str().and_then(|name| time(name, cluster));
+        listing.newest = listing.newest.max(time);
+        listing.count += u64::from(time.is_some());
     }
-    Ok(newest)
+    Ok(listing)
+}
+
+/// Backups that no run removes. One more than declared is there while a run has not ended, or when
+/// one could not remove it and the next one does.
+fn surplus(backup: &Backup, found: Listing) -> Option<String> {
+    let Backup {
+        directory, keep, ..
+    } = backup;
+    (found.count > u64::from(*keep) + 1).then(|| {
+        format!(
+            "{} backups of the cluster are in {directory}, and `backup.keep` is {keep}: `journalctl -u halite-backup` on the \
+             first host says why older ones stay, and `ctl backup list` which ones are damaged or of another cluster, and \
+             never removed",
+            found.count
+        )
+    })
 }
 
 /// The time in a name: `CLUSTER-TIME.halite-backup`, or with a number for a second one.
@@ -135,8 +172,34 @@ mod tests {
         for time in ["20261122T000000Z", "20261123T140000Z", "20261121T000000Z"] {
             fs::write(dir.path().join(format!("prod-{time}.halite-backup")), "").unwrap();
         }
-        assert_eq!(newest(dir.path(), "prod").unwrap(), time);
-        assert_eq!(newest(dir.path(), "other").unwrap(), None);
+        let three = Listing {
+            newest: time,
+            count: 3,
+        };
+        assert_eq!(list(dir.path(), "prod").unwrap(), three);
+        assert_eq!(list(dir.path(), "other").unwrap(), Listing::default());
+    }
+
+    #[test]
+    fn backups_that_no_run_removes_are_a_warning() {
+        let backup = Backup::default();
+        let found = |count| {
+            let listing = Listing {
+                newest: Some(NOW),
+                count,
+            };
+            surplus(&backup, listing)
+        };
+        assert_eq!(found(28), None);
+        assert_eq!(
+            found(29),
+            None,
+            "a run has not ended, or the next one removes it"
+        );
+        let text = found(30).unwrap();
+        let begin =
+            "30 backups of the cluster are in /var/lib/halite/backup, and `backup.keep` is 28: ";
+        assert!(text.starts_with(begin), "{text}");
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             let texts = warned.iter().map(ToString::to_string).collect();
             problems.warnings("declaration-warnings", texts);
             let declaration = snapshot.declaration();
-            problems.add("backup", cluster_backups::problems(app, declaration).await);
+            let backups = cluster_backups::inspect(app, declaration).await;
+            problems.add("backup", backups.overdue);
+            problems.warnings("backup-removal", backups.unremoved);
             problems.warnings("standbys", masters::problems(app, declaration));
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)

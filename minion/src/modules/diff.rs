@@ -1,8 +1,6 @@
 //! Differences of content, as people and returns see them.
 
-use std::time::Duration;
-
-use similar::TextDiff;
+use halite_diff::{CONTEXT, Side, unified};
 
 use super::args::Show;
 
@@ -32,10 +30,8 @@ pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
             new.len()
         );
     }
-    let diff = TextDiff::configure()
-        .timeout(Duration::from_secs(1))
-        .diff_lines(old_text, new_text);
-    let full = diff.unified_diff().header("", "").to_string();
+    let unnamed = |text| Side { name: "", text };
+    let full = unified(unnamed(old_text), unnamed(new_text), CONTEXT);
     let lines = full.lines().count();
     if lines <= MAX_LINES {
         return full;

@@ -48,6 +48,20 @@ fn units_are_exposed_no_more_than_their_work_needs() {
     }
 }
 
+/// `ctl backup create` ends with 3 when the backup was made and what follows failed.
+#[test]
+fn a_backup_that_was_made_is_not_made_again() {
+    let unit = contents(
+        &of("bootstrap"),
+        "/etc/systemd/system/halite-backup.service",
+    )
+    .to_owned();
+    let lines: Vec<&str> = unit.lines().collect();
+    for line in ["Restart=on-failure", "RestartPreventExitStatus=3"] {
+        assert!(lines.contains(&line), "{line}: {unit}");
+    }
+}
+
 /// Without it a master keeps 5 MiB more after a run of a thousand states (docs/performance.md).
 const TUNABLES: &str =
     "Environment=GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0";

@@ -21,6 +21,7 @@ const DIRECTORY: &str = "/root/backups";
 const KEY: &str = "/root/backup.key";
 const FILE: &str = "/root/restored.halite-backup";
 const NAMESPACE: &str = "disaster";
+const UNIT: &str = "halite-backup.service";
 
 /// A key pair of `age-keygen`, for tests only.
 const SECRET_KEY: &str = include_str!("../../../lib/backup/tests/fixtures/key.txt");
@@ -29,6 +30,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "disaster: a backup is made by hand and by the timer's unit, and damage is found",
         run: backups,
+    },
+    Test {
+        name: "disaster: a backup that is made is not made again when an older one stays",
+        run: made_once,
     },
     Test {
         name: "disaster: the first host, gone with its disks, is made again from a backup",
@@ -77,7 +82,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     ))?;
     // What the timer starts, to the declared directory, not encrypted.
     host.run(&["systemctl", "is-enabled", "halite-backup.timer"])?;
-    host.run(&["systemctl", "start", "halite-backup.service"])?;
+    host.run(&["systemctl", "start", UNIT])?;
     let list = ctl(host, &["backup", "list"])?;
     let newest = list.as_array().and_then(|all| all.last());
     let newest = newest.context("no backup in the declared directory")?;
@@ -135,6 +140,60 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
         ctl(host, &["backup", "verify", &format!("{DIRECTORY}/{name}")])?;
     }
     Ok(Counts::ONE)
+}
+
+/// An old backup that is the place of a mount cannot be removed. The unit that made the new one fails,
+/// and does not make another.
+fn made_once(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let path = host.file(DOCUMENT);
+    let before = fs::read_to_string(&path)?;
+    let without = before.lines().filter(|line| !line.starts_with("backup:"));
+    let mut text: String = without.map(|line| format!("{line}\n")).collect();
+    text.insert_str(0, "backup: {keep: 1}\n");
+    fs::write(&path, text)?;
+    let checked = keeps_one(host);
+    fs::write(&path, before)?;
+    checked.map(|()| Counts::ONE)
+}
+
+fn keeps_one(host: &Host) -> Result<()> {
+    let run = || host.output(&["systemctl", "start", UNIT]);
+    // Runs of other tests count for the limit of starts too.
+    host.sh(&format!("systemctl reset-failed {UNIT} || true"))?;
+    ensure!(run()?.status.success(), "no backup was made");
+    let first = names(host)?;
+    let [old] = first.as_slice() else {
+        bail!("one backup is kept, and there are {first:?}");
+    };
+    let old = format!("/var/lib/halite/backup/{old}");
+    host.run(&["mount", "--bind", &old, &old])?;
+    let failed = run();
+    let properties = "--property=ActiveState,ExecMainStatus,NRestarts";
+    let state = host.run(&["systemctl", "show", "--value", properties, UNIT]);
+    let second = names(host);
+    host.run(&["umount", &old])?;
+    ensure!(!failed?.status.success(), "the failure was not reported");
+    let state = state?;
+    let mut state: Vec<&str> = state.lines().collect();
+    state.sort_unstable();
+    // Not `activating`, which it is while it waits for its next try.
+    ensure!(state == ["0", "3", "failed"], "{state:?}");
+    let second = second?;
+    ensure!(second.len() == 2, "it was not made once: {second:?}");
+    ensure!(run()?.status.success(), "the next backup failed");
+    let third = names(host)?;
+    ensure!(third.len() == 1, "old backups stay: {third:?}");
+    Ok(())
+}
+
+/// The names of the backups in the declared directory.
+fn names(host: &Host) -> Result<Vec<String>> {
+    let list = ctl(host, &["backup", "list"])?;
+    let all = list.as_array().context("no list")?.iter();
+    Ok(all
+        .filter_map(|found| found["backup"].as_str().map(str::to_owned))
+        .collect())
 }
 
 /// What has to be as before: the content of a Secret, and the container of a pod on the worker.

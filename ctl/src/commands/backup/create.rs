@@ -2,13 +2,18 @@
 //!
 //! The master sends the files; this process encrypts them, checks etcd's snapshot, and writes the
 //! file. Nothing that is not encrypted touches a disk, if there are recipients.
+//!
+//! From the moment the file has its name and was read again, nothing that fails makes the command
+//! fail as a whole: its exit code is another one, for which the unit does not repeat the backup.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{BackupFile, Directory, Header, SNAPSHOT, unmounted};
+use halite_backup::{BackupFile, Directory, Header, Pruned, SNAPSHOT, unmounted};
 use halite_durable::disk_space::Room;
+use halite_errors::chain;
 use halite_names::AgeRecipient;
 use halite_pillar::backup::Backup;
 use halite_proto::tonic::{Status, Streaming};
@@ -20,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::parts::Parts;
+use crate::INCOMPLETE;
 use crate::cli::Global;
 use crate::client;
 use crate::client::refused;
@@ -45,7 +51,7 @@ struct Created {
     header: Header,
     size: u64,
     files: usize,
-    removed: Vec<String>,
+    pruned: Pruned,
 }
 
 pub async fn run(global: &Global, to: Option<&Path>, screen: &mut Screen) -> anyhow::Result<u8> {
@@ -69,11 +75,39 @@ pub async fn run(global: &Global, to: Option<&Path>, screen: &mut Screen) -> any
         tokio::task::spawn_blocking(move || write(&directory, header, keep, Parts::new(receiver)));
     let received = receive(&mut stream, sender).await;
     let written = writing.await.context("the backup was interrupted")?;
-    // A stream that broke is the cause of what the writer missed.
-    received.map_err(|status| refused(&status))?;
-    let created = written?;
-    screen.answer(&document(&created), |paint| report(&created, paint))?;
-    Ok(0)
+    let created = outcome(written, received)?;
+    let reported = screen.answer(&document(&created), |paint| report(&created, paint));
+    Ok(exit_code(&created, reported))
+}
+
+/// The finished backup. A stream that broke is the cause of what the writer missed; one that broke
+/// after its last part is none.
+fn outcome(
+    written: anyhow::Result<Created>,
+    received: Result<(), Status>,
+) -> anyhow::Result<Created> {
+    match (written, received) {
+        (Ok(created), _) => Ok(created),
+        (Err(_), Err(status)) => Err(refused(&status)),
+        (Err(error), Ok(())) => Err(error),
+    }
+}
+
+/// The exit code after the backup was made.
+fn exit_code(created: &Created, reported: anyhow::Result<()>) -> u8 {
+    if let Err(error) = &reported {
+        // If this cannot be written either, the exit code remains.
+        let _ = writeln!(
+            std::io::stderr(),
+            "ctl: the backup {} was made, but {error:#}",
+            created.path.display()
+        );
+    }
+    if reported.is_ok() && created.pruned.failures.is_empty() {
+        0
+    } else {
+        INCOMPLETE
+    }
 }
 
 async fn next(stream: &mut Streaming<v1::BackupPart>) -> Result<Option<Part>, Status> {
@@ -129,21 +163,13 @@ fn write(
     let path = pending.finish()?;
     let made = BackupFile::open(&path)?;
     made.check()?;
-    let removed = match keep {
-        Some(keep) => place.prune(&cluster_id, keep).with_context(|| {
-            format!(
-                "the backup {} was made, but an older one could not be removed",
-                path.display()
-            )
-        })?,
-        None => Vec::new(),
-    };
+    let pruned = keep.map_or_else(Pruned::default, |keep| place.prune(&cluster_id, keep));
     Ok(Created {
         size: made.size(),
         path,
         header,
         files,
-        removed,
+        pruned,
     })
 }
 
@@ -189,8 +215,15 @@ fn document(created: &Created) -> Value {
         "files": created.files,
         "member": header.etcd.member,
         "encrypted": !header.recipients.is_empty(),
-        "removed": created.removed,
+        "removed": created.pruned.removed,
+        "problems": problems(created),
     })
+}
+
+/// What failed after the backup was made.
+fn problems(created: &Created) -> Vec<String> {
+    let failures = created.pruned.failures.iter();
+    failures.map(|error| chain(error)).collect()
 }
 
 fn report(created: &Created, paint: &Paint) -> String {
@@ -202,8 +235,14 @@ fn report(created: &Created, paint: &Paint) -> String {
         created.files,
         created.header.etcd.member
     );
-    if !created.removed.is_empty() {
-        text.push_str(&format!("removed: {}\n", created.removed.join(", ")));
+    if !created.pruned.removed.is_empty() {
+        text.push_str(&format!("removed: {}\n", created.pruned.removed.join(", ")));
+    }
+    for problem in problems(created) {
+        text.push_str(&format!(
+            "{} the backup was made, but older ones stay: {problem}; remove the cause, and the next backup removes them\n",
+            paint.bad("✗")
+        ));
     }
     if created.header.recipients.is_empty() {
         text.push_str(&format!(

@@ -66,7 +66,8 @@ fn the_answer_becomes_one_file_and_old_ones_go() {
         let keys = std::slice::from_ref(&key);
         let list = file.read(keys, &mut |_, _, _| Ok(())).unwrap();
         assert_eq!(list.files.len(), 3);
-        removed.extend(created.removed);
+        assert_eq!(exit_code(&created, Ok(())), 0);
+        removed.extend(created.pruned.removed);
     }
     assert_eq!(removed.len(), 1);
     assert_eq!(entries(dir.path()), 2);
@@ -101,6 +102,66 @@ fn a_snapshot_that_was_changed_on_the_way_is_refused() {
         "{error:#}"
     );
     assert_eq!(entries(dir.path()), 0);
+}
+
+/// A directory in which the user of the tests' thread cannot remove the backups of root: it has the
+/// sticky bit, as /tmp has.
+#[test]
+fn a_backup_stays_made_when_older_ones_cannot_be_removed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const NOBODY: u32 = 65534;
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    let mut more = head(&[]);
+    more.backup.keep = 9;
+    for _ in 0..3 {
+        written(&path, &more, parts()).unwrap();
+    }
+    for entry in fs::read_dir(&path).unwrap() {
+        mode(&entry.unwrap().path(), 0o644);
+    }
+    mode(&path, 0o1777);
+    // Linux changes the user of this thread only.
+    let other_user = std::thread::spawn(move || {
+        let nobody = rustix::process::Uid::from_raw(NOBODY);
+        let became = rustix::thread::set_thread_res_uid(nobody, nobody, nobody);
+        if became.is_err() || fs::read_dir(&path).is_err() {
+            eprintln!("not root, or no way to {}: left out", path.display());
+            return;
+        }
+        let created = written(&path, &head(&[]), parts()).unwrap();
+        let file = BackupFile::open(&created.path).unwrap();
+        file.check().unwrap();
+        // Two are kept, and neither of the older two keeps the other.
+        assert_eq!(problems(&created).len(), 2, "{:?}", problems(&created));
+        assert_eq!(created.pruned.removed, Vec::<String>::new());
+        assert_eq!(exit_code(&created, Ok(())), INCOMPLETE);
+        let text = super::report(&created, &Paint { colour: false });
+        assert!(text.starts_with("✓ backup "), "{text}");
+        let line = "✗ the backup was made, but older ones stay: cannot remove ";
+        assert_eq!(text.matches(line).count(), 2, "{text}");
+        let document = document(&created);
+        assert_eq!(document["problems"].as_array().map(Vec::len), Some(2));
+        assert_eq!(entries(&path), 4);
+    });
+    other_user.join().unwrap();
+}
+
+#[test]
+fn a_backup_stays_made_when_it_cannot_be_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let created = written(dir.path(), &head(&[]), parts()).unwrap();
+    let closed = Err(anyhow::anyhow!("cannot write the answer: Broken pipe"));
+    assert_eq!(exit_code(&created, closed), INCOMPLETE);
+    // The link to the master was lost after the last part.
+    let lost = || Err(Status::unavailable("the connection is closed"));
+    assert!(outcome(Ok(created), lost()).is_ok());
+    let cut = written(dir.path(), &head(&[]), parts()[..3].to_vec());
+    let error = outcome(cut, lost()).err().unwrap();
+    assert!(format!("{error:#}").contains("the connection is closed"));
 }
 
 #[test]

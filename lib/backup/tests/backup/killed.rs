@@ -104,8 +104,9 @@ fn the_newest_are_kept_and_others_are_not_touched() {
     let cut = dir.path().join("prod-20270101T000000Z.halite-backup");
     fs::write(&cut, "halite-backup 1\n{").unwrap();
     fs::write(dir.path().join("notes.txt"), "mine").unwrap();
-    let removed = directory.prune("own", 3).unwrap();
-    assert_eq!(removed.len(), 2, "{removed:?}");
+    let pruned = directory.prune("own", 3);
+    assert_eq!(pruned.removed.len(), 2, "{pruned:?}");
+    assert!(pruned.failures.is_empty(), "{pruned:?}");
     let left: Vec<i64> = directory
         .list()
         .unwrap()
@@ -116,5 +117,12 @@ fn the_newest_are_kept_and_others_are_not_touched() {
         .collect();
     assert_eq!(left, [2, 3, 4]);
     assert!(foreign.exists() && cut.exists() && dir.path().join("notes.txt").exists());
-    assert!(directory.prune("own", 3).unwrap().is_empty());
+    assert!(directory.prune("own", 3).removed.is_empty());
+}
+
+#[test]
+fn backups_that_cannot_be_listed_are_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let pruned = Directory::new(&dir.path().join("gone")).prune("own", 1);
+    assert_eq!((pruned.removed.len(), pruned.failures.len()), (0, 1));
 }

@@ -267,6 +267,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "backup"),
     },
     Check {
+        name: "backup-removal",
+        title: "Old backups of the cluster are removed",
+        severity: Severity::Warning,
+        remedy: "`journalctl -u halite-backup` on the first host says why they stay; `ctl backup list` shows them",
+        judge: |picture| reported(picture, "backup-removal"),
+    },
+    Check {
         name: "backup-encrypted",
         title: "Backups of the cluster are encrypted",
         severity: Severity::Warning,

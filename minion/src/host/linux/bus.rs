@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Mutex;
+use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Message};
 
 use crate::host::{HostError, HostResult};
 
 /// Longest wait for an answer. firewalld reloads within a call.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// Longest wait for the connection, with its greeting: libdbus waits as long for any answer.
+const CONNECT: Duration = Duration::from_secs(25);
 
 /// The object that a call goes to.
 #[derive(Debug, Clone, Copy)]
@@ -23,25 +26,51 @@ pub struct Object<'a> {
 }
 
 /// A lazily opened connection.
-#[derive(Debug, Default)]
-pub struct Bus(Mutex<Option<Connection>>);
+#[derive(Debug)]
+pub struct Bus {
+    open: Mutex<Option<Connection>>,
+    address: Option<String>,
+    limit: Duration,
+}
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+            address: None,
+            limit: CONNECT,
+        }
+    }
+}
 
 impl Bus {
     /// The connection.
     ///
     /// # Errors
-    /// There is no system bus.
+    /// There is no system bus, or it accepts the connection and does not answer.
     pub async fn connection(&self) -> HostResult<Connection> {
-        let mut slot = self.0.lock().await;
+        // The wait for another caller that connects is within the limit too.
+        let Ok(connected) = tokio::time::timeout(self.limit, self.connect()).await else {
+            return Err(HostError::refused(format!(
+                "cannot reach the system bus: it did not answer the connection within {} s; see `systemctl status dbus` \
+                 and `journalctl -u dbus`",
+                self.limit.as_secs()
+            )));
+        };
+        connected
+            .map_err(|e| HostError::failed("cannot reach the system bus (is dbus running?)", e))
+    }
+
+    async fn connect(&self) -> zbus::Result<Connection> {
+        let mut slot = self.open.lock().await;
         if let Some(open) = slot.as_ref().filter(|c| !c.is_closed()) {
             return Ok(open.clone());
         }
-        let opened = zbus::connection::Builder::system()
-            .method_timeout(DEADLINE)
-            .build()
-            .await;
-        let opened = opened
-            .map_err(|e| HostError::failed("cannot reach the system bus (is dbus running?)", e))?;
+        let builder = match &self.address {
+            Some(address) => Builder::address(address.as_str()),
+            None => Builder::system(),
+        };
+        let opened = builder.method_timeout(DEADLINE).build().await?;
         *slot = Some(opened.clone());
         Ok(opened)
     }
@@ -123,4 +152,72 @@ impl Bus {
 /// An answer of an unexpected shape.
 pub fn unreadable(what: &str) -> impl Fn(zbus::Error) -> HostError + '_ {
     move |e| HostError::failed(format!("{what}: unreadable answer"), e)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// A bus on a socket of the test.
+    fn bus_at(directory: &tempfile::TempDir, limit: Duration) -> (Bus, UnixListener) {
+        let path = directory.path().join("bus");
+        let listener = UnixListener::bind(&path).unwrap();
+        let bus = Bus {
+            open: Mutex::default(),
+            address: Some(format!("unix:path={}", path.display())),
+            limit,
+        };
+        (bus, listener)
+    }
+
+    #[tokio::test]
+    async fn a_bus_that_accepts_and_does_not_answer_is_not_waited_for_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let (bus, listener) = bus_at(&directory, Duration::from_secs(1));
+        let silent = async {
+            let mut accepted = Vec::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                // The client begins: a zero byte, and how it authenticates.
+                let mut greeting = [0; 5];
+                if stream.read_exact(&mut greeting).await.is_ok() {
+                    assert_eq!(&greeting, b"\0AUTH");
+                    accepted.push(stream);
+                }
+            }
+        };
+        // Two callers at the same time, and one after them, wait no longer than one.
+        let call = || async { bus.reload_rules().await.unwrap_err().to_string() };
+        let calls = async {
+            let (first, second) = tokio::join!(call(), call());
+            [first, second, call().await]
+        };
+        let limit = Duration::from_secs(10);
+        let errors = tokio::select! {
+            errors = tokio::time::timeout(limit, calls) => errors.expect("it waits without end"),
+            () = silent => unreachable!("it accepts without end"),
+        };
+        for error in errors {
+            assert_eq!(
+                error,
+                "cannot reach the system bus: it did not answer the connection within 1 s; see `systemctl status dbus` and \
+                 `journalctl -u dbus`"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bus_that_is_not_there_is_an_error_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (bus, listener) = bus_at(&directory, CONNECT);
+        drop(listener);
+        let error = halite_errors::chain(&bus.connection().await.unwrap_err());
+        assert!(
+            error.starts_with("cannot reach the system bus (is dbus running?): "),
+            "{error}"
+        );
+    }
 }
