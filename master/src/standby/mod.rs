@@ -6,6 +6,7 @@
 
 mod beside;
 pub mod copy;
+pub mod disk;
 pub mod feed;
 pub mod follow;
 pub mod promote;
