@@ -5,6 +5,7 @@
 //! makes it the master ([`promote`]). See docs/decisions/0021-standby-masters.md.
 
 mod beside;
+pub mod compare;
 pub mod copy;
 pub mod disk;
 pub mod feed;
