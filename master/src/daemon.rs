@@ -22,7 +22,7 @@ use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
 use crate::succession;
 use crate::succession::Replaced;
 use crate::supervision::supervise;
-use crate::{descriptors, metrics, serve, watchdog};
+use crate::{descriptors, metrics, other_masters, serve, watchdog};
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -95,6 +95,7 @@ where
         Arc::clone(&store) as Arc<dyn Store>,
     )
     .await?;
+    other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
     let backend = start(Arc::clone(&app)).await?;
@@ -137,6 +138,18 @@ where
     });
     let pruned = Arc::clone(&app);
     background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    let others = (Arc::clone(&app), Arc::clone(&backend));
+    background.spawn(async move {
+        let (app, backend) = others;
+        let watch = || other_masters::watch(&app, backend.as_ref(), Path::new(MINION));
+        supervise("the watch for other masters", watch).await;
+    });
+    let news = (Arc::clone(&app), Arc::clone(&backend));
+    background.spawn(async move {
+        let (app, backend) = news;
+        let announce = || other_masters::announce(&app, backend.as_ref());
+        supervise("news of the masters", announce).await;
+    });
     if let Some(limit) = watchdog::limit() {
         let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
         background.spawn(async move {

@@ -36,7 +36,7 @@ pub struct Leaving {
     pub roles: Option<Vec<Role>>,
     /// Other hosts with the role `control-plane`.
     pub other_control_planes: usize,
-    /// Other hosts with the role `registry`.
+    /// Other hosts that serve packages and images.
     pub other_registries: usize,
     /// It has the master.
     pub has_master: bool,
@@ -114,12 +114,16 @@ impl Leaving {
                 .count()
         };
         let registry = declaration.registry_host();
+        // The host of the master serves them in any case.
+        let serves_without_the_role = declaration
+            .master_node()
+            .is_some_and(|node| node.metadata.name != name && !node.has(Role::Registry));
         Self {
             name: name.to_owned(),
             cluster: declaration.cluster.metadata.name.to_string(),
             roles: declaration.nodes.get(name).map(|node| node.roles.clone()),
             other_control_planes: others(Role::ControlPlane),
-            other_registries: others(Role::Registry),
+            other_registries: others(Role::Registry) + usize::from(serves_without_the_role),
             has_master: declaration.part(name) == Some(Part::Master),
             has_site_registry: registry.is_some_and(|node| node.metadata.name == name),
             has_key: false,

@@ -33,6 +33,7 @@ pub mod metrics;
 pub mod names;
 pub mod operator;
 pub mod orchestrate;
+mod other_masters;
 pub mod redact;
 pub mod refusal;
 pub mod saved;

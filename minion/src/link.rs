@@ -240,8 +240,12 @@ impl Session<'_> {
         let mut reports = tokio::time::interval(REPORTS);
         loop {
             tokio::select! {
-                message = stream.message() => match message? {
-                    Some(message) => self.handle(message.body),
+                message = stream.message() => match message?.map(|message| message.body) {
+                    // Other masters are declared than before.
+                    Some(Some(master_message::Body::Hello(hello))) => {
+                        masters.accept(hello.epoch, hello.masters)?;
+                    }
+                    Some(body) => self.handle(body),
                     None => return Ok(()),
                 },
                 Some(body) = self.inbox.recv() => send(body).await?,

@@ -25,6 +25,7 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Minion/Renew", Caller::Only(Kind::Minion)),
     // Of minions, only those of declared standbys: the master asks for more.
     ("/halite.v1.Standby/Follow", Caller::Only(Kind::Minion)),
+    ("/halite.v1.Standby/Compare", Caller::Only(Kind::Minion)),
     ("/halite.v1.Operator/Status", Caller::Operator(Role::Viewer)),
     ("/halite.v1.Operator/Show", Caller::Operator(Role::Viewer)),
     // The master asks for more by the function: see `Function::role` there.

@@ -13,10 +13,6 @@ base:
     - halite.services.master
     - halite.services.backup
 
-  'I@halite:node:roles:control-plane and not I@halite:node:runs:master:True':
-    - match: compound
-    - halite.services.master.absent
-
   'I@halite:node:runs:master:True or I@halite:node:roles:registry':
     - match: compound
     - halite.services.bundle_server
@@ -39,7 +35,7 @@ base:
     - match: compound
     - halite.base.control_plane
     - halite.base.control_plane.running
-    - halite.services.operator
+    - halite.services.masters
 
   'master':
     - halite.base.kubeadm_objects

@@ -22,4 +22,7 @@ pub struct MasterPromote {
     /// The cluster's name, with --force.
     #[arg(long)]
     pub cluster: Option<String>,
+    /// Do not bring the hosts to the new master: only make this host the master's.
+    #[arg(long)]
+    pub no_wait: bool,
 }

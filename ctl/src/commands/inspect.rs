@@ -89,7 +89,7 @@ fn parts(status: &Value, paint: &Paint) -> String {
         let names = list.as_array().into_iter().flatten().map(table::cell);
         names.collect::<Vec<_>>().join(", ")
     };
-    let mut text = String::new();
+    let mut text = standbys(status, paint);
     let servers = status["api_servers"].as_array().into_iter().flatten();
     let each = servers.map(|server| {
         let mark = match server["ready"].as_bool() {
@@ -133,6 +133,26 @@ fn parts(status: &Value, paint: &Paint) -> String {
         text.push_str(&format!("DNS         {line}\n"));
     }
     text
+}
+
+/// Formats the line about the standbys of the master, if there are some: those that follow with the bytes
+/// that are on their way, and the others with their state.
+fn standbys(status: &Value, paint: &Paint) -> String {
+    let all = status["masters"]["standbys"].as_array();
+    let each = all.into_iter().flatten().map(|standby| {
+        let name = table::cell(&standby["name"]);
+        match (standby["state"].as_str(), standby["lag"].as_u64()) {
+            (Some("following"), Some(0) | None) => format!("{name} {}", paint.good("✓")),
+            (Some("following"), Some(lag)) => {
+                format!("{name} {} (lag {lag} bytes)", paint.good("✓"))
+            }
+            (state, _) => format!("{name} {}", paint.bad(state.unwrap_or("missing"))),
+        }
+    });
+    match each.collect::<Vec<_>>().join("  ") {
+        none if none.is_empty() => none,
+        each => format!("standbys    {each}\n"),
+    }
 }
 
 /// Formats the line about the site registry, if there is one.
@@ -380,6 +400,8 @@ mod tests {
         let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
             "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
             "api_servers": [{"host": "a", "ready": true}, {"host": "b", "ready": false}],
+            "masters": {"epoch": 2, "standbys": [{"name": "a", "state": "following", "lag": 0},
+                {"name": "b", "state": "following", "lag": 9000}, {"name": "c", "state": "gone", "lag": 0}]},
             "vip": {"address": "10.0.0.9", "holders": ["a"]},
             "etcd": {"quorum": "2 members, none may fail", "members": [{"name": "a", "role": "leader"}]},
             "dns": {"replicas": ["a"], "without": ["b"]},
@@ -389,7 +411,7 @@ mod tests {
                 "findings": [{"message": "cluster.yaml:1: no", "remedy": null}]}]}});
         let text = overview(&status, &PLAIN);
         for wanted in [
-            "API         does not answer: refused\nservers     a ✓  b ✗\n",
+            "API         does not answer: refused\nstandbys    a ✓  b ✓ (lag 9000 bytes)  c gone\nservers     a ✓  b ✗\n",
             "VIP         10.0.0.9 on a\netcd        2 members, none may fail\nDNS         on a; no replica on b\n",
             "away",
             "NotReady v1.36.3",

@@ -1,21 +1,16 @@
 //! `ctl master`: which host is the master's, and which stand by.
 
 use std::path::Path;
-use std::process::Stdio;
 
-use anyhow::Context as _;
 use halite_proto::v1;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
-use crate::bootstrap::daemon::MASTER;
-use crate::cli::{Global, Master, MasterPromote};
+use crate::cli::{Global, Master};
 use crate::client;
 use crate::client::document;
+use crate::commands::promotion;
+use crate::commands::promotion::STATE_DIR;
 use crate::output::{Paint, Screen, table};
-
-/// The master's own directory.
-const STATE_DIR: &str = "/var/lib/halite/master";
 
 /// Runs `ctl master`.
 ///
@@ -24,7 +19,7 @@ const STATE_DIR: &str = "/var/lib/halite/master";
 pub async fn run(global: &Global, command: Master, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Master::List => list(global, screen).await,
-        Master::Promote(args) => promote(&args).await,
+        Master::Promote(args) => promotion::promote(global, &args, screen).await,
     }
 }
 
@@ -119,26 +114,6 @@ fn overview(masters: &Value, paint: &Paint) -> String {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
     }
     text
-}
-
-/// Promotes this host by the master's program, which knows the copy.
-async fn promote(args: &MasterPromote) -> anyhow::Result<u8> {
-    let mut command = Command::new(MASTER.program);
-    command.arg("promote").stdin(Stdio::null());
-    if args.force {
-        command.arg("--force");
-    }
-    if let Some(cluster) = &args.cluster {
-        command.args(["--cluster", cluster]);
-    }
-    let status = command.status().await;
-    let status = status.with_context(|| {
-        format!(
-            "cannot start {}: is this host a standby (`ctl master list`)?",
-            MASTER.program
-        )
-    })?;
-    Ok(u8::from(!status.success()))
 }
 
 #[cfg(test)]

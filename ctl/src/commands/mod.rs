@@ -15,6 +15,7 @@ mod node_remove;
 mod node_roles;
 mod nodes;
 mod operators;
+mod promotion;
 mod registry;
 mod support;
 mod targets;

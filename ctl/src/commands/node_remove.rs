@@ -1,13 +1,14 @@
 //! `ctl node remove` and `ctl node replace`.
 
 use anyhow::{Context as _, bail};
+use halite_pillar::role::Role;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::client::document;
-use crate::commands::{node_drain, nodes};
+use crate::commands::{node_drain, nodes, promotion};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
 use crate::{client, confirm};
@@ -18,6 +19,9 @@ use crate::{client, confirm};
 /// The master does not answer or refuses, or nothing confirms it.
 pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
+    if args.dead && args.force {
+        promotion::in_place_of(global, name, &args.cluster, screen).await?;
+    }
     let facts = facts(global, name).await?;
     show_losses(&facts, screen);
     if !args.yes && !args.force && !confirmed(&facts, screen)? {
@@ -40,6 +44,7 @@ pub async fn replace(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let name = args.name.as_str();
+    promotion::in_place_of(global, name, &args.cluster, screen).await?;
     let facts = facts(global, name).await?;
     let declared = declared(name, &facts["declared"])?;
     show_losses(&facts, screen);
@@ -150,7 +155,12 @@ fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> 
         .as_object()
         .with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
     let roles = fields["roles"].as_array().into_iter().flatten();
-    let roles = roles.filter_map(Value::as_str).map(str::to_owned).collect();
+    // Only the host that founds a cluster has that role, and this one exists.
+    let roles = roles
+        .filter_map(Value::as_str)
+        .filter(|role| *role != Role::Bootstrap.as_str())
+        .map(str::to_owned)
+        .collect();
     let mut further = json!({});
     for key in ["labels", "taints", "custom"] {
         further[key] = fields.get(key).cloned().unwrap_or_default();
@@ -229,6 +239,12 @@ mod tests {
         assert_eq!(
             further,
             json!({"labels": {"a": "b"}, "taints": null, "custom": {}})
+        );
+        let first =
+            json!({"roles": ["bootstrap", "registry", "etcd", "control-plane"], "address": null});
+        assert_eq!(
+            declared("cp-1", &first).unwrap().roles,
+            ["registry", "etcd", "control-plane"]
         );
         let error = declared("cp-2", &Value::Null).unwrap_err();
         assert!(error.to_string().contains("there is no node cp-2"));

@@ -37,7 +37,7 @@ impl Declarations {
 }
 
 /// The node with one of these addresses, if it is not the one that has the master by the documents.
-fn other_master(declaration: &Declaration, own: &[IpAddr]) -> Option<String> {
+pub(super) fn other_master(declaration: &Declaration, own: &[IpAddr]) -> Option<String> {
     let mut nodes = declaration.nodes.values();
     let node = nodes.find(|node| {
         let address = node.control_plane();

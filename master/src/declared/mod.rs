@@ -19,6 +19,7 @@ mod releases;
 mod roles;
 mod slow;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -146,6 +147,8 @@ pub struct Snapshot {
     bundles: Bundles,
     pki: Pki,
     cas: Arc<Cas>,
+    /// The addresses of this master.
+    own: Vec<IpAddr>,
 }
 
 impl Snapshot {
@@ -195,8 +198,15 @@ impl Snapshot {
     /// The pillar of one minion, with references in the place of secrets.
     ///
     /// # Errors
-    /// The minion is not declared, or the bundle cannot be read now.
+    /// The minion is not declared, the bundle cannot be read now, or the documents say that another host
+    /// has the master: their states would stop it here.
     pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
+        if let Some(host) = masters::other_master(self.declaration(), &self.own) {
+            return Err(Refusal::conflict(format!(
+                "cannot compile for {minion}: the cluster document names another host of the master than {host}, where it \
+                 is; `systemctl restart halite-master` there records {host}"
+            )));
+        }
         let bundle = self.bundle_for(minion)?;
         view(self.declaration(), bundle, &self.pki, minion)
             .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))

@@ -1,6 +1,7 @@
 //! Reads documents and bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +53,8 @@ pub(super) struct Reader {
     bundles: Bundles,
     /// The bundle of a cluster whose document records none.
     configured: Option<PathBuf>,
+    /// The addresses of this master.
+    own: Vec<IpAddr>,
     cas: Arc<Cas>,
     documents: Slow<(), Result<Arc<Documents>, Refusal>>,
     /// By directory. Those that are not in use any more are dropped with the next look at all
@@ -68,6 +71,7 @@ impl Reader {
             changes: Arc::new(Changes::new()),
             bundles: Bundles::new(&app.config.bundles),
             configured: app.config.bundle.clone(),
+            own: app.config.advertise.clone(),
             cas: Arc::clone(&app.cas),
             documents: Slow::default(),
             read: Mutex::default(),
@@ -167,6 +171,7 @@ impl Reader {
             bundles: self.bundles.clone(),
             pki: public_halves(&self.cas),
             cas: Arc::clone(&self.cas),
+            own: self.own.clone(),
         })
     }
 

@@ -1,11 +1,17 @@
 //! The masters in `ctl status` and `ctl health`: this one, its epoch, its standbys and their lag.
 
+use std::collections::BTreeMap;
+
 use halite_pillar::declaration::Declaration;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::clock::rfc3339;
-use crate::standby::roster::State;
+use crate::standby::roster::{Seen, State};
+use crate::store::Millis;
+
+/// The time in which standbys connect to a master that has started.
+const SETTLED: Millis = 60_000;
 
 /// The names of the declared standbys.
 #[must_use]
@@ -37,27 +43,75 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
     })
 }
 
-/// What is wrong with the standbys. A declared one that has never followed this master is none: the
-/// state tree does not set them up yet.
+/// What is wrong with the standbys. Those that have not connected yet count from a minute after the
+/// start of the master.
 pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
-    let seen = app.standbys.seen();
     let names = declared(declaration);
+    let is_settled = app.clock.now() - app.standbys.started() >= SETTLED;
+    let alone = app.standbys.alone_since();
+    faults(&names, &app.standbys.seen(), alone, is_settled)
+}
+
+fn faults(
+    names: &[String],
+    seen: &BTreeMap<String, Seen>,
+    alone_since: Option<Millis>,
+    is_settled: bool,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let has_followed = names.iter().any(|name| seen.contains_key(name));
-    if let Some(since) = app.standbys.alone_since().filter(|_| has_followed) {
+    let counts = has_followed || is_settled && !names.is_empty();
+    if let Some(since) = alone_since.filter(|_| counts) {
         problems.push(format!(
             "the master is alone since {}: what it does from then on is on no other host",
             rfc3339(since)
         ));
     }
-    for name in &names {
-        if let Some(seen) = seen.get(name).filter(|seen| seen.state == State::Gone) {
-            problems.push(format!(
+    for name in names {
+        match seen.get(name) {
+            Some(seen) if seen.state == State::Gone => problems.push(format!(
                 "the standby {name} is gone since {}: {}",
                 rfc3339(seen.since),
                 seen.reason
-            ));
+            )),
+            None if is_settled => problems.push(format!(
+                "the standby {name} has not connected since the master started"
+            )),
+            Some(_) | None => {}
         }
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_that_never_came_is_a_problem_once_the_master_is_up_for_a_while() {
+        let names = ["cp-2".to_owned(), "cp-3".to_owned()];
+        let none = BTreeMap::new();
+        assert_eq!(faults(&names, &none, Some(0), false), Vec::<String>::new());
+        assert_eq!(faults(&[], &none, Some(0), true), Vec::<String>::new());
+        let found = faults(&names, &none, Some(0), true);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("alone since"), "{found:?}");
+        assert!(
+            found[1].contains("cp-2 has not connected since"),
+            "{found:?}"
+        );
+        let seen = |state: State| Seen {
+            state,
+            since: 0,
+            lag: 0,
+            reason: "cut off".to_owned(),
+        };
+        let seen = BTreeMap::from([
+            ("cp-2".to_owned(), seen(State::Following)),
+            ("cp-3".to_owned(), seen(State::Gone)),
+        ]);
+        let found = faults(&names, &seen, None, true);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("cp-3 is gone"), "{found:?}");
+    }
 }

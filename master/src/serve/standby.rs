@@ -1,5 +1,5 @@
-//! The service for standbys. The caller is the minion of a host, by its certificate; only those of
-//! declared standbys are fed.
+//! The service for standbys and for masters of other hosts. The caller is the minion of a host, by its
+//! certificate; only those of declared standbys are fed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
 use halite_proto::v1::standby_server::Standby;
-use halite_proto::v1::{StandbyMessage, StandbyRecord, standby_message};
+use halite_proto::v1::{
+    CompareReply, CompareRequest, StandbyMessage, StandbyRecord, standby_message,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
@@ -108,5 +110,20 @@ impl Standby for Services {
         Ok(Response::new(Box::pin(
             ReceiverStream::new(receiver).map(Ok),
         )))
+    }
+
+    async fn compare(
+        &self,
+        request: Request<CompareRequest>,
+    ) -> Result<Response<CompareReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        caller_minion(&peer)?;
+        let epoch = request.into_inner().epoch;
+        if let Err(replaced) = self.app.succession.hear(epoch, &peer.name()) {
+            tracing::warn!(reason = %replaced, "another master has called");
+        }
+        // The caller needs it in each case.
+        let epoch = self.app.store.epoch();
+        Ok(Response::new(CompareReply { epoch }))
     }
 }

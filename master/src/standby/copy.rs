@@ -6,83 +6,32 @@
 //! that was interrupted leaves the copy before it as it was.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
 use halite_proto::v1::{LogPiece, StandbyFile};
 use serde::{Deserialize, Serialize};
 
+use super::disk::{
+    CopyError, PRIVATE, file_error, make_directory, new_file, open_log, read_json, sync_directory,
+    write_by, write_json, write_private,
+};
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
-use crate::store::wal::{Chain, HEADER, Position, WalError};
-use crate::store::{StoreError, fold_log};
+use crate::store::fold_log;
+use crate::store::wal::{Chain, HEADER, Position};
 
 const STORE: &str = "store.db";
 const LOG: &str = "store.db-wal";
 const FACTS: &str = "copy.json";
 const MODES: &str = "modes.json";
+/// The mark of a copy that a promotion has begun to change.
+const TOUCHED: &str = "promoted";
+/// A file beside the store while it is written: beside the others it could have the name of one.
+const COMING: &str = "file.new";
 const FILES: &str = "files";
-const PRIVATE: u32 = 0o600;
-
-/// A copy that cannot be kept.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// A file.
-    #[error("cannot {action} {}", path.display())]
-    File {
-        /// A verb.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// What came does not follow what is there.
-    #[error(transparent)]
-    Log(#[from] WalError),
-    /// The copy's database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A file of another place.
-    #[error("a standby takes no file {0:?}")]
-    Place(String),
-    /// A record that does not fit.
-    #[error("the master sent {0}")]
-    Unexpected(&'static str),
-    /// A record of the copy cannot be read.
-    #[error("cannot use {}", path.display())]
-    Facts {
-        /// The file.
-        path: PathBuf,
-        /// The mistake.
-        source: serde_json::Error,
-    },
-    /// A master that was replaced.
-    #[error(
-        "the master has the epoch {master}, and this host has heard of {seen}: that master was replaced"
-    )]
-    Epoch {
-        /// The master's.
-        master: u64,
-        /// The highest that this host has heard of.
-        seen: u64,
-    },
-}
-
-/// The error of an action on a file.
-pub(super) fn file_error(
-    action: &'static str,
-    path: &Path,
-) -> impl FnOnce(io::Error) -> CopyError + use<> {
-    let path = path.to_owned();
-    move |source| CopyError::File {
-        action,
-        path,
-        source,
-    }
-}
 
 /// The facts about a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,9 +61,22 @@ pub struct Copy {
     /// The store's file, while a base comes.
     base: Option<File>,
     log: Option<File>,
+    /// A promotion has begun to change it: it is no longer what a master had.
+    touched: bool,
 }
 
 impl Copy {
+    /// Says whether there is a whole copy. It changes nothing, so a standby may follow.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn is_there(root: &Path) -> Result<bool, CopyError> {
+        let numbers = numbers(root)?;
+        Ok(numbers
+            .iter()
+            .any(|number| name(root, *number).join(FACTS).exists()))
+    }
+
     /// Opens the newest whole copy, and removes the others.
     ///
     /// # Errors
@@ -131,7 +93,13 @@ impl Copy {
             return Ok(None);
         };
         let directory = name(root, newest);
-        let chain = Chain::read(&directory.join(LOG))?;
+        let touched = directory.join(TOUCHED).exists();
+        // What is in the log then comes from the promotion.
+        let chain = if touched {
+            None
+        } else {
+            Chain::read(&directory.join(LOG))?
+        };
         if let Some(chain) = &chain {
             // What is behind the last commit was on its way when this process ended.
             let path = directory.join(LOG);
@@ -145,6 +113,7 @@ impl Copy {
             chain,
             base: None,
             log: None,
+            touched,
             directory,
         }))
     }
@@ -166,6 +135,7 @@ impl Copy {
             chain: None,
             base: Some(base),
             log: None,
+            touched: false,
         })
     }
 
@@ -184,9 +154,24 @@ impl Copy {
         Ok(())
     }
 
-    /// The place in the master's log up to which this copy has everything.
+    /// Notes that a promotion changes the copy from now on: no master's log continues it any more.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn touch(&mut self) -> Result<(), CopyError> {
+        write_private(&self.directory.join(TOUCHED), b"")?;
+        self.touched = true;
+        self.chain = None;
+        Ok(())
+    }
+
+    /// The place in the master's log up to which this copy has everything; none when it cannot be
+    /// continued.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
+        if self.touched {
+            return None;
+        }
         let log = self.facts.log.as_ref().map(|log| Position {
             salt: log.salt,
             frames: log.frames,
@@ -287,7 +272,7 @@ impl Copy {
             return self.remove_file(&file.path);
         }
         make_directory(path.parent().unwrap_or(Path::new(".")))?;
-        write_private(&path, &file.data)?;
+        write_by(&self.directory.join(COMING), &path, &file.data, PRIVATE)?;
         self.modes.insert(file.path.clone(), file.mode);
         Ok(())
     }
@@ -386,89 +371,4 @@ fn numbers(root: &Path) -> Result<Vec<u64>, CopyError> {
     }
     numbers.sort_unstable();
     Ok(numbers)
-}
-
-fn new_file(path: &Path) -> Result<File, CopyError> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(PRIVATE)
-        .open(path)
-        .map_err(file_error("write", path))
-}
-
-/// Opens the log as it is; a new one is in its directory when this returns.
-fn open_log(path: &Path) -> Result<File, CopyError> {
-    let is_new = !path.exists();
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(PRIVATE)
-        .open(path)
-        .map_err(file_error("write", path))?;
-    if is_new {
-        sync_directory(path.parent().unwrap_or(Path::new(".")))?;
-    }
-    Ok(file)
-}
-
-/// Makes a directory for root only, with those above it.
-pub(super) fn make_directory(path: &Path) -> Result<(), CopyError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(file_error("make", path))
-}
-
-fn sync_directory(path: &Path) -> Result<(), CopyError> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(file_error("write", path))
-}
-
-/// Writes a file for root only, whole or not at all.
-pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CopyError> {
-    write(path, bytes, PRIVATE)
-}
-
-/// Writes a file whole or not at all; it is on disk when this returns.
-pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = parent.join(format!(".{name}.new"));
-    let mut file = new_file(&new)?;
-    let written = file
-        .set_permissions(fs::Permissions::from_mode(mode))
-        .and_then(|()| file.write_all(bytes))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path));
-    written.map_err(file_error("write", path))?;
-    sync_directory(parent)
-}
-
-/// Reads a record; none when there is none.
-pub(super) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, CopyError> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(file_error("read", path)(error)),
-    };
-    let parsed = serde_json::from_slice(&text);
-    parsed.map(Some).map_err(|source| CopyError::Facts {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Writes a record, whole or not at all.
-pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), CopyError> {
-    let text = serde_json::to_vec(value).map_err(|source| CopyError::Facts {
-        path: path.to_owned(),
-        source,
-    })?;
-    write_private(path, &text)
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::copy::{CopyError, read_json, write_json};
+use super::disk::{CopyError, read_json, write_json};
 use super::receiver::Receiver;
 use super::{directory, mark, masters};
 use crate::clock::{Clock, rfc3339};

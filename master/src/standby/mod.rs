@@ -5,7 +5,9 @@
 //! makes it the master ([`promote`]). See docs/decisions/0021-standby-masters.md.
 
 mod beside;
+pub mod compare;
 pub mod copy;
+pub mod disk;
 pub mod feed;
 pub mod follow;
 pub mod promote;

@@ -13,7 +13,8 @@ use std::{fs, io};
 use halite_proto::transport::connect;
 use serde::{Deserialize, Serialize};
 
-use super::copy::{Copy, CopyError, file_error, make_directory, read_json, write, write_json};
+use super::copy::Copy;
+use super::disk::{CopyError, file_error, make_directory, read_json, write, write_json};
 use super::follow::{SessionError, identity};
 use super::{directory, mark, masters};
 use crate::ca::CaError;
@@ -217,16 +218,24 @@ impl<'a> Promotion<'a> {
                 return self.take_back(wanted).await;
             }
             (None, None) => return Err(PromoteError::NoStandby(mark)),
-            (_, Some(addresses)) => self.check_masters(addresses, wanted).await?,
+            (_, Some(addresses)) => {
+                self.check_masters(addresses, wanted).await?;
+                // A standby that is not promoted goes on: it is asked nothing that changes its copy.
+                if !Copy::is_there(&directory(self.config))? {
+                    return Err(PromoteError::NoCopy);
+                }
+            }
             (Some(_), None) => {}
         }
         self.stop()?;
         self.reach(Boundary::Stopped)?;
-        let epoch = match found {
-            // A promotion that was left, and whose host became the standby of a later master, begins
-            // again.
-            Some(found) if addresses.is_none() || found.epoch > self.heard()? => found.epoch,
-            _ => self.note(&note)?,
+        let epoch = match self.epoch(found, addresses.is_some(), &note) {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                // Nothing has changed yet: it follows again.
+                self.start()?;
+                return Err(error);
+            }
         };
         self.reach(Boundary::Noted)?;
         if addresses.is_some() {
@@ -240,6 +249,21 @@ impl<'a> Promotion<'a> {
         // Last: until then another start goes on.
         remove(&note)?;
         Ok(Promoted::Done(epoch))
+    }
+
+    /// The epoch of this promotion, which is noted when this returns.
+    fn epoch(
+        &self,
+        found: Option<Note>,
+        is_standby: bool,
+        note: &Path,
+    ) -> Result<u64, PromoteError> {
+        match found {
+            // A promotion that was left, and whose host became the standby of a later master, begins
+            // again.
+            Some(found) if !is_standby || found.epoch > self.heard()? => Ok(found.epoch),
+            _ => self.note(note),
+        }
     }
 
     /// Makes a master that was replaced the master again; one that was not is it already.
@@ -331,7 +355,9 @@ impl<'a> Promotion<'a> {
 
     /// Puts everything in its place.
     async fn install(&self, epoch: u64) -> Result<(), PromoteError> {
-        let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
+        let mut copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
+        // First: a standby that starts before this promotion goes on takes a base.
+        copy.touch()?;
         let (from, to) = (copy.store(), self.config.state_dir.join(STORE));
         // Once the store is in its place, the copy has none.
         if from.exists() {

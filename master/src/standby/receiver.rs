@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord};
 
-use super::copy::{Copy, CopyError, make_directory, read_json, write_json};
+use super::copy::Copy;
+use super::disk::{CopyError, make_directory, read_json, write_json};
 use super::feed::wire;
 
 /// A standby.

@@ -61,21 +61,27 @@ struct Inner {
 }
 
 /// The standbys that have connected since the master started.
-pub struct Roster(Mutex<Inner>);
+pub struct Roster {
+    inner: Mutex<Inner>,
+    started: Millis,
+}
 
 impl Roster {
     /// A roster without standbys.
     #[must_use]
     pub fn new(now: Millis) -> Self {
-        Self(Mutex::new(Inner {
-            alone_since: Some(now),
-            ..Inner::default()
-        }))
+        Self {
+            inner: Mutex::new(Inner {
+                alone_since: Some(now),
+                ..Inner::default()
+            }),
+            started: now,
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Nothing panics while holding the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The standbys by name.
@@ -95,6 +101,12 @@ impl Roster {
                 )
             })
             .collect()
+    }
+
+    /// The time at which the master has started.
+    #[must_use]
+    pub fn started(&self) -> Millis {
+        self.started
     }
 
     /// Since when no standby follows; none while one does.

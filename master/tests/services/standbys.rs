@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use halite_master::clock::SystemClock;
+use halite_master::standby::compare::others;
 use halite_master::standby::follow::{SessionError, session};
 use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
 use halite_master::standby::receiver::Receiver;
@@ -10,7 +11,7 @@ use halite_master::standby::roster::State;
 use halite_master::standby::{directory, mark};
 use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
 use halite_proto::tonic::{Code, Request, Status};
-use halite_proto::transport::Channel;
+use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
 use halite_proto::v1::standby_client::StandbyClient;
 use tempfile::TempDir;
@@ -152,10 +153,8 @@ async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
     );
 }
 
-#[tokio::test]
-async fn a_promotion_is_refused_while_the_master_answers() {
-    let site = start().await;
-    let own = site.enrolled(MINION).await;
+/// The directory of a minion with an identity.
+fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
     let host = TempDir::new().unwrap();
     for (name, text) in [
         ("identity.crt", &own.certificate_pem),
@@ -164,6 +163,48 @@ async fn a_promotion_is_refused_while_the_master_answers() {
     ] {
         std::fs::write(host.path().join(name), text).unwrap();
     }
+    host
+}
+
+#[tokio::test]
+async fn of_two_masters_the_one_with_the_lower_epoch_stops_whichever_asks() {
+    let site = start().await;
+    // No standby is declared: a host that was the master's asks, too.
+    let own = site.enrolled("worker-2").await;
+    let host = minion_directory(&site, &own);
+    let addresses = ["127.0.0.1:1".to_owned(), site.endpoint.clone()];
+    let there = site.app.store.epoch();
+    let asked = async |epoch: u64| {
+        let heard = others(&addresses, epoch, host.path()).await.unwrap();
+        assert_eq!(heard.silent, [""; 0], "one has no master, and says so");
+        heard.other.map(|other| (other.address, other.epoch))
+    };
+    let other = |epoch: u64| Some((site.endpoint.clone(), epoch));
+    assert_eq!(asked(there - 1).await, other(there));
+    assert_eq!(asked(there).await, other(there + 1), "neither acts");
+    let app = Arc::clone(&site.app);
+    let stopped = tokio::spawn(async move { app.succession.replaced().await });
+    assert_eq!(asked(there + 4).await, None);
+    let replaced = tokio::time::timeout(SOON, stopped).await.unwrap().unwrap();
+    assert_eq!(replaced.heard, there + 4);
+}
+
+#[tokio::test]
+async fn a_master_whose_host_was_cut_off_does_not_act() {
+    let site = start().await;
+    let own = site.enrolled("worker-2").await;
+    let host = minion_directory(&site, &own);
+    site.app.gate.close(&"worker-2".parse().unwrap(), None);
+    let addresses = [site.endpoint.clone()];
+    let heard = others(&addresses, 9, host.path()).await.unwrap();
+    assert_eq!(heard.other.unwrap().epoch, 10);
+}
+
+#[tokio::test]
+async fn a_promotion_is_refused_while_the_master_answers() {
+    let site = start().await;
+    let own = site.enrolled(MINION).await;
+    let host = minion_directory(&site, &own);
     let mut config = site.app.config.clone();
     config.state_dir = host.path().join("state");
     std::fs::create_dir_all(directory(&config)).unwrap();

@@ -41,6 +41,25 @@ async fn a_master_that_the_minion_only_heard_of_is_called_when_the_other_is_gone
 }
 
 #[tokio::test]
+async fn a_master_that_was_declared_after_the_hello_is_called_too() {
+    let mut first = world().await;
+    let mut second = first.beside().await;
+    first.enrolled().await;
+    first.says(3, &[&first]);
+    second.says(3, &[&first, &second]);
+    let going = first.minion();
+    let (mut stream, _) = first.stream().await;
+    let news = second.master.hello.lock().unwrap().clone();
+    stream.send(ToMinion::Hello(news)).await;
+    obeyed(&mut stream, order(&first, 7)).await;
+    first.stop();
+    drop(stream);
+    let (mut stream, _) = second.stream().await;
+    obeyed(&mut stream, order(&first, 8)).await;
+    going.send_replace(true);
+}
+
+#[tokio::test]
 async fn a_master_that_was_replaced_is_not_obeyed_after_a_restart_either() {
     let mut first = world().await;
     let mut second = first.beside().await;

@@ -1,9 +1,10 @@
 //! The host of the master is the one that the declaration names, whatever roles the hosts have.
 
+use halite_states::compile;
 use halite_states::compile::Compiled;
 use serde_json::{Value, json};
 
-use crate::support::{chunk, contents, fixture, highstate};
+use crate::support::{chunk, contents, fixture, highstate, sure, with};
 
 /// The pillar after another control plane, `worker-1` of the fixtures, has taken the master's place.
 fn promoted(target: &str) -> (Value, Value) {
@@ -74,5 +75,127 @@ fn the_first_host_is_ordinary_afterwards() {
         &compiled,
         "x509.certificate",
         "/etc/halite/operator/operator.crt",
+    );
+}
+
+/// The pillar of a further control plane, `worker-1` of the fixtures, which is a standby or not.
+fn further(is_standby: bool) -> (Value, Value) {
+    let (mut pillar, grains) = promoted("worker");
+    let first = fixture("bootstrap").0["halite"]["master"].take();
+    let halite = &mut pillar["halite"];
+    halite["master"] = first;
+    halite["master"]["standbys"] = json!(if is_standby { vec!["worker-1"] } else { vec![] });
+    halite["master"]["masters"] = json!(["10.10.0.11:4550", "10.10.1.12:4550", "10.10.0.13:4550"]);
+    halite["node"]["runs"]["master"] = json!(false);
+    halite["node"]["runs"]["standby"] = json!(is_standby);
+    (pillar, grains)
+}
+
+#[test]
+fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state() {
+    let (pillar, grains) = further(true);
+    let standby = highstate(&pillar, &grains);
+    for path in [
+        "/usr/local/bin/halite-master",
+        "/etc/systemd/system/halite-master.service",
+    ] {
+        let here = chunk(&standby, "file.managed", path);
+        let first = crate::support::of("bootstrap");
+        let there = chunk(&first, "file.managed", path);
+        assert_eq!(here.args, there.args, "{path}: the same on both");
+    }
+    // It makes no CA: those of the master come with the copy.
+    assert!(!has(&standby, "halite.services.master") && !has(&standby, "halite.services.backup"));
+    assert_eq!(
+        contents(&standby, "/var/lib/halite/master/standby-of"),
+        "# Written by Halite.\n10.10.0.11:4550\n10.10.0.13:4550\n",
+        "all but itself"
+    );
+    let configuration = contents(&standby, "/etc/halite/master.yaml");
+    assert!(
+        configuration.contains("advertise: [10.10.1.12]\n"),
+        "{configuration}"
+    );
+    // A promotion needs no highstate before the hosts find the master.
+    assert!(opens_master(&standby));
+    let daemon = chunk(&standby, "service.running", "halite-master");
+    let mark = |chunk: &&halite_states::low::Chunk| chunk.name.ends_with("/standby-of");
+    let at = standby.low.chunks.iter().position(|chunk| mark(&chunk));
+    assert!(
+        daemon.requisites.watch.contains(&at.unwrap()),
+        "a host that had the master does not go on as one"
+    );
+    // The bundles, which nothing serves there.
+    let copies = standby.low.chunks.iter().filter(|chunk| {
+        chunk.function() == "cmd.run" && chunk.name.contains("ctl bundle copy --to /var/lib/halite")
+    });
+    assert_eq!(copies.count(), 1);
+    assert!(!has(&standby, "halite.services.bundle_server"));
+    let absent = |name: &str| {
+        let mut chunks = standby.low.chunks.iter();
+        chunks.any(|chunk| chunk.function() == "file.absent" && chunk.name == name)
+    };
+    assert!(absent("/etc/nginx/conf.d/halite.conf") && !absent("/var/lib/halite/bundles"));
+}
+
+#[test]
+fn a_control_plane_that_is_no_standby_has_nothing_of_one() {
+    let (pillar, grains) = further(false);
+    let other = highstate(&pillar, &grains);
+    assert!(!opens_master(&other));
+    let dead = chunk(&other, "service.dead", "halite-master");
+    let order: Vec<usize> = ["promotion.json", "standby-of", "standby"]
+        .iter()
+        .map(|name| {
+            let path = format!("/var/lib/halite/master/{name}");
+            let mut chunks = other.low.chunks.iter();
+            let place = chunks.position(|chunk| chunk.name == path);
+            place.unwrap_or_else(|| panic!("{path} stays"))
+        })
+        .collect();
+    let at = |index: usize| &other.low.chunks[order[index]];
+    assert!(order[0] < order[1] && order[1] < order[2]);
+    assert_eq!(
+        other.low.chunks[at(0).requisites.require[0]].name,
+        dead.name,
+        "the daemon ends before its mark goes"
+    );
+    assert_eq!(at(1).requisites.require, [order[0]]);
+    assert_eq!(at(2).requisites.require, [order[1]]);
+    // A store of an earlier master, and what an operator needs to start it, stay.
+    for name in ["/var/lib/halite/master/store.db", "/var/lib/halite/master"] {
+        let mut chunks = other.low.chunks.iter();
+        assert!(!chunks.any(|chunk| chunk.name == name), "{name}");
+    }
+    let program = chunk(&other, "file.absent", "/usr/local/bin/halite-master");
+    assert_eq!(
+        program.controls.unless,
+        [json!("test -e /var/lib/halite/master/store.db")]
+    );
+    chunk(&other, "file.absent", "/var/lib/halite/bundles");
+}
+
+#[test]
+fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["halite"]["master"]["node"] = json!("worker-1");
+    let compiled = sure(with(&pillar, &grains, |input| {
+        compile::sls(input, &["halite.orchestrate.promoted".to_owned()])
+    }));
+    let chunks = &compiled.low.chunks;
+    let ids: Vec<&str> = chunks.iter().map(|chunk| chunk.id.as_str()).collect();
+    assert_eq!(ids, ["enrolled", "host", "clients", "masters", "minions"]);
+    assert_eq!(chunks[0].args["id"], "worker-1");
+    assert_eq!(chunks[1].args["tgt"], "worker-1");
+    let requires: Vec<&[usize]> = chunks
+        .iter()
+        .map(|chunk| chunk.requisites.require.as_slice())
+        .collect();
+    assert_eq!(requires, [&[][..], &[0], &[1], &[1], &[2]]);
+    // No host of etcd is waited for: one may be lost, and there is no quorum perhaps.
+    assert!(
+        !chunks
+            .iter()
+            .any(|chunk| chunk.function().starts_with("halite.etcd"))
     );
 }

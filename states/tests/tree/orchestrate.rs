@@ -115,6 +115,8 @@ fn orchestrations_compile() {
                 "node",
                 "ready",
                 "dns",
+                "masters",
+                "other-masters",
                 "custom",
             ],
         ),

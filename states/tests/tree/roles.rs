@@ -43,6 +43,8 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "node",
             "ready",
             "dns",
+            "masters",
+            "other-masters",
             "custom"
         ]
     );

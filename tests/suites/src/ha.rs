@@ -7,6 +7,7 @@ mod operators;
 mod proxies;
 mod reboot;
 mod roles;
+mod standbys;
 mod upgraded;
 
 use std::collections::BTreeSet;
@@ -36,6 +37,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: three members vote, and each control plane serves",
         run: complete,
+    },
+    Test {
+        name: "ha: two control planes follow the master",
+        run: standbys::follow,
     },
     Test {
         name: "ha: ctl and kubectl work as root on each control plane",
@@ -88,6 +93,14 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a newer patch release comes host by host, and no write is lost",
         run: upgraded::upgraded,
+    },
+    Test {
+        name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
+        run: standbys::replaces_the_lost_master,
+    },
+    Test {
+        name: "ha: a master that comes back after a promotion stands by",
+        run: standbys::outlives_its_master,
     },
     Test {
         name: "ha: nothing tried to leave",

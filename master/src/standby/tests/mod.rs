@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::copy::CopyError;
 use super::directory;
+use super::disk::CopyError;
 use super::feed::{Feed, FeedError, Line, Times};
 use super::receiver::Receiver;
 use crate::config::Config;

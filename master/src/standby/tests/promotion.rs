@@ -158,14 +158,11 @@ async fn what_cannot_be_promoted_is_refused_with_the_reason() {
     let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
     assert!(matches!(error, PromoteError::NoStandby(_)), "{error}");
     std::fs::write(mark(&host.config), "127.0.0.1:1\n").unwrap();
-    let other = Wanted {
-        force: true,
-        cluster: Some("other".to_owned()),
-    };
-    let error = promote(&host, &other, None).await.unwrap_err();
-    assert!(error.to_string().contains("--cluster prod"), "{error}");
-    let error = promote(&host, &forced(), None).await.unwrap_err();
+    let unit = Calls::default();
+    let promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
+    let error = promotion.run(&forced()).await.unwrap_err();
     assert!(matches!(error, PromoteError::NoCopy), "{error}");
+    assert_eq!(unit.0.lock().unwrap().as_slice(), &[""; 0], "it follows on");
 }
 
 #[tokio::test]
@@ -185,5 +182,106 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
     let store = host.store().await;
     assert_eq!(store.epoch(), 7);
     crate::succession::check(&host.config.state_dir, 7).unwrap();
+    store.close().await;
+}
+
+/// A standby of a master that goes on.
+async fn pair() -> (Host, Arc<SqliteStore>, Host) {
+    let (master, standby) = (Host::new(), Host::new());
+    init(&master.config, SystemClock.now()).unwrap();
+    let store = master.store().await;
+    let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(link.following().await);
+    write(&store, 1, 3000).await;
+    link.cut().await;
+    std::fs::write(mark(&standby.config), "127.0.0.1:1\n").unwrap();
+    (master, store, standby)
+}
+
+#[tokio::test]
+async fn a_copy_that_a_promotion_has_touched_is_taken_again_and_not_continued() {
+    for boundary in [
+        Boundary::Raised,
+        Boundary::Files,
+        Boundary::Store,
+        Boundary::Epoch,
+    ] {
+        let (master, store, standby) = pair().await;
+        let before = standby.receiver().hello();
+        assert!(before.position.is_some(), "it could be continued");
+        promote(&standby, &forced(), Some(boundary))
+            .await
+            .unwrap_err();
+        // The daemon starts again while the master answers still.
+        let receiver = standby.receiver();
+        assert_eq!(receiver.hello().position, None, "{boundary:?}");
+        let mut link = link(&master, &store, receiver, PATIENT, None);
+        assert!(link.following().await, "{boundary:?}");
+        write(&store, 2, 10).await;
+        link.cut().await;
+        let (_scratch, copy) = taken_over(&standby).await;
+        assert_eq!(numbers(&copy).await, [1, 2], "{boundary:?}");
+        let done = promote(&standby, &forced(), None).await.unwrap();
+        assert_eq!(done, Promoted::Done(2), "{boundary:?}");
+        let own = standby.config.state_dir.join("store.db");
+        assert_eq!(numbers(&own).await, [1, 2], "{boundary:?}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_write_has_left_among_the_documents_blocks_no_promotion() {
+    let (master, store, standby) = pair().await;
+    let etc = &master.config.config_dir;
+    std::fs::create_dir(etc.join("nodes")).unwrap();
+    for (name, text) in [
+        ("cluster.yaml", "whole"),
+        (".cluster.yaml.new", "half"),
+        ("nodes/cp-1.yaml", "whole"),
+        ("nodes/.cp-1.yaml.new", "half"),
+        ("X.new", "of an editor"),
+    ] {
+        std::fs::write(etc.join(name), text).unwrap();
+    }
+    let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
+    assert!(link.following().await);
+    link.cut().await;
+    let done = promote(&standby, &forced(), None).await.unwrap();
+    assert_eq!(done, Promoted::Done(2));
+    for (name, text) in [
+        ("cluster.yaml", "whole"),
+        ("nodes/cp-1.yaml", "whole"),
+        ("X.new", "of an editor"),
+    ] {
+        let found = std::fs::read_to_string(standby.config.config_dir.join(name));
+        assert_eq!(found.unwrap(), text, "{name}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
+    let (_master, store, standby) = pair().await;
+    let log = standby.receiver().copy().unwrap().store();
+    let log = log.with_file_name("store.db-wal");
+    // A commit that is on its way.
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.extend_from_slice(&[7; 500]);
+    std::fs::write(&log, &bytes).unwrap();
+    let other = Wanted {
+        force: true,
+        cluster: Some("other".to_owned()),
+    };
+    let unit = Calls::default();
+    let promotion = Promotion::new(
+        &standby.config,
+        standby.directory.path(),
+        &SystemClock,
+        &unit,
+    );
+    let error = promotion.run(&other).await.unwrap_err();
+    assert!(error.to_string().contains("--cluster prod"), "{error}");
+    assert_eq!(std::fs::read(&log).unwrap(), bytes);
+    assert_eq!(unit.0.lock().unwrap().as_slice(), &[""; 0]);
     store.close().await;
 }

@@ -5,6 +5,7 @@
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 include:
   - halite.services.bundle_server.absent
+  - halite.services.master.absent
   - halite.services.site_registry.absent
 
 kubelet:

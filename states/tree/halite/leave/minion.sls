@@ -1,8 +1,12 @@
-{#- The last of Halite on a host that leaves: the minion removes itself. A unit of its own does it,
+{#- The last of Halite on a host that leaves: what it had as the master's or a standby, and the minion,
+    which removes itself. A unit of its own does it,
     because the minion's programs end with the minion. -#}
 {%- set paths = ['/etc/halite', '/var/lib/halite', '/usr/local/bin/halite-minion', '/usr/local/bin/.halite-minion.previous',
-                 '/usr/local/bin/ctl', '/etc/systemd/system/halite-minion.service',
-                 '/etc/systemd/system/halite-minion.service.d'] %}
+                 '/usr/local/bin/ctl', '/usr/local/bin/halite-master', '/etc/systemd/system/halite-minion.service',
+                 '/etc/systemd/system/halite-minion.service.d', '/etc/systemd/system/halite-master.service',
+                 '/etc/systemd/system/halite-master.service.d', '/etc/systemd/system/halite-backup.service',
+                 '/etc/systemd/system/halite-backup.timer', '/etc/systemd/system/halite-backup-verify.service',
+                 '/etc/systemd/system/halite-backup-verify.timer'] %}
 minion-leaves:
   cmd.run:
     - name: >-

@@ -153,6 +153,28 @@ dns:
     - deployment: coredns
     - require:
         - halite: ready
+{%- if is_control_plane %}
+
+# A standby of the master copies the bundles, which may take a while. No step requires it.
+masters:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.services.masters]
+    - timeout: 7200
+    - require:
+        - halite: ready
+
+# The other control planes learn the address at which the master may be one day. Another host that joins
+# may be among them, so this changes nothing but that.
+other-masters:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
+    - tgt_type: compound
+    - sls: [halite.services.operator, halite.services.standby.masters]
+    - offline: skip
+    - require:
+        - halite: ready
+{%- endif %}
 {%- endif %}
 
 {%- if served_bundles %}

@@ -175,6 +175,21 @@ clients:
 {%-   set ns.last = 'clients' %}
 {%- endif %}
 
+{%- if is_control_plane or not is_declared %}
+
+# One of them may be a standby in its place: it copies what the master has, and the bundles.
+masters:
+  halite.state:
+    - tgt: '{{ peers }} and I@halite:node:roles:control-plane'
+    - tgt_type: compound
+    - sls: [halite.services.masters]
+    - offline: skip
+    - timeout: 7200
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'masters' %}
+{%- endif %}
+
 key:
   halite.key_delete:
     - node: {{ name }}

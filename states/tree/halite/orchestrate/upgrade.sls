@@ -4,7 +4,6 @@
     are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
     that was interrupted goes on where it ended. A highstate from the bundle is recorded: the host,
     or with `master` the cluster, has it from then on. -#}
-{%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
 {%- set bundle = pillar.bundle | json %}
 {%- set ns = namespace(servers=[], first=[], members=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
@@ -44,12 +43,26 @@ servers:
     - timeout: 7200
     - require:
         - halite: turn
+{%- if pillar.halite.master.standbys %}
+
+# A standby that takes the master's place in the middle of this goes on with both bundles.
+standbys:
+  halite.state:
+    - tgt: {{ pillar.halite.master.standbys | join(',') }}
+    - tgt_type: list
+    - sls: [halite.services.bundle_server.copies]
+    - offline: skip
+    - timeout: 7200
+    - require:
+        - halite: servers
+{%-   set ns.previous = 'standbys' %}
+{%- endif %}
 {%- if pillar.get('backup') and (one_by_one or ns.others) %}
 
 # The way back, before any host changes. It is read again, and compared with its digest.
 backup:
   halite.function:
-    - tgt: {{ bootstrap }}
+    - tgt: {{ pillar.halite.master.node }}
     - fun: cmd.run
     - arg:
         - /usr/local/bin/ctl backup create && /usr/local/bin/ctl backup verify

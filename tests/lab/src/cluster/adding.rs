@@ -60,6 +60,17 @@ fn enrol(host: &Host, line: &str) -> Result<()> {
     Ok(())
 }
 
+/// Declares hosts with `ctl` on that host; returns the lines to run on them.
+fn lines(on: &Host, command: &[String]) -> Result<Vec<String>> {
+    let answer: serde_json::Value = serde_json::from_str(&on.run(command)?)
+        .context("`ctl node add -o json` did not print JSON")?;
+    let one = std::slice::from_ref(&answer);
+    let nodes = answer["nodes"].as_array().map_or(one, Vec::as_slice);
+    let line = |node: &serde_json::Value| node["command"].as_str().map(str::to_owned);
+    let lines: Option<Vec<String>> = nodes.iter().map(line).collect();
+    lines.context("`ctl node add` printed no command")
+}
+
 impl Cluster {
     /// The command that adds the worker; it declares it, and waits until it is Ready.
     #[must_use]
@@ -79,24 +90,20 @@ impl Cluster {
     }
 
     fn declared(&self, command: &[String]) -> Result<String> {
-        let line = self.lines(command)?.into_iter().next();
+        let line = lines(&self.bootstrap, command)?.into_iter().next();
         line.context("`ctl node add` printed no command")
-    }
-
-    /// Declares hosts; returns the lines to run on them.
-    fn lines(&self, command: &[String]) -> Result<Vec<String>> {
-        let answer: serde_json::Value = serde_json::from_str(&self.bootstrap.run(command)?)
-            .context("`ctl node add -o json` did not print JSON")?;
-        let one = std::slice::from_ref(&answer);
-        let nodes = answer["nodes"].as_array().map_or(one, Vec::as_slice);
-        let line = |node: &serde_json::Value| node["command"].as_str().map(str::to_owned);
-        let lines: Option<Vec<String>> = nodes.iter().map(line).collect();
-        lines.context("`ctl node add` printed no command")
     }
 
     /// Removes what is left of a host that is off, boots it, runs the printed command on it, and
     /// waits until it is Ready.
     pub fn replace(&self, name: &str) -> Result<()> {
+        let roles = role::list(&self.host(name)?.spec.roles);
+        self.replace_on(&self.bootstrap, name, &roles)
+    }
+
+    /// The same with `ctl` on another host, and with the roles, parted by commas, that the lost host
+    /// was declared with.
+    pub fn replace_on(&self, on: &Host, name: &str, roles: &str) -> Result<()> {
         let host = self.host(name)?;
         let replace = [
             "ctl",
@@ -107,12 +114,12 @@ impl Cluster {
             "--cluster",
             "demo",
         ];
-        let lines = self.lines(&only_declares(replace.map(str::to_owned).to_vec()))?;
+        let lines = lines(on, &only_declares(replace.map(str::to_owned).to_vec()))?;
         self.lab.power_on(&[name.to_owned()])?;
         enrol(host, lines.first().context("no command was printed")?)?;
         // The words that declared it are those that it is declared with.
-        let add = node_add(host, &role::list(&host.spec.roles));
-        if !self.bootstrap.command(&add)?.status()?.success() {
+        let add = node_add(host, roles);
+        if !on.command(&add)?.status()?.success() {
             bail!("replacing {name} failed");
         }
         Ok(())
@@ -148,7 +155,7 @@ impl Cluster {
             .map(|name| self.host(name))
             .collect::<Result<Vec<_>>>()?;
         let add = nodes_add(&hosts, roles);
-        let lines = self.lines(&only_declares(add.clone()))?;
+        let lines = lines(&self.bootstrap, &only_declares(add.clone()))?;
         for (host, line) in hosts.iter().zip(&lines) {
             enrol(host, line)?;
         }

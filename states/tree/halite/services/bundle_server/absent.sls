@@ -1,5 +1,6 @@
 {#- A host that does not serve bundles, or no longer. nginx itself stays, because the operator may
-    use it. -#}
+    use it, and on a standby of the master the bundles. -#}
+{%- from 'halite/map.jinja' import is_standby, bundles_directory with context %}
 
 /etc/nginx/conf.d/halite.conf:
   file.absent: []
@@ -11,7 +12,7 @@ nginx-forgets-bundles:
     - onchanges:
         - file: /etc/nginx/conf.d/halite.conf
 
-{%- for path in ['/var/lib/halite/bundles', '/srv/halite/enrol.sh', '/etc/halite/nginx', '/etc/halite/pki/server.crt', '/etc/halite/pki/server.key'] %}
+{%- for path in ([] if is_standby else [bundles_directory]) + ['/srv/halite/enrol.sh', '/etc/halite/nginx', '/etc/halite/pki/server.crt', '/etc/halite/pki/server.key'] %}
 
 {{ path }}:
   file.absent:

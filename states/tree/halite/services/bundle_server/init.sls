@@ -2,12 +2,12 @@
     Static files, read only, TLS. The master's host has the bundles; a further host with the role
     `registry` copies them from the other servers. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use, locations with context %}
-{%- from 'halite/map.jinja' import node, site_ca, is_bundle_host, other_bundle_servers, bundles_directory with context %}
+{%- from 'halite/map.jinja' import node, site_ca, is_bundle_host with context %}
 include:
   - halite.host.repository
   - halite.host.packages
 {%- if not is_bundle_host %}
-  - halite.services.ctl
+  - halite.services.bundle_server.copies
 {%- endif %}
 
 /etc/halite/pki/server.crt:
@@ -32,45 +32,6 @@ include:
     - mode: '0755'
     - force: True
     - makedirs: True
-{%- if not is_bundle_host %}
-{%- set ns = namespace(kept=[]) %}
-{%- for bundle in bundles %}
-{%-   set ns.kept = ns.kept + [bundle.version, '.' ~ bundle.version ~ '.*'] %}
-{%- endfor %}
-
-# Removes bundles that the site no longer has, before new ones are copied, to free their space.
-# Unfinished copies stay, and the lock of `ctl bundle`.
-{{ bundles_directory }}:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0755'
-    - makedirs: True
-    - clean: True
-    - exclude_pat: {{ (ns.kept + ['lost+found', '.lock']) | json }}
-
-# Each file is verified against the manifest, and the manifest against the digest in the pillar, so
-# the server need not be trusted. A copy becomes visible only when complete, and files that are
-# there already are not fetched again.
-{%- for bundle in bundles %}
-{%-   set command = '/usr/local/bin/ctl bundle copy --to ' ~ bundle.path ~ ' --manifest-sha256 ' ~ bundle.manifest %}
-
-bundle-{{ bundle.version }}:
-  cmd.run:
-    - name: >-
-        {{ command }} --ca {{ site_ca }}
-{%-   for url in other_bundle_servers %} --from {{ url.split('/bundles/') | first }}/bundles/{{ bundle.version }}{% endfor %}
-    - unless: test -x /usr/local/bin/ctl && {{ command }} --check
-    - require:
-        - file: /usr/local/bin/ctl
-        - file: {{ site_ca }}
-        - file: {{ bundles_directory }}
-{%- if bundle.version == in_use.version %}
-    - require_in:
-        - file: /etc/nginx/conf.d/halite.conf
-{%- endif %}
-{%- endfor %}
-{%- endif %}
 
 # nginx starts as root, and its configuration can make it write any file. So it reads no configuration
 # from a bundle, which may be a linked directory or a medium: only this copy, of the digest that the
@@ -95,6 +56,9 @@ bundle-{{ bundle.version }}:
     - require:
         - pkg: host-packages
         - file: {{ locations }}
+{%- if not is_bundle_host %}
+        - cmd: bundle-{{ in_use.version }}
+{%- endif %}
 
 # Debian's example site would listen on port 80.
 /etc/nginx/sites-enabled/default:

@@ -2,35 +2,7 @@
     through the minion. -#}
 include:
   - halite.services.ctl
-
-/usr/local/bin/halite-master:
-  file.managed:
-    - source: bundle://bin/halite-master
-    - user: root
-    - group: root
-    - mode: '0755'
-    - force: True
-
-/etc/halite/master.yaml:
-  file.managed:
-    - source: salt://halite/services/master/master.yaml.j2
-    - template: jinja
-    - user: root
-    - group: root
-    - mode: '0644'
-    - force: True
-    - makedirs: True
-
-/etc/systemd/system/halite-master.service:
-  file.managed:
-    - source: salt://halite/services/master/halite-master.service
-    - user: root
-    - group: root
-    - mode: '0644'
-    - force: True
-
-/etc/systemd/system/halite-master.service.d:
-  file.absent: []
+  - halite.services.master.program
 
 # CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
 # `unless` reads the files and does not ask the program, which a state above may be about to

@@ -1,0 +1,341 @@
+//! `ctl master promote`, and the promotion that replaces or removes the lost host of the master.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::validate::Context;
+use halite_proto::v1;
+use halite_states::shipped;
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use crate::bootstrap::daemon::MASTER;
+use crate::cli::{Global, MasterPromote};
+use crate::client::document;
+use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
+use crate::output::Screen;
+use crate::{FAILED, client};
+
+/// The master's own directory.
+pub const STATE_DIR: &str = "/var/lib/halite/master";
+/// The master of this host.
+const OWN: &str = "127.0.0.1:4550";
+/// The longest wait for the master of this host: it reads the whole of a damaged store first.
+const START: Duration = Duration::from_secs(300);
+/// The longest wait for minions: they notice within half a minute that a master is silent.
+const CALLS: Duration = Duration::from_secs(90);
+/// The time after which the last step's restarts of minions have begun.
+const RESTARTS: Duration = Duration::from_secs(4);
+/// Between two questions whether it serves.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs `ctl master promote`: makes this host the master's, and brings the others to it.
+///
+/// # Errors
+/// The master of this host does not serve, or cannot be asked.
+pub async fn promote(
+    global: &Global,
+    args: &MasterPromote,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let before = first(Path::new(STATE_DIR));
+    if !make_master(args, screen).await? {
+        return Ok(FAILED);
+    }
+    if args.no_wait {
+        return Ok(0);
+    }
+    let done = bring(global, before.as_deref(), screen).await?;
+    let success = "this host has the master, and serves the bundles";
+    print_outcome(&done, success, "ctl master promote", screen)
+}
+
+/// The address of the master that this host follows as a standby.
+fn first(directory: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(directory.join("standby-of")).ok()?;
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    Some(line.rsplit_once(':')?.0.to_owned())
+}
+
+/// Makes this host the master's by the master's program, which knows the copy and says what is wrong.
+async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bool> {
+    let mut command = Command::new(MASTER.program);
+    command.arg("promote").stdin(Stdio::null());
+    if !screen.is_for_people() {
+        // Standard output contains only the document.
+        command.stdout(std::io::stderr());
+    }
+    if args.force {
+        command.arg("--force");
+    }
+    if let Some(cluster) = &args.cluster {
+        command.args(["--cluster", cluster]);
+    }
+    let status = command.status().await;
+    let status = status.with_context(|| {
+        format!(
+            "cannot start {}: is this host a standby (`ctl master list`)?",
+            MASTER.program
+        )
+    })?;
+    Ok(status.success())
+}
+
+/// Brings the hosts to the master of this host. `before` is the address of the host that had it.
+async fn bring(
+    global: &Global,
+    before: Option<&str>,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedRun> {
+    let own = &Global {
+        master: Some(OWN.to_owned()),
+        ..global.clone()
+    };
+    wait_for_master(own, screen).await?;
+    wait_for_minions(own, before, screen).await?;
+    let request = v1::OrchestrateRequest {
+        sls: shipped::PROMOTED.to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(own, request, "master", screen).await?;
+    if done.retcode == 0 {
+        // The last step has the minions started again a moment later.
+        screen.note("waiting for the minions to start again");
+        tokio::time::sleep(RESTARTS).await;
+        wait_for_minions(own, before, screen).await?;
+    }
+    Ok(done)
+}
+
+/// Waits until the minions have noticed that the master before is gone, and call this one.
+async fn wait_for_minions(
+    own: &Global,
+    before: Option<&str>,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let end = Instant::now() + CALLS;
+    let mut said = Vec::new();
+    loop {
+        let mut operator = client::operator(own).await?;
+        let status = document(operator.status(v1::StatusRequest {}).await)?;
+        let missing = missing(&status, before);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            screen.note(format!(
+                "not connected: {}; a highstate brings them to this master when they are",
+                missing.join(", ")
+            ));
+            return Ok(());
+        }
+        if missing != said {
+            screen.note(format!(
+                "waiting for minions to call this master, for at most {} s: {}",
+                CALLS.as_secs(),
+                missing.join(", ")
+            ));
+            said = missing;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The enrolled hosts that are not connected, without the one that had the master.
+fn missing(status: &Value, before: Option<&str>) -> Vec<String> {
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let nodes = nodes.filter(|node| {
+        let is_before = before.is_some() && node["address"].as_str() == before;
+        node["key"] == "accepted" && node["connected"] == false && !is_before
+    });
+    let names = nodes.filter_map(|node| node["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()> {
+    let end = Instant::now() + START;
+    let mut said = false;
+    loop {
+        match client::operator(own).await {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > end => {
+                return Err(
+                    error.context("this host is the master's, and its daemon does not serve")
+                );
+            }
+            Err(_) => {}
+        }
+        if !said {
+            screen.note("waiting for the master of this host to serve");
+            said = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Promotes this host first, if it is a standby whose master does not answer and was on the lost host
+/// that is to be replaced or removed. `cluster` confirms that.
+///
+/// # Errors
+/// No master answers, and it was on another host, or this host cannot be promoted.
+pub async fn in_place_of(
+    global: &Global,
+    lost: &str,
+    cluster: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let Err(error) = client::operator(global).await else {
+        return Ok(());
+    };
+    let directory = Path::new(STATE_DIR);
+    if global.master.is_some() || !directory.join("standby-of").exists() {
+        return Err(error);
+    }
+    let declaration = copied(directory).with_context(|| {
+        format!("no master answers, and the copy of this standby cannot be used: {error:#}")
+    })?;
+    if let Some(reason) = other(&declaration, lost, cluster) {
+        bail!("{error:#}\n{reason}");
+    }
+    screen.note(format!(
+        "the master was on {lost} and does not answer: this standby takes its place first"
+    ));
+    let before = first(directory);
+    let args = MasterPromote {
+        force: false,
+        cluster: None,
+        no_wait: false,
+    };
+    if !make_master(&args, screen).await? {
+        bail!("cannot go on without a master");
+    }
+    let done = bring(global, before.as_deref(), screen).await?;
+    if done.retcode != 0 {
+        bail!(
+            "this host has the master, but not everything that belongs to it: {}; `ctl master promote` repeats what failed",
+            done.failures.join("; ")
+        );
+    }
+    Ok(())
+}
+
+/// The reason why the loss of this host is none for a promotion.
+fn other(declaration: &Declaration, lost: &str, cluster: &str) -> Option<String> {
+    let own = declaration.cluster.metadata.name.to_string();
+    if own != cluster {
+        return Some(format!(
+            "--cluster {cluster} is not this cluster, which is {own}"
+        ));
+    }
+    let host = declaration.master_node()?.metadata.name.to_string();
+    (host != lost).then(|| {
+        format!(
+            "the master was on {host}, and not on {lost}: if {host} is dead, `ctl master promote` makes this host the \
+             master's; then repeat this"
+        )
+    })
+}
+
+/// What is declared, by the newest whole copy of this standby.
+fn copied(directory: &Path) -> anyhow::Result<Declaration> {
+    let copies = directory.join("standby");
+    let newest = newest(&copies)?
+        .with_context(|| format!("there is no whole copy in {}", copies.display()))?;
+    let texts = Texts::from_dir(&newest.join("files/config"));
+    let declaration = texts.and_then(|texts| load(&texts, &Context::default()));
+    declaration.map_err(|problems| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!(texts.join("\n"))
+    })
+}
+
+/// The directory of the newest copy that is whole.
+fn newest(copies: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let cannot = || format!("cannot read {}", copies.display());
+    let mut found: Option<(u64, PathBuf)> = None;
+    for entry in std::fs::read_dir(copies).with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.strip_prefix("copy-")?.parse().ok());
+        let Some(number) = number.filter(|_| path.join("copy.json").exists()) else {
+            continue;
+        };
+        if found.as_ref().is_none_or(|(newest, _)| number > *newest) {
+            found = Some((number, path));
+        }
+    }
+    Ok(found.map(|(_, path)| path))
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_pillar::node::Node;
+    use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
+    use serde_json::json;
+
+    use super::*;
+
+    const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
+        networks:\n  controlPlane: {cidrs: [10.0.0.0/24]}\nkubernetes: {version: \"1.36\"}\n";
+
+    fn copy(directory: &Path, number: u32, whole: bool) {
+        let copy = directory.join(format!("standby/copy-{number}"));
+        let nodes = copy.join("files/config/nodes");
+        std::fs::create_dir_all(&nodes).unwrap();
+        std::fs::write(copy.join("files/config/cluster.yaml"), CLUSTER).unwrap();
+        for (name, last, roles) in [
+            ("cp-1", 11, &BOOTSTRAP_ROLES[..]),
+            ("cp-2", 12, &[Role::ControlPlane, Role::Etcd]),
+        ] {
+            let text = Node::new(name, Some([10, 0, 0, last].into()), roles).to_text();
+            std::fs::write(nodes.join(format!("{name}.yaml")), text).unwrap();
+        }
+        if whole {
+            std::fs::write(copy.join("copy.json"), "{}").unwrap();
+        }
+    }
+
+    #[test]
+    fn the_lost_host_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(first(directory.path()), None);
+        let mark = "# Written by Halite.\n10.0.0.11:4550\n10.0.0.13:4550\n";
+        std::fs::write(directory.path().join("standby-of"), mark).unwrap();
+        let before = first(directory.path());
+        assert_eq!(before.as_deref(), Some("10.0.0.11"));
+        let node = |name: &str, last: u8, key: &str, connected: bool| json!({"name": name, "address": format!("10.0.0.{last}"), "key": key, "connected": connected});
+        let status = json!({"nodes": [
+            node("cp-1", 11, "accepted", false),
+            node("cp-2", 12, "accepted", true),
+            node("cp-3", 13, "accepted", false),
+            node("new", 14, "none", false),
+        ]});
+        assert_eq!(missing(&status, before.as_deref()), ["cp-3"]);
+        assert_eq!(missing(&status, None), ["cp-1", "cp-3"]);
+    }
+
+    #[test]
+    fn only_the_loss_of_the_masters_host_is_one_for_a_promotion() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("standby")).unwrap();
+        let error = copied(directory.path()).unwrap_err();
+        assert!(error.to_string().contains("no whole copy"), "{error}");
+        copy(directory.path(), 9, true);
+        copy(directory.path(), 10, true);
+        copy(directory.path(), 11, false);
+        let newest = newest(&directory.path().join("standby")).unwrap().unwrap();
+        assert!(newest.ends_with("copy-10"), "{newest:?}");
+        let declaration = copied(directory.path()).unwrap();
+        assert_eq!(other(&declaration, "cp-1", "prod"), None);
+        let reason = other(&declaration, "cp-2", "prod").unwrap();
+        assert!(reason.contains("the master was on cp-1"), "{reason}");
+        let reason = other(&declaration, "cp-1", "test").unwrap();
+        assert!(reason.contains("which is prod"), "{reason}");
+    }
+}

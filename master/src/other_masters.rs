@@ -1,0 +1,138 @@
+//! The masters of other hosts: this one does not act beside one that has taken its place, and its
+//! minions know where the others are.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_pillar::view::MASTER_PORT;
+use halite_proto::v1::{MasterHello, MasterMessage, master_message};
+
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::backend::Backend;
+use crate::declared::Declarations;
+use crate::standby::compare::others;
+use crate::succession::Replaced;
+
+/// The time for which a master that starts asks silent hosts.
+const BOOT: Duration = Duration::from_secs(10);
+/// The pause before it asks them again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The interval at which a master that is alone asks for others.
+const ALONE: Duration = Duration::from_secs(10);
+/// The interval at which the declared masters are compared with those that the minions know.
+const NEWS: Duration = Duration::from_secs(5);
+
+/// The addresses of the declared masters, before there is a backend; none when the documents cannot be
+/// read.
+async fn declared(app: &App) -> Vec<String> {
+    let snapshot = match Declarations::new(app).current().await {
+        Ok(snapshot) => snapshot,
+        Err(refusal) => {
+            let reason = refusal.message;
+            tracing::warn!(reason, "other masters are not asked: they are not known");
+            return Vec::new();
+        }
+    };
+    let addresses = snapshot.declaration().master_addresses().into_iter();
+    addresses
+        .map(|address| format!("{address}:{MASTER_PORT}"))
+        .collect()
+}
+
+/// Fails when another declared host has a master that has taken this one's place. Called before
+/// anything begins: this master may have been off for long. Hosts that are silent are asked again for
+/// a while, because all of them may be booting.
+///
+/// # Errors
+/// It was replaced.
+pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
+    let addresses = declared(app).await;
+    let end = Instant::now() + BOOT;
+    let mut said = false;
+    loop {
+        let silent = ask(app, &addresses, minion).await?;
+        if silent.is_empty() || Instant::now() >= end {
+            return Ok(());
+        }
+        if !said {
+            let seconds = BOOT.as_secs();
+            tracing::info!(
+                ?silent,
+                "waits for at most {seconds} s for these hosts to say whether one has the master"
+            );
+            said = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Asks the masters at these addresses, this one left out, for their epochs; answers with those that
+/// are silent.
+///
+/// # Errors
+/// One of them has taken this one's place.
+async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<String>, Replaced> {
+    let own = app.config.endpoints();
+    let further = addresses.iter().filter(|address| !own.contains(address));
+    let further: Vec<String> = further.cloned().collect();
+    match others(&further, app.store.epoch(), minion).await {
+        Ok(heard) => {
+            if let Some(other) = heard.other {
+                let witness = format!("the master at {}", other.address);
+                app.succession.hear(other.epoch, &witness)?;
+            }
+            Ok(heard.silent)
+        }
+        Err(error) => {
+            tracing::warn!(reason = chain(&error), "other masters are not asked");
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Asks again and again while no standby follows: the link to the others may be back. The master stops
+/// when it hears of one that has taken its place.
+pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
+    loop {
+        tokio::time::sleep(ALONE).await;
+        if app.standbys.alone_since().is_none() {
+            continue;
+        }
+        let addresses = backend.masters().await.unwrap_or_default();
+        if ask(app, &addresses, minion).await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Sends the connected minions the addresses of the masters when they change. One that connects later
+/// has them in its hello.
+pub async fn announce(app: &Arc<App>, backend: &dyn Backend) {
+    let mut known = backend.masters().await.unwrap_or_default();
+    loop {
+        tokio::time::sleep(NEWS).await;
+        let now = match backend.masters().await {
+            Ok(now) if now != known && !now.is_empty() => now,
+            _ => continue,
+        };
+        for minion in app.connections.connected() {
+            let hello = MasterHello {
+                protocol: halite_proto::PROTOCOL,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                masters: now.clone(),
+                epoch: app.store.epoch(),
+                refused: String::new(),
+            };
+            let message = MasterMessage {
+                body: Some(master_message::Body::Hello(hello)),
+            };
+            // One that is gone connects again.
+            let _ = app.connections.send(&minion, message).await;
+        }
+        known = now;
+    }
+}

@@ -1,0 +1,120 @@
+//! The question of a master to the other hosts that are declared for it: has one of them a master, too?
+//!
+//! A standby listens to no one. So a host that answers has a master of its own: the one before, or one
+//! that has taken this one's place while this one was off or alone.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use halite_errors::chain;
+use halite_proto::transport::{ClientIdentity, ConnectError, HandshakeError, MasterAlert, connect};
+use halite_proto::v1::CompareRequest;
+use halite_proto::v1::standby_client::StandbyClient;
+
+use super::follow::{SessionError, identity};
+
+/// The longest wait for an answer: the start of the master waits for it.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// Another master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// Its address.
+    pub address: String,
+    /// Its epoch, or the lowest that makes this master stop.
+    pub epoch: u64,
+}
+
+/// What the other hosts have said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The master of the highest epoch, if one is not lower than this one's.
+    pub other: Option<Other>,
+    /// The addresses of hosts that have said nothing: they are off, or the network is.
+    pub silent: Vec<String>,
+}
+
+impl Heard {
+    fn note(&mut self, address: String, epoch: u64) {
+        if self.other.as_ref().is_none_or(|other| epoch > other.epoch) {
+            self.other = Some(Other { address, epoch });
+        }
+    }
+}
+
+enum Answer {
+    Master(u64),
+    /// A master that does not say its epoch to this host.
+    Refused,
+    NoMaster,
+    Silent,
+}
+
+/// Asks the hosts at these addresses, all at once. `own` is the epoch of this master, and `minion` the
+/// directory of the identity of this host's minion.
+///
+/// # Errors
+/// This host's minion has no identity.
+pub async fn others(addresses: &[String], own: u64, minion: &Path) -> Result<Heard, SessionError> {
+    if addresses.is_empty() {
+        return Ok(Heard::default());
+    }
+    let (identity, ca) = identity(minion)?;
+    let (identity, ca) = (&identity, ca.as_str());
+    let asked = addresses.iter().map(|address| async move {
+        let answer = tokio::time::timeout(LIMIT, ask(address, own, ca, identity)).await;
+        (address.clone(), answer.unwrap_or(Answer::Silent))
+    });
+    let mut heard = Heard::default();
+    for (address, answer) in join_all(asked).await {
+        match answer {
+            Answer::Refused => heard.note(address, own + 1),
+            // Of two masters with the same epoch neither knows what the other has done.
+            Answer::Master(epoch) if epoch >= own => {
+                heard.note(address, epoch.max(own + 1));
+            }
+            Answer::Master(_) | Answer::NoMaster => {}
+            Answer::Silent => heard.silent.push(address),
+        }
+    }
+    Ok(heard)
+}
+
+async fn ask(address: &str, own: u64, ca: &str, identity: &ClientIdentity) -> Answer {
+    let channel = match connect(address, ca, Some(identity)).await {
+        Ok(channel) => channel,
+        Err(error) => {
+            tracing::debug!(address, reason = chain(&error), "no other master");
+            return of_no_connection(&error);
+        }
+    };
+    let request = CompareRequest { epoch: own };
+    match StandbyClient::new(channel).compare(request).await {
+        Ok(reply) => Answer::Master(reply.into_inner().epoch),
+        // It has shown the certificate of a master of this cluster: it has cut this host off, or knows
+        // no such question.
+        Err(status) => {
+            let reason = status.message();
+            tracing::warn!(address, reason, "another master does not answer this host");
+            Answer::Refused
+        }
+    }
+}
+
+/// What the failure of a connection says.
+fn of_no_connection(error: &ConnectError) -> Answer {
+    match error {
+        ConnectError::Unreachable { source, .. }
+            if source.kind() == ErrorKind::ConnectionRefused =>
+        {
+            Answer::NoMaster
+        }
+        ConnectError::Untrusted {
+            source: HandshakeError::Refused(MasterAlert::NotAdmitted | MasterAlert::Expired),
+            ..
+        } => Answer::Refused,
+        _ => Answer::Silent,
+    }
+}

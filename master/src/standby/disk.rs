@@ -1,0 +1,162 @@
+//! The files of a standby: whole or not at all, for root only, on disk before the next step.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+use crate::store::wal::WalError;
+
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// A copy that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A file.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// A verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What came does not follow what is there.
+    #[error(transparent)]
+    Log(#[from] WalError),
+    /// The copy's database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file of another place.
+    #[error("a standby takes no file {0:?}")]
+    Place(String),
+    /// A record that does not fit.
+    #[error("the master sent {0}")]
+    Unexpected(&'static str),
+    /// A record of the copy cannot be read.
+    #[error("cannot use {}", path.display())]
+    Facts {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        source: serde_json::Error,
+    },
+    /// A master that was replaced.
+    #[error(
+        "the master has the epoch {master}, and this host has heard of {seen}: that master was replaced"
+    )]
+    Epoch {
+        /// The master's.
+        master: u64,
+        /// The highest that this host has heard of.
+        seen: u64,
+    },
+}
+
+/// The error of an action on a file.
+pub(super) fn file_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> CopyError + use<> {
+    let path = path.to_owned();
+    move |source| CopyError::File {
+        action,
+        path,
+        source,
+    }
+}
+
+/// Makes a file for root only, empty.
+pub(super) fn new_file(path: &Path) -> Result<File, CopyError> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(PRIVATE)
+        .open(path)
+        .map_err(file_error("write", path))
+}
+
+/// Opens the log as it is; a new one is in its directory when this returns.
+pub(super) fn open_log(path: &Path) -> Result<File, CopyError> {
+    let is_new = !path.exists();
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(PRIVATE)
+        .open(path)
+        .map_err(file_error("write", path))?;
+    if is_new {
+        sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+    }
+    Ok(file)
+}
+
+/// Makes a directory for root only, with those above it.
+pub(super) fn make_directory(path: &Path) -> Result<(), CopyError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(file_error("make", path))
+}
+
+pub(super) fn sync_directory(path: &Path) -> Result<(), CopyError> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(file_error("write", path))
+}
+
+/// Writes a file for root only, whole or not at all.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CopyError> {
+    write(path, bytes, PRIVATE)
+}
+
+/// Writes a file whole or not at all; it is on disk when this returns.
+pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    write_by(&parent.join(format!(".{name}.new")), path, bytes, mode)
+}
+
+/// As [`write`], with the name that the file has until it is whole.
+pub(super) fn write_by(new: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut file = new_file(new)?;
+    let written = file
+        .set_permissions(fs::Permissions::from_mode(mode))
+        .and_then(|()| file.write_all(bytes))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(new, path));
+    written.map_err(file_error("write", path))?;
+    sync_directory(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Reads a record; none when there is none.
+pub(super) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, CopyError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(file_error("read", path)(error)),
+    };
+    let parsed = serde_json::from_slice(&text);
+    parsed.map(Some).map_err(|source| CopyError::Facts {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Writes a record, whole or not at all.
+pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), CopyError> {
+    let text = serde_json::to_vec(value).map_err(|source| CopyError::Facts {
+        path: path.to_owned(),
+        source,
+    })?;
+    write_private(path, &text)
+}

@@ -1,0 +1,53 @@
+{#- Brings the hosts to the master that has taken the place of another one (`ctl master promote`). It
+    touches nothing of etcd or Kubernetes, so it needs no quorum. Each step may be repeated. -#}
+{%- set name = pillar.halite.master.node %}
+
+enrolled:
+  halite.wait_for_minion:
+    - id: {{ name }}
+    - timeout: 120
+
+# From now on it serves the bundles, of which it has copies, and makes the backups.
+host:
+  halite.state:
+    - tgt: {{ name }}
+    - sls:
+        - halite.host.firewall
+        - halite.services.master
+        - halite.services.backup
+        - halite.services.bundle_server
+        - halite.services.masters
+    - timeout: 3600
+    - require:
+        - halite: enrolled
+
+# The others ask it for packages and images. A host that is down does so with its next highstate.
+clients:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt_type: compound
+    - sls: [halite.host.firewall, halite.host.repository, halite.base.containerd.servers]
+    - offline: skip
+    - require:
+        - halite: host
+
+# The host that had the master is a standby when it is there again, or nothing.
+masters:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
+    - tgt_type: compound
+    - sls: [halite.services.masters]
+    - offline: skip
+    - timeout: 7200
+    - require:
+        - halite: host
+
+# Last, because each starts its minion again: from now on it calls this master first.
+minions:
+  halite.state:
+    - tgt: '* and not L@master'
+    - tgt_type: compound
+    - sls: [halite.services.minion]
+    - offline: skip
+    - require:
+        - halite: clients

@@ -1,0 +1,28 @@
+{#- A standby of the master (docs/decisions/0021): the master's program and unit, which follow the master as
+    long as the file `standby-of` is there, and the bundles. To the master it is the minion of its
+    host, whose identity the CA of Halite has signed. -#}
+include:
+  - halite.services.ctl
+  - halite.services.master.program
+  - halite.services.standby.masters
+  - halite.services.bundle_server.copies
+
+# A host that had the master runs it until now: it begins again, as a standby.
+halite-master:
+  service.running:
+    - enable: True
+    - unmask: True
+    - watch:
+        - file: /usr/local/bin/halite-master
+        - file: /etc/halite/master.yaml
+        - file: /etc/systemd/system/halite-master.service
+        - file: /etc/systemd/system/halite-master.service.d
+        - file: /var/lib/halite/master/standby-of
+
+# Its backups are those of the master's host.
+{%- for unit in ['halite-backup.timer', 'halite-backup-verify.timer'] %}
+
+{{ unit }}:
+  service.dead:
+    - enable: False
+{%- endfor %}

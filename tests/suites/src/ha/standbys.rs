@@ -1,0 +1,233 @@
+//! Standbys of the master: they follow, one of them takes the place of a master that is gone, and a
+//! master that comes back does not act beside it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::{BACK, is_complete, same_content};
+use crate::checks::refused;
+use crate::test::Counts;
+
+/// The roles of the first host once it is the first no more.
+const ROLES: &str = "registry,etcd,control-plane";
+
+/// The document of a command on a host, whatever its exit code.
+fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
+    let all = [&["ctl"], words, &["-o", "json"]].concat();
+    let output = host.output(&all)?;
+    let document = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "{} on {}: {}{}",
+            all.join(" "),
+            host.spec.name,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })?;
+    Ok((output.status.success(), document))
+}
+
+/// The answer of a command on a host, which must succeed.
+fn answer(host: &Host, words: &[&str]) -> Result<Value> {
+    let (succeeded, document) = document(host, words)?;
+    ensure!(succeeded, "ctl {}: {document}", words.join(" "));
+    Ok(document)
+}
+
+/// Waits until exactly these hosts follow the master of a host.
+fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+    wait::until("the standbys to follow", BACK, || {
+        let (_, masters) = document(master, &["master", "list"])?;
+        let all = masters["standbys"].as_array().context("no list")?;
+        let following = all.iter().filter(|one| one["state"] == "following");
+        let names: BTreeSet<&str> = following.filter_map(|one| one["name"].as_str()).collect();
+        let all_wanted = wanted.iter().copied().collect::<BTreeSet<_>>();
+        ensure!(names == all_wanted, "{masters}");
+        Ok(masters)
+    })
+}
+
+/// The names of the other control planes and of the worker, which answer `ctl ping` on that host.
+fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
+    let hosts = cluster.hosts().into_iter();
+    for host in hosts.filter(|host| host.spec.name != without) {
+        let name = host.spec.name.as_str();
+        wait::until("the minion to call the master", BACK, || {
+            answer(on, &["ping", name]).map(|_| ())
+        })?;
+    }
+    Ok(())
+}
+
+/// A highstate of each of these hosts, by the master of another one, would change nothing.
+fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
+    for name in names {
+        let planned = answer(on, &["highstate", name, "--test"])?;
+        ensure!(planned["changed"] == 0, "{name}: {planned}");
+    }
+    Ok(())
+}
+
+/// Two control planes follow, with the bundles; nothing is left for a highstate of them.
+pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
+    let problems = masters["problems"].as_array();
+    ensure!(problems.is_some_and(Vec::is_empty), "{masters}");
+    let (_, status) = document(first, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    for name in ["cp-2", "cp-3"] {
+        let host = cluster.host(name)?;
+        let manifest = format!("/var/lib/halite/bundles/{version}/manifest.json");
+        host.run(&["test", "-s", &manifest])?;
+        // It serves nothing before it has the master.
+        host.sh("! ss -Hltn 'sport = :4550 or sport = :4551' | grep .")?;
+        refused(host, &["ctl", "master", "promote"], &["answers"])?;
+    }
+    // A refused promotion has stopped nothing.
+    wait_for_followers(first, &["cp-2", "cp-3"])?;
+    nothing_to_do(first, &["cp-2", "cp-3"])?;
+    Ok(Counts::ONE)
+}
+
+/// What the master has answered: an operator, a job, and the keys.
+fn acknowledged(first: &Host) -> Result<(String, Value)> {
+    first.sh("rm -f /root/kept.pem")?;
+    let operator = [
+        "operator",
+        "create",
+        "kept",
+        "--role",
+        "viewer",
+        "--out",
+        "/root/kept.pem",
+    ];
+    first.run(&[&["ctl"], &operator[..]].concat())?;
+    let job = answer(first, &["cmd", "worker-1", "--", "echo", "acknowledged"])?;
+    let job = job["job"].as_str().context("no job")?.to_owned();
+    Ok((job, keys(first)?))
+}
+
+/// The keys without what changes by itself.
+fn keys(host: &Host) -> Result<Value> {
+    let mut keys = answer(host, &["key", "list"])?;
+    for key in keys["keys"].as_array_mut().into_iter().flatten() {
+        let key = key.as_object_mut().context("no key")?;
+        key.retain(|name, _| ["id", "state", "fingerprint"].contains(&name.as_str()));
+    }
+    Ok(keys)
+}
+
+/// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
+/// master first. What was acknowledged is there, and the cluster is whole again.
+pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
+    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    let lost = first.spec.name.clone();
+    wait_for_followers(first, &["cp-2", "cp-3"])?;
+    let (job, before) = acknowledged(first)?;
+    cluster.lab.power_off(std::slice::from_ref(&lost), true)?;
+
+    wait::until("the standby to notice", BACK, || {
+        refused(
+            next,
+            &["ctl", "master", "list"],
+            &["no master answers", "ctl master promote"],
+        )
+    })?;
+    let other = [
+        "ctl",
+        "node",
+        "replace",
+        "cp-3",
+        "--force",
+        "--cluster",
+        "demo",
+    ];
+    refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
+    cluster.replace_on(next, &lost, ROLES)?;
+
+    let shown = answer(next, &["job", "show", &job])?.to_string();
+    ensure!(shown.contains("acknowledged"), "{shown}");
+    let operators = answer(next, &["operator", "list"])?.to_string();
+    ensure!(operators.contains("\"kept\""), "{operators}");
+    let without = |keys: &Value| -> Vec<Value> {
+        let all = keys["keys"].as_array().cloned().unwrap_or_default();
+        all.into_iter()
+            .filter(|key| key["id"] != lost.as_str())
+            .collect()
+    };
+    let now = keys(next)?;
+    ensure!(without(&now) == without(&before), "{before}, then {now}");
+    answers(cluster, next, "")?;
+    wait_for_followers(next, &["cp-1", "cp-3"])?;
+    wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
+/// that before it begins anything, and becomes a standby with its next highstate.
+pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (cluster.host("cp-2")?, &cluster.bootstrap);
+    wait_for_followers(old, &["cp-1", "cp-3"])?;
+    let off = [old.spec.name.clone()];
+    cluster.lab.power_off(&off, false)?;
+    println!(
+        "  {}",
+        next.run(&["ctl", "master", "promote"])?
+            .trim()
+            .replace('\n', "\n  ")
+    );
+    answers(cluster, next, "cp-2")?;
+    wait_for_followers(next, &["cp-3"])?;
+    nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
+    // It serves the bundles, and the others ask it.
+    let (_, status) = document(next, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let url = format!(
+        "https://{}:4551/bundles/{version}/manifest.json",
+        next.control_plane_address()
+    );
+    let get = [
+        "curl",
+        "-sS",
+        "--fail",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+        "-o",
+        "/dev/null",
+    ];
+    let ca = ["--cacert", "/etc/halite/pki/site-ca.crt", &url];
+    cluster.worker.run(&[&get[..], &ca[..]].concat())?;
+
+    cluster.lab.power_on(&off)?;
+    wait::until("the old master to stop", BACK, || {
+        let log = old.run(&[
+            "journalctl",
+            "-b",
+            "-u",
+            "halite-master",
+            "--no-pager",
+            "-o",
+            "cat",
+        ])?;
+        ensure!(log.contains("was replaced"), "{log}");
+        ensure!(!log.contains("master serves"), "it has begun: {log}");
+        Ok(())
+    })?;
+    answers(cluster, next, "")?;
+    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
+    next.run(&["ctl", "highstate", "cp-2"])?;
+    wait_for_followers(next, &["cp-2", "cp-3"])?;
+    same_content(cluster)?;
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
