@@ -137,6 +137,8 @@ where
     });
     let pruned = Arc::clone(&app);
     background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    let kept = Arc::clone(&backend);
+    background.spawn(async move { supervise("upkeep", || kept.upkeep()).await });
     if let Some(limit) = watchdog::limit() {
         let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
         background.spawn(async move {
