@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use crate::standby::roster::Roster;
 use crate::store::{Store, StoreError};
 use crate::succession::Succession;
+use crate::upkeep::report::Board;
 
 /// The shared parts of the master.
 pub struct App {
@@ -40,6 +41,8 @@ pub struct App {
     pub standbys: Roster,
     /// What this master has heard of other masters.
     pub succession: Succession,
+    /// What the upkeep has found.
+    pub upkeep: Board,
     /// Held while a key changes hands: two requests for one id must not both find it free.
     pub enrolling: tokio::sync::Mutex<()>,
 }
@@ -82,6 +85,7 @@ impl App {
             events: Arc::new(events),
             gate,
             metrics,
+            upkeep: Board::default(),
             enrolling: tokio::sync::Mutex::new(()),
         }))
     }

@@ -150,6 +150,8 @@ where
         let announce = || other_masters::announce(&app, backend.as_ref());
         supervise("news of the masters", announce).await;
     });
+    let kept = Arc::clone(&backend);
+    background.spawn(async move { supervise("upkeep", || kept.upkeep()).await });
     if let Some(limit) = watchdog::limit() {
         let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
         background.spawn(async move {

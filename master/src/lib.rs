@@ -42,4 +42,5 @@ pub mod standby;
 pub mod store;
 pub mod succession;
 mod supervision;
+pub mod upkeep;
 mod watchdog;

@@ -6,22 +6,27 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halite_host_reports::health::{HostHealth, Lifetime};
+use halite_states::certificates::{KUBELET_CLIENT, KUBELET_SERVER};
 use x509_parser::pem::Pem;
 
 use crate::grains;
 use crate::host::linux::files;
 
 /// The directories with certificates, and those with kubeconfigs.
-const CERTIFICATES: [&str; 5] = [
+const CERTIFICATES: [&str; 6] = [
     "/etc/kubernetes/pki",
     "/etc/kubernetes/pki/etcd",
     "/etc/halite/pki",
     "/etc/halite/registry",
+    "/etc/halite/operator",
     "/var/lib/halite/minion",
 ];
 const KUBECONFIGS: &str = "/etc/kubernetes";
 /// The kubelet's certificate in use, behind a link. Its directory has its earlier ones, too.
 const KUBELET: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+/// The CA of the cluster. The kubelet's serving certificate counts where this CA has signed it: no
+/// program verifies one that the kubelet has made itself.
+const CA: &str = "/etc/kubernetes/pki/ca.crt";
 /// The line of a kubeconfig with the client's certificate.
 const EMBEDDED: &str = "client-certificate-data:";
 
@@ -67,6 +72,10 @@ fn certificates(root: &Path) -> Vec<Lifetime> {
         take(&path);
     }
     take(Path::new(KUBELET));
+    take(Path::new(KUBELET_CLIENT));
+    if is_of_the_ca(root, KUBELET_SERVER) {
+        take(Path::new(KUBELET_SERVER));
+    }
     found.sort();
     found
 }
@@ -83,6 +92,28 @@ fn named(root: &Path, directory: &str, ending: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// True when the CA of the cluster is the issuer of the first certificate in a file.
+fn is_of_the_ca(root: &Path, path: &str) -> bool {
+    let read = |path: &str| {
+        let content = files::read(&root.join(path.trim_start_matches('/')));
+        first(&content.ok().flatten()?)
+    };
+    let (Some(leaf), Some(ca)) = (read(path), read(CA)) else {
+        return false;
+    };
+    match (leaf.parse_x509(), ca.parse_x509()) {
+        (Ok(leaf), Ok(ca)) => leaf.issuer().as_raw() == ca.subject().as_raw(),
+        _ => false,
+    }
+}
+
+/// The first certificate in a PEM text.
+fn first(pem: &[u8]) -> Option<Pem> {
+    Pem::iter_from_buffer(pem)
+        .flatten()
+        .find(|block| block.label == "CERTIFICATE")
+}
+
 /// The lifetime of the first certificate in a file; none of what is no certificate.
 fn lifetime(path: &Path, below: &Path) -> Option<Lifetime> {
     let content = files::read(below).ok().flatten()?;
@@ -90,9 +121,7 @@ fn lifetime(path: &Path, below: &Path) -> Option<Lifetime> {
         true => embedded(&content)?,
         false => content,
     };
-    let first = Pem::iter_from_buffer(&pem)
-        .flatten()
-        .find(|block| block.label == "CERTIFICATE")?;
+    let first = first(&pem)?;
     let validity = first.parse_x509().ok()?.validity().clone();
     Some(Lifetime {
         ends: validity.not_after.timestamp(),
@@ -162,6 +191,46 @@ mod tests {
                 (15, "/etc/kubernetes/pki/apiserver.crt"),
                 (20, KUBELET),
             ]
+        );
+    }
+
+    #[test]
+    fn a_serving_certificate_that_the_kubelet_made_itself_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let named = |name: &str| {
+            let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, name);
+            params
+        };
+        let (ca_key, key) = (
+            rcgen::KeyPair::generate().unwrap(),
+            rcgen::KeyPair::generate().unwrap(),
+        );
+        let mut ca = named("kubernetes");
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        put(CA, &ca.self_signed(&ca_key).unwrap().pem());
+        put(KUBELET_SERVER, &certificate(9));
+        put(KUBELET_CLIENT, &certificate(8));
+        let paths = || {
+            let found = certificates(root.path()).into_iter();
+            found.map(|one| one.path).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(), [KUBELET_CLIENT, CA]);
+        let issuer = rcgen::Issuer::new(ca, ca_key);
+        let signed = named("a").signed_by(&key, &issuer).unwrap();
+        put(KUBELET_SERVER, &signed.pem());
+        assert!(
+            paths().contains(&KUBELET_SERVER.to_owned()),
+            "{:?}",
+            paths()
         );
     }
 

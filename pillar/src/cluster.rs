@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
+use crate::certificates::Certificates;
 use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
@@ -77,6 +78,9 @@ pub struct Cluster {
     /// Backups of the whole cluster: etcd, the master's store, the CAs, and what is declared.
     #[serde(default)]
     pub backup: Backup,
+    /// The certificates that Halite makes on the hosts: each is valid for a year.
+    #[serde(default)]
+    pub certificates: Certificates,
     /// Certificates that every host trusts, in addition to those of its distribution.
     #[serde(default)]
     pub trust: Trust,

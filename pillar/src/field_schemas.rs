@@ -171,6 +171,10 @@ pub(crate) fn pods_to_hosts(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["deny", "allow"]})
 }
 
+pub(crate) fn renewal(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["automatic", "report"]})
+}
+
 pub(crate) fn local_proxy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["auto", "always", "never"]})
 }

@@ -9,6 +9,7 @@
 pub mod api_server;
 pub mod backup;
 pub mod bundle_facts;
+pub mod certificates;
 pub mod cluster;
 pub mod declaration;
 pub mod example;

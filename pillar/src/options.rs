@@ -41,6 +41,9 @@ const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
+/// An option of the master alone, on which nothing in a bundle depends.
+const RENEW_PATH: &str = "certificates.renew";
+
 /// Options that are valid only with further fields: a registry needs a user, a managed clock needs
 /// a server.
 const REGISTRY_PATH: &str = "siteRegistry.enabled";
@@ -55,6 +58,9 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     // each set has both.
     choices.retain(|choice| ![KEEPALIVED_PATH, LOCAL_PROXY_PATH].contains(&choice.path.as_str()));
     free.retain(|path| path != VIP_PATH);
+    // What the master does by itself is in no state.
+    choices.retain(|choice| choice.path != RENEW_PATH);
+    free.push(RENEW_PATH.to_owned());
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));
     let proxy = (LOCAL_PROXY_PATH.to_owned(), json!("always"));

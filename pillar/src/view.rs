@@ -193,6 +193,7 @@ pub fn view(
         "addons": cluster.addons,
         "charts": cluster.charts,
         "backup": backup(&cluster.backup),
+        "certificates": cluster.certificates,
         "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
         "trust": trust::view(&cluster.trust),

@@ -1,5 +1,7 @@
 //! The backend of a running master: jobs, orchestration and the operator API over one [`App`].
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use halite_pillar::validate::warnings;
@@ -23,12 +25,14 @@ use crate::operator::backup::BackupParts;
 use crate::operator::{backup, history, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
+use crate::upkeep::Upkeep;
 
 /// The backend of a running master.
 pub struct LiveBackend {
     app: Arc<App>,
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
+    upkeep: Upkeep,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -80,6 +84,7 @@ impl LiveBackend {
         orchestrator.resume().await?;
         Ok(Arc::new(Self {
             app,
+            upkeep: Upkeep::new(Arc::clone(&jobs)),
             jobs,
             orchestrator,
         }))
@@ -266,6 +271,10 @@ impl Backend for LiveBackend {
             let snapshot = self.jobs.declarations().load().await?;
             Ok(masters::declared(snapshot.declaration()))
         })
+    }
+
+    fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.upkeep.run())
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

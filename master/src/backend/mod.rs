@@ -132,6 +132,10 @@ pub trait Backend: Send + Sync {
     fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+    /// Work on the cluster that the master does by itself. It has no end.
+    fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
     /// Begins no work of the master's own any more, and waits for what is under way. Called before
     /// the master stops.
     fn finish(&self) -> BackendFuture<'_, ()> {

@@ -1,11 +1,14 @@
 //! Compiling for one minion: its view of the pillar, its grains, and the bundle's state tree with
 //! the operator's own states mounted at `custom/`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use halite_proto::ids::MinionId;
+use halite_states::certificates;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
+use halite_states::low::Chunk;
 use halite_states::signature::RunsOn;
 use serde_json::Value;
 
@@ -17,6 +20,8 @@ use crate::refusal::Refusal;
 pub enum Wanted {
     /// Everything that `top.sls` assigns.
     Highstate,
+    /// The part of that which renews certificates and loads them.
+    Certificates,
     /// These SLS.
     Sls(Vec<String>),
 }
@@ -62,7 +67,7 @@ pub fn with_pillar(
         bundle: &bundle,
     };
     let compiled = match wanted {
-        Wanted::Highstate => compile::highstate(&input),
+        Wanted::Highstate | Wanted::Certificates => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
     }
     .map_err(|problems| Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems)))?;
@@ -81,10 +86,31 @@ pub fn with_pillar(
             ));
         }
     }
-    if misplaced.is_empty() {
-        Ok(compiled)
-    } else {
-        Err(Refusal::invalid(misplaced.join("\n")))
+    if !misplaced.is_empty() {
+        return Err(Refusal::invalid(misplaced.join("\n")));
+    }
+    Ok(match wanted {
+        Wanted::Certificates => renewal(compiled),
+        Wanted::Highstate | Wanted::Sls(_) => compiled,
+    })
+}
+
+/// The part of a compiled highstate that renews certificates, with the files that it names.
+fn renewal(compiled: Compiled) -> Compiled {
+    let low = certificates::renewal(&compiled.low);
+    let names: BTreeSet<String> = low.chunks.iter().map(Chunk::tag).collect();
+    let text: String = (low.chunks.iter())
+        .filter_map(|chunk| serde_json::to_string(&chunk.args).ok())
+        .collect();
+    let blobs = compiled.blobs.into_iter();
+    let provenance = compiled.low.chunks.iter().zip(compiled.provenance);
+    Compiled {
+        blobs: blobs.filter(|(sha256, _)| text.contains(sha256)).collect(),
+        provenance: provenance
+            .filter(|(chunk, _)| names.contains(&chunk.tag()))
+            .map(|(_, from)| from)
+            .collect(),
+        low,
     }
 }
 

@@ -7,7 +7,7 @@ use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::{Value, json};
 
-use super::function::{Function, Place, sls_of};
+use super::function::{Function, Place, RENEW, sls_of};
 use super::open_job::OpenJob;
 use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
@@ -175,10 +175,10 @@ impl Jobs {
         function: &Function,
         jid: &JobId,
     ) -> Result<Vec<JobRow>, Refusal> {
-        let sls = if function.name == "state.highstate" {
-            None
-        } else {
-            Some(sls_of(&new.args)?)
+        let wanted = match function.name {
+            "state.highstate" => Wanted::Highstate,
+            RENEW => Wanted::Certificates,
+            _ => Wanted::Sls(sls_of(&new.args)?),
         };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
@@ -190,7 +190,7 @@ impl Jobs {
                 problems.push(refusal.message);
                 continue;
             }
-            let wanted = sls.clone().map_or(Wanted::Highstate, Wanted::Sls);
+            let wanted = wanted.clone();
             let snapshot = match &new.bundle {
                 None => self.declarations.current().await?,
                 Some(bundle) => self.declarations.with_bundle(minion, bundle).await?,

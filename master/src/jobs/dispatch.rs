@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Jobs;
 use super::core::{OpenRow, Session, due};
-use super::function::{Function, Place};
+use super::function::{Function, Place, RENEW};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow};
@@ -215,10 +215,10 @@ impl Jobs {
             self.declarations.fill(&row.minion, &mut low).await?;
             low_json = low.to_string();
         }
-        let function = if job.function == "state.highstate" {
-            "state.apply"
-        } else {
-            job.function.as_str()
+        // A minion applies a low state, whatever it was compiled from.
+        let function = match job.function.as_str() {
+            "state.highstate" | RENEW => "state.apply",
+            other => other,
         };
         Ok(v1::Job {
             job: job.jid.to_string(),

@@ -31,7 +31,10 @@ pub struct Function {
     pub timeout: u32,
 }
 
-const FUNCTIONS: [Function; 7] = [
+/// The part of a highstate that renews certificates and loads them.
+pub const RENEW: &str = "state.certificates";
+
+const FUNCTIONS: [Function; 8] = [
     Function {
         name: "state.highstate",
         place: Place::States,
@@ -40,6 +43,12 @@ const FUNCTIONS: [Function; 7] = [
     },
     Function {
         name: "state.apply",
+        place: Place::States,
+        role: Role::Deployer,
+        timeout: 3600,
+    },
+    Function {
+        name: RENEW,
         place: Place::States,
         role: Role::Deployer,
         timeout: 3600,
@@ -197,7 +206,10 @@ mod tests {
                 "pillar.items"
             ]
         );
-        assert_eq!(of(Role::Deployer), ["state.highstate", "state.apply"]);
+        assert_eq!(
+            of(Role::Deployer),
+            ["state.highstate", "state.apply", "state.certificates"]
+        );
         assert_eq!(of(Role::Admin), ["cmd.run"]);
     }
 

@@ -11,7 +11,7 @@ use crate::store::AuditFilter;
 /// The number of lines: default and maximum.
 const LINES: (u32, u32) = (50, 10_000);
 /// Lines that are of no call.
-const OTHERS: [&str; 2] = ["handshake", "summary"];
+const OTHERS: [&str; 3] = ["handshake", "summary", "upkeep"];
 
 /// The audit lines that an operator asks for, the newest first, as a document.
 ///

@@ -19,6 +19,7 @@ use crate::jobs::Jobs;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
+use crate::upkeep::report;
 
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
 /// hosts takes as much.
@@ -114,11 +115,13 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         }
     };
     let vip = declaration.map(|declaration| &declaration.cluster.api_server);
+    let upkeep = app.upkeep.seen();
     let picture = Picture {
         now: app.clock.now(),
         hosts: names.iter().map(host).collect(),
         vip: vip.filter(|api| api.keeps_vip()).and_then(|api| api.vip),
         reported: problems.by_check,
+        renewals: upkeep.hosts.clone(),
         seen,
     };
     let node = |name: &str| {
@@ -159,6 +162,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "etcd": picture.seen.as_ref().map(members),
         "dns": picture.seen.as_ref().map(dns),
         "registry": registry,
+        "certificates": report::json(&upkeep),
         "nodes": names.iter().copied().map(node).collect::<Vec<_>>(),
         "master_highstate": highstates.get(MASTER.as_str()),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),

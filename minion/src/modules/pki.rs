@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use halite_states::certificates;
 use rcgen::{KeyPair, PublicKeyData};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
@@ -32,8 +33,9 @@ pub(super) struct CertificateSpec {
 impl CertificateSpec {
     /// Reads the arguments that both states share.
     pub fn read(args: &Args<'_>, server: bool, client: bool) -> Result<Self, Failure> {
-        let days = args.integer("days")?.unwrap_or(365);
-        let renew = args.integer("renew_days")?.unwrap_or(days / 3);
+        let days = args.integer("days")?.unwrap_or(certificates::DAYS);
+        let renew = args.integer("renew_days")?;
+        let renew = renew.unwrap_or(certificates::renewed_from(days));
         if days < 1 || renew >= days || renew < 0 {
             return fail(format!(
                 "`renew_days` ({renew}) must be less than `days` ({days}), and neither negative"

@@ -34,6 +34,8 @@ const FREE: &[&str] = &[
     "backup.directory",
     "backup.verify",
     "backup.recipients",
+    // The master's own work, which no state and nothing in a bundle depends on.
+    "certificates.renew",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",

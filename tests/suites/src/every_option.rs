@@ -127,6 +127,8 @@ backup:
   directory: /srv/backups
   verify: Sat
   recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]
+certificates:
+  renew: automatic
 trust:
   certificates:
     corp: |

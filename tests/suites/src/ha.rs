@@ -1,6 +1,7 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
 mod bad_flag;
+mod expired;
 mod leaving;
 mod losses;
 mod operators;
@@ -77,6 +78,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: all hosts come back by themselves after a power cut",
         run: all_off,
+    },
+    Test {
+        name: "ha: all hosts come back with certificates that ended while they were off",
+        run: expired::comes_back,
     },
     Test {
         name: "ha: a budget holds a drain until it allows it",

@@ -21,6 +21,7 @@ mod iso;
 mod kills;
 pub mod kubeadm;
 mod lab_itself;
+mod lifetimes;
 mod limits;
 mod network;
 mod operator;

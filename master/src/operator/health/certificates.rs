@@ -30,6 +30,13 @@ pub(super) fn ending(picture: &Picture) -> Vec<Finding> {
     })
 }
 
+pub(super) fn renewals(picture: &Picture) -> Vec<Finding> {
+    let notes = picture.renewals.iter();
+    notes
+        .map(|note| Finding::on(note.host.as_str(), note.text(picture.now)))
+        .collect()
+}
+
 fn each(picture: &Picture, judge: impl Fn(&Lifetime) -> Option<String>) -> Vec<Finding> {
     let hosts = picture.answers();
     let found = hosts.flat_map(|(host, health)| {

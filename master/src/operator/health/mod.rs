@@ -172,6 +172,13 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "`ctl highstate HOST` renews it",
         judge: certificates::ending,
     },
+    Check {
+        name: "certificates-renewed",
+        title: "Each certificate in the last third of its time is renewed",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate HOST` renews them now, and shows what fails",
+        judge: certificates::renewals,
+    },
     // etcd.
     Check {
         name: "etcd-quorum",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use halite_errors::chain;
 use halite_etcd::{EtcdError, Overview};
-use halite_host_reports::health::{FUNCTION, HostHealth};
+use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_pillar::role::Role;
 use serde_json::{Map, Value, json};
@@ -89,7 +89,7 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
         objects(jobs, snapshot),
         servers(jobs, snapshot),
         etcd(jobs, snapshot),
-        minions(jobs, snapshot),
+        jobs.host_health(snapshot.declaration(), LIMIT),
     );
     let seen = Seen {
         servers,
@@ -215,22 +215,4 @@ async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, Silen
         Ok(Overview::take(members.as_ref()).await?)
     };
     Some(limited("etcd", asked).await)
-}
-
-/// The answers of the connected minions; a minion of an earlier version knows no answer.
-async fn minions(jobs: &Jobs, snapshot: &Snapshot) -> BTreeMap<NodeName, HostHealth> {
-    let nodes = &snapshot.declaration().nodes;
-    let connected = jobs.app().connections.connected();
-    let hosts = nodes.keys().filter_map(|name| {
-        let minion = connected.iter().find(|id| *id == name.as_str())?;
-        Some((name, minion))
-    });
-    let ask = |(name, minion)| async move {
-        let answer = jobs.ask(minion, FUNCTION, &json!({}), LIMIT).await;
-        let answer = answer.inspect_err(|error| tracing::debug!(%minion, %error, "no health"));
-        let health = serde_json::from_value(answer.ok()?).ok()?;
-        Some((NodeName::clone(name), health))
-    };
-    let answers = join_all(hosts.map(ask)).await;
-    answers.into_iter().flatten().collect()
 }

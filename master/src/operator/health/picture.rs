@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::observe::Seen;
 use crate::store::Millis;
+use crate::upkeep::report::Note;
 
 /// The cluster at one moment.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub(in crate::operator) struct Picture {
     pub hosts: Vec<Host>,
     /// The virtual address, where Halite's keepalived holds it.
     pub vip: Option<Ipv4Addr>,
+    /// The hosts with certificates that are to be renewed, as the upkeep has found them.
+    pub renewals: Vec<Note>,
     /// Answers of the cluster; none while the declaration cannot be read.
     pub seen: Option<Seen>,
 }

@@ -19,6 +19,7 @@ mod objects;
 mod one_cycle;
 mod renewal;
 mod system;
+mod upkeep;
 mod wait_ready;
 
 use std::collections::BTreeSet;
@@ -82,6 +83,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "repair: a renewed certificate is used by the program that holds it",
         run: renewal::taken_up,
+    },
+    Test {
+        name: "repair: certificates that end soon are renewed without an operator",
+        run: upkeep::without_an_operator,
     },
     Test {
         name: "repair: Kubernetes objects and names",

@@ -11,7 +11,7 @@ use super::{quiet, wait_ready};
 use crate::test::Counts;
 
 /// Programs and the kubeconfigs that hold their certificates.
-const HOLDERS: [(&str, &str); 2] = [
+pub(super) const HOLDERS: [(&str, &str); 2] = [
     (
         "kube-controller-manager",
         "/etc/kubernetes/controller-manager.conf",
@@ -27,8 +27,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// A program's process on the bootstrap host.
 #[derive(Debug)]
-struct Process {
-    id: u32,
+pub(super) struct Process {
+    pub(super) id: u32,
     /// Seconds since the epoch, as the difference of two rounded times: one second more or less
     /// from one reading to the next.
     started: u64,
@@ -36,7 +36,7 @@ struct Process {
 
 impl Process {
     /// Whether it may have read a file that was changed at `written`, within a second.
-    fn may_have_read(&self, written: u64) -> bool {
+    pub(super) fn may_have_read(&self, written: u64) -> bool {
         self.started + 1 >= written
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The process ids of the programs that must not be restarted.
-fn others(cluster: &Cluster) -> Result<Vec<u32>> {
+pub(super) fn others(cluster: &Cluster) -> Result<Vec<u32>> {
     OTHERS
         .iter()
         .map(|name| Ok(process(cluster, name)?.id))
@@ -94,7 +94,7 @@ fn others(cluster: &Cluster) -> Result<Vec<u32>> {
 }
 
 /// The one process of this name.
-fn process(cluster: &Cluster, name: &str) -> Result<Process> {
+pub(super) fn process(cluster: &Cluster, name: &str) -> Result<Process> {
     let line = format!(
         "for p in $(ps -eo pid=,comm= | awk -v n={name:.15} '$2 == n {{print $1}}'); do\n\
          echo $p $(( $(date +%s) - $(ps -o etimes= -p $p) )); done"
@@ -112,7 +112,7 @@ fn process(cluster: &Cluster, name: &str) -> Result<Process> {
 }
 
 /// The time of a file's last change, in seconds since the epoch.
-fn modified(cluster: &Cluster, file: &str) -> Result<u64> {
+pub(super) fn modified(cluster: &Cluster, file: &str) -> Result<u64> {
     let text = cluster.bootstrap.run(&["stat", "-c", "%Y", file])?;
     Ok(text.trim().parse()?)
 }

@@ -1,0 +1,153 @@
+//! The trials that the store has: what has been begun and how it ended, whichever process began it.
+
+use std::collections::BTreeMap;
+
+use halite_proto::ids::{JobId, MinionId};
+
+use super::schedule::Tried;
+use crate::app::App;
+use crate::jobs::NewJob;
+use crate::jobs::failure::failure;
+use crate::jobs::function::RENEW;
+use crate::refusal::Refusal;
+use crate::store::{Audit, AuditFilter, Job, JobRow, JobStatus, Millis, RowState};
+
+/// The name in the records of jobs. An operator's has no colon.
+pub(super) const OPERATOR: &str = "master:upkeep";
+/// The caller and the action in the audit log.
+const WHO: &str = "halite-master";
+const ACTION: &str = "upkeep";
+/// The outcome of a trial that begins.
+const BEGINS: &str = "begins";
+/// The newest jobs, among which the trials are.
+const JOBS: u32 = 200;
+/// The newest lines of the audit log about trials.
+const LINES: u32 = 1000;
+/// The time for which trials count: the audit log is kept for longer.
+const MEMORY: Millis = 30 * 24 * 60 * 60 * 1000;
+/// The longest outcome in the audit log, in characters.
+const LONGEST: usize = 600;
+
+/// The last trial on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Last {
+    pub tried: Tried,
+    /// The reason of the failure; none where the states succeeded.
+    pub why: Option<String>,
+}
+
+/// The trials that have ended, newest first.
+pub(super) async fn ended(app: &App) -> Result<Vec<Job>, Refusal> {
+    let now = app.clock.now();
+    let jobs = app.store.jobs(JOBS).await?.into_iter();
+    let own = jobs.filter(|job| job.function == RENEW && job.operator == OPERATOR);
+    let ended = own.filter(|job| job.status == JobStatus::Finished);
+    Ok(ended
+        .filter(|job| job.finished.is_some_and(|at| now - at < MEMORY))
+        .collect())
+}
+
+/// The last of these trials on each of the hosts.
+pub(super) async fn last(
+    app: &App,
+    trials: &[Job],
+    hosts: &[MinionId],
+) -> Result<BTreeMap<MinionId, Last>, Refusal> {
+    let mut found = BTreeMap::new();
+    for job in trials {
+        let of_it = |host: &&MinionId| job.minions.contains(host) && !found.contains_key(*host);
+        let asked: Vec<MinionId> = hosts.iter().filter(of_it).cloned().collect();
+        if asked.is_empty() {
+            continue;
+        }
+        for row in app.store.returns(&job.jid, &asked).await? {
+            let why = (!succeeded(&row)).then(|| failure(&row));
+            let tried = Tried {
+                ended: row.ended.or(job.finished).unwrap_or(job.created),
+                // Of one that was never sent another host is the reason, or etcd.
+                failed: why.is_some() && (row.state == RowState::Returned || row.sent.is_some()),
+            };
+            found.insert(row.minion, Last { tried, why });
+        }
+    }
+    Ok(found)
+}
+
+fn succeeded(row: &JobRow) -> bool {
+    row.state == RowState::Returned && row.retcode == Some(0)
+}
+
+/// Records in the audit log that a trial begins.
+pub(super) async fn begins(app: &App, jid: &JobId, hosts: &[MinionId]) -> Result<(), Refusal> {
+    append(app, what(jid, hosts), BEGINS.to_owned()).await
+}
+
+/// Records in the audit log that a trial could not begin.
+pub(super) async fn refused(
+    app: &App,
+    jid: &JobId,
+    hosts: &[MinionId],
+    why: &str,
+) -> Result<(), Refusal> {
+    append(app, what(jid, hosts), format!("refused: {why}")).await
+}
+
+/// Records the outcome of trials in the audit log, each once.
+pub(super) async fn note_outcomes(app: &App, trials: &[Job]) -> Result<(), Refusal> {
+    if trials.is_empty() {
+        return Ok(());
+    }
+    let filter = AuditFilter {
+        method: Some(ACTION.to_owned()),
+        ..AuditFilter::newest(LINES)
+    };
+    let lines = app.store.audit(&filter).await?;
+    for job in trials.iter().rev() {
+        let what = what(&job.jid, &job.minions);
+        let is_outcome = |line: &Audit| line.what == what && line.outcome != BEGINS;
+        if lines.iter().any(is_outcome) {
+            continue;
+        }
+        let rows = app.store.returns(&job.jid, &job.minions).await?;
+        let bad: Vec<String> = rows
+            .iter()
+            .filter(|row| !succeeded(row))
+            .map(failure)
+            .collect();
+        let outcome = match bad.is_empty() {
+            true => "ok".to_owned(),
+            false => bad.join("; "),
+        };
+        append(app, what, outcome).await?;
+    }
+    Ok(())
+}
+
+fn what(jid: &JobId, hosts: &[MinionId]) -> String {
+    format!("certificates of {}, job {jid}", hosts.join(", "))
+}
+
+async fn append(app: &App, what: String, outcome: String) -> Result<(), Refusal> {
+    tracing::info!(what, outcome, "upkeep");
+    let line = Audit {
+        time: app.clock.now(),
+        who: WHO.to_owned(),
+        method: ACTION.to_owned(),
+        what,
+        outcome: outcome.chars().take(LONGEST).collect(),
+    };
+    Ok(app.store.append_audit(&line).await?)
+}
+
+/// The job that makes a trial.
+pub(super) fn job(jid: JobId, hosts: Vec<MinionId>, order: Vec<Vec<MinionId>>) -> NewJob {
+    NewJob {
+        function: RENEW.to_owned(),
+        operator: OPERATOR.to_owned(),
+        target: hosts.join(","),
+        minions: hosts,
+        order,
+        jid: Some(jid),
+        ..NewJob::default()
+    }
+}

@@ -1,0 +1,269 @@
+//! Work on the cluster that the master does by itself: certificates are renewed before they end.
+//!
+//! A look asks the minions how long the certificates of their hosts are valid, and reads from the
+//! store what has been tried. From both follows the next trial ([`schedule::next`]): one job, of the
+//! states that renew certificates and load them. Nothing is remembered in between, so a master that
+//! was killed goes on with what is so now: a job of the process before is waited for like any other.
+
+mod certificates;
+mod history;
+pub mod report;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use halite_pillar::certificates::Renewal as Declared;
+use halite_proto::ids::{JobId, MinionId};
+
+use self::history::Last;
+use self::report::{Note, Renewal, Seen};
+use self::schedule::{BUSY, Due, Members, SETTLE, SETTLING, SOON, START, Trial, Tried};
+use crate::clock::Steady;
+use crate::jobs::function::{Function, Place};
+use crate::jobs::{Jobs, target};
+use crate::refusal::Refusal;
+use crate::store::Millis;
+
+/// The time that a minion has to answer.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// A number below its argument, at random.
+type Random = Box<dyn Fn(Millis) -> Millis + Send + Sync>;
+
+/// The upkeep of one master.
+pub struct Upkeep {
+    jobs: Arc<Jobs>,
+    started: Steady,
+    random: Random,
+    /// Hosts for which no job could be made, which the store does not know of.
+    refused: Mutex<BTreeMap<MinionId, Last>>,
+}
+
+/// What follows after a look.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Another look: a trial has ended.
+    Look,
+    /// Another look at this time.
+    LookAt(Millis),
+}
+
+impl Upkeep {
+    /// Upkeep by the jobs of this master.
+    #[must_use]
+    pub fn new(jobs: Arc<Jobs>) -> Self {
+        Self::with_random(jobs, Box::new(random))
+    }
+
+    fn with_random(jobs: Arc<Jobs>, random: Random) -> Self {
+        let started = jobs.app().clock.steady();
+        Self {
+            jobs,
+            started,
+            random,
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Looks after the cluster, without end.
+    pub async fn run(&self) {
+        sleep(START / 2 + (self.random)(START / 2)).await;
+        loop {
+            let now = self.jobs.app().clock.now();
+            let next = self.step().await.unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot look at the certificates; trying again");
+                Next::LookAt(now + SOON)
+            });
+            if let Next::LookAt(next) = next {
+                self.jobs.app().upkeep.put_next(next);
+                sleep(next - self.jobs.app().clock.now()).await;
+            }
+        }
+    }
+
+    /// One look, and the trial that follows from it, to its end.
+    async fn step(&self) -> Result<Next, Refusal> {
+        let look = self.look().await?;
+        let app = self.jobs.app();
+        let (now, rest) = (look.now, look.rest(&self.random));
+        if !look.automatic {
+            app.upkeep.put(look.seen(Some(rest), |_| Renewal::Operator));
+            return Ok(Next::LookAt(rest));
+        }
+        let Some(trial) = schedule::next(&look.due, look.members, now) else {
+            // Each has been tried a short time ago.
+            app.upkeep.put(look.seen(Some(rest), |_| waits(AGAIN)));
+            return Ok(Next::LookAt(rest));
+        };
+        let settling = look.away && app.clock.steady() - self.started < SETTLE;
+        let busy = match self.busy().await? {
+            Some(what) => Some((what, now + BUSY)),
+            None => settling.then(|| (AWAY.to_owned(), now + SETTLING)),
+        };
+        if let Some((what, next)) = busy {
+            app.upkeep.put(look.seen(Some(next), |_| waits(&what)));
+            return Ok(Next::LookAt(next));
+        }
+        let jid = self.jobs.next_jid();
+        app.upkeep.put(
+            look.seen(None, |host| match trial.hosts.contains(&host.host) {
+                true => Renewal::Runs(jid.clone()),
+                false => waits(&format!("job {jid} renews those of other hosts first")),
+            }),
+        );
+        if self.begin(&jid, &trial).await? {
+            self.jobs.wait(&jid).await?;
+        }
+        Ok(Next::Look)
+    }
+
+    /// Looks at the hosts and at what has been tried.
+    async fn look(&self) -> Result<Look, Refusal> {
+        let app = self.jobs.app();
+        let trials = history::ended(app).await?;
+        history::note_outcomes(app, &trials).await?;
+        let snapshot = self.jobs.declarations().load().await?;
+        let declaration = snapshot.declaration();
+        let accepted = target::accepted(app).await?;
+        let answers = self.jobs.host_health(declaration, LIMIT).await;
+        let now = app.clock.now();
+        let mut due = certificates::due(declaration, &answers, &accepted, now);
+        let names: Vec<MinionId> = due.iter().map(|host| host.host.clone()).collect();
+        let last = self.last(history::last(app, &trials, &names).await?);
+        for host in &mut due {
+            host.tried = last.get(&host.host).map(|last| last.tried.clone());
+        }
+        let declared = |id: &&MinionId| declaration.nodes.contains_key(id.as_str());
+        let mut declared = accepted.iter().filter(declared);
+        Ok(Look {
+            now,
+            automatic: declaration.cluster.certificates.renew == Declared::Automatic,
+            members: certificates::members(declaration, &answers, now),
+            away: declared.any(|id| !answers.contains_key(id.as_str())),
+            due,
+            last,
+        })
+    }
+
+    /// The last trials, with those for which no job could be made.
+    fn last(&self, mut stored: BTreeMap<MinionId, Last>) -> BTreeMap<MinionId, Last> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        for (host, last) in refused.iter() {
+            let is_newer = |known: &Last| known.tried.ended < last.tried.ended;
+            if stored.get(host).is_none_or(is_newer) {
+                stored.insert(host.clone(), last.clone());
+            }
+        }
+        stored
+    }
+
+    /// The work that must end first: no two jobs that apply states at the same time, and none while
+    /// hosts come, leave or change their bundle.
+    async fn busy(&self) -> Result<Option<String>, Refusal> {
+        let store = &self.jobs.app().store;
+        if let Some(run) = store.open_runs().await?.first() {
+            return Ok(Some(format!("run {} ({}) has not ended", run.id, run.sls)));
+        }
+        let jobs = store.open_jobs().await?;
+        let applies = |function: &str| {
+            Function::find(function).is_ok_and(|function| function.place == Place::States)
+        };
+        let open = jobs.iter().find(|job| applies(&job.function));
+        Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
+    }
+
+    /// Makes the job of a trial; false, and a trial that failed, if it cannot be made.
+    async fn begin(&self, jid: &JobId, trial: &Trial) -> Result<bool, Refusal> {
+        let app = self.jobs.app();
+        history::begins(app, jid, &trial.hosts).await?;
+        let new = history::job(jid.clone(), trial.hosts.clone(), trial.order.clone());
+        let Err(refusal) = self.jobs.create(new).await else {
+            return Ok(true);
+        };
+        let last = Last {
+            tried: Tried {
+                ended: app.clock.now(),
+                failed: true,
+            },
+            why: Some(refusal.message.clone()),
+        };
+        {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            refused.extend(trial.hosts.iter().map(|host| (host.clone(), last.clone())));
+        }
+        history::refused(app, jid, &trial.hosts, &refusal.message).await?;
+        Ok(false)
+    }
+}
+
+/// What a look has found.
+struct Look {
+    now: Millis,
+    automatic: bool,
+    due: Vec<Due>,
+    last: BTreeMap<MinionId, Last>,
+    members: Members,
+    /// A declared host that is accepted has not answered.
+    away: bool,
+}
+
+impl Look {
+    /// The time of the next look, if nothing is to be done before.
+    fn rest(&self, random: &Random) -> Millis {
+        let due: &[Due] = if self.automatic { &self.due } else { &[] };
+        schedule::rest(due, self.away, self.now, random)
+    }
+
+    /// What becomes of each host: it has been tried a short time ago, or else `renewal`.
+    fn seen(&self, next: Option<Millis>, renewal: impl Fn(&Due) -> Renewal) -> Seen {
+        let note = |host: &Due| {
+            let trial = host.from(self.now);
+            let last = self.last.get(&host.host);
+            let last = last.filter(|_| self.automatic && trial > self.now);
+            let why = |last: &Last| last.why.clone().unwrap_or_else(|| UNCHANGED.to_owned());
+            Note {
+                host: host.host.clone(),
+                ends: host.ends,
+                renewal: match last {
+                    Some(last) => Renewal::Failed {
+                        why: why(last),
+                        next: trial,
+                    },
+                    None => renewal(host),
+                },
+            }
+        };
+        Seen {
+            looked: Some(self.now),
+            next,
+            automatic: self.automatic,
+            hosts: self.due.iter().map(note).collect(),
+        }
+    }
+}
+
+fn waits(what: &str) -> Renewal {
+    Renewal::Waits(what.to_owned())
+}
+
+/// Why a renewal waits, or was none.
+const AGAIN: &str = "the last trial was a short time ago";
+const AWAY: &str =
+    "the master has just started, and hosts that are away have a few minutes to come back";
+const UNCHANGED: &str = "the states succeeded, and the certificate is as old as before; `ctl highstate` shows what they make";
+
+async fn sleep(millis: Millis) {
+    let millis = u64::try_from(millis).unwrap_or_default();
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// The system's randomness; without any, work begins a little earlier.
+fn random(below: Millis) -> Millis {
+    let bytes = halite_proto::pki::random::<8>().unwrap_or_default();
+    let below = u64::try_from(below).unwrap_or_default().max(1);
+    Millis::try_from(u64::from_ne_bytes(bytes) % below).unwrap_or_default()
+}

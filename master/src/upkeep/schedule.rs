@@ -1,0 +1,254 @@
+//! When certificates are renewed, and on which hosts together. Pure: the time comes in as a value.
+
+use halite_proto::ids::MinionId;
+
+use crate::store::Millis;
+
+const SECOND: Millis = 1000;
+const MINUTE: Millis = 60 * SECOND;
+const HOUR: Millis = 60 * MINUTE;
+
+/// The time from one look at the hosts to the next, and the most that is taken from it at random:
+/// masters that were started together do not work together for ever.
+pub const LOOK: Millis = 6 * HOUR;
+pub const JITTER: Millis = HOUR;
+/// The time after a start within which the first look begins, half of it at random. Minions have
+/// connected again by then.
+pub const START: Millis = 40 * SECOND;
+/// The time after a trial until the next one on the same host.
+pub const AGAIN: Millis = 6 * HOUR;
+/// The same while a certificate of the host has expired, and the time to the next look while a host
+/// has not answered.
+pub const SOON: Millis = 10 * MINUTE;
+/// The time to the next look while other states are applied.
+pub const BUSY: Millis = MINUTE;
+/// The time after a start of the master for which hosts are waited for that are away: after a power
+/// cut of all of them they come back one after the other.
+pub const SETTLE: Millis = 5 * MINUTE;
+/// The time to the next look while they are waited for.
+pub const SETTLING: Millis = 20 * SECOND;
+
+/// A host with certificates that are to be renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// The host.
+    pub host: MinionId,
+    /// The end of the certificate that ends first.
+    pub ends: Millis,
+    /// One has ended.
+    pub expired: bool,
+    /// One of those with which its member of etcd accepts the others has ended.
+    pub cut_off: bool,
+    /// It has a member of etcd or an API server: it is worked on alone.
+    pub alone: bool,
+    /// The last trial on this host.
+    pub tried: Option<Tried>,
+}
+
+/// A trial that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// The time of its end.
+    pub ended: Millis,
+    /// The host itself failed; otherwise its turn did not come, or its states succeeded.
+    pub failed: bool,
+}
+
+impl Due {
+    /// The time from which on the host is tried. A trial in the future was before the clock was set
+    /// back, and does not count.
+    #[must_use]
+    pub fn from(&self, now: Millis) -> Millis {
+        let tried = self.tried.as_ref().filter(|tried| tried.ended <= now);
+        let pause = if self.expired { SOON } else { AGAIN };
+        tried.map_or(now, |tried| tried.ended + pause)
+    }
+}
+
+/// The members of etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Members {
+    /// Those that are declared.
+    pub all: usize,
+    /// Those that can accept others: their host has answered, and their certificates are valid.
+    pub valid: usize,
+}
+
+impl Members {
+    /// True when so many certificates have ended that the members are no quorum, whatever they
+    /// answer.
+    fn are_cut_off(self) -> bool {
+        self.valid < self.all / 2 + 1
+    }
+}
+
+/// The hosts of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    /// All of them.
+    pub hosts: Vec<MinionId>,
+    /// Those that are worked on one after the other, each after etcd was asked; empty: side by side.
+    pub order: Vec<Vec<MinionId>>,
+}
+
+/// The next trial; none while there is no host whose time has come.
+///
+/// Members of etcd that cannot reach each other any more are done side by side: there is no quorum
+/// that could be asked, or lost. After these come the other hosts of the control plane, one by one:
+/// those of which a certificate has ended first, and those that failed the last time at the end, so
+/// that a host that cannot be renewed does not keep the others from it. Then all other hosts.
+#[must_use]
+pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
+    let ready = due.iter().filter(|host| host.from(now) <= now);
+    let (mut alone, others): (Vec<&Due>, Vec<&Due>) = ready.partition(|host| host.alone);
+    let names =
+        |hosts: &[&Due]| -> Vec<MinionId> { hosts.iter().map(|host| host.host.clone()).collect() };
+    let side_by_side = |hosts: &[&Due]| Trial {
+        hosts: names(hosts),
+        order: Vec::new(),
+    };
+    if members.are_cut_off() {
+        let cut_off: Vec<&Due> = alone.iter().copied().filter(|host| host.cut_off).collect();
+        if !cut_off.is_empty() {
+            return Some(side_by_side(&cut_off));
+        }
+    }
+    alone.sort_by_key(|host| {
+        let failed = host.tried.as_ref().is_some_and(|tried| tried.failed);
+        (failed, !host.expired, host.host.clone())
+    });
+    if !alone.is_empty() {
+        let hosts = names(&alone);
+        let order = hosts.iter().map(|host| vec![host.clone()]).collect();
+        return Some(Trial { hosts, order });
+    }
+    (!others.is_empty()).then(|| side_by_side(&others))
+}
+
+/// The time of the next look where there is nothing to do now. `random` is a number below its
+/// argument.
+#[must_use]
+pub fn rest(due: &[Due], away: bool, now: Millis, random: impl Fn(Millis) -> Millis) -> Millis {
+    let usual = if away {
+        now + SOON
+    } else {
+        now + LOOK - random(JITTER)
+    };
+    let trials = due.iter().map(|host| host.from(now));
+    // A look a moment before its time would find nothing to do.
+    trials
+        .map(|at| at + random(MINUTE))
+        .fold(usual, Millis::min)
+        .max(now + SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::minion;
+
+    const NOW: Millis = 1_800_000_000_000;
+    const SOUND: Members = Members { all: 3, valid: 3 };
+
+    fn host(name: &str) -> Due {
+        Due {
+            host: minion(name),
+            ends: NOW + 1,
+            expired: false,
+            cut_off: false,
+            alone: name.starts_with("cp"),
+            tried: None,
+        }
+    }
+
+    fn expired(name: &str) -> Due {
+        Due {
+            ends: NOW,
+            expired: true,
+            cut_off: true,
+            ..host(name)
+        }
+    }
+
+    fn tried(ago: Millis, failed: bool, due: Due) -> Due {
+        let ended = NOW - ago;
+        Due {
+            tried: Some(Tried { ended, failed }),
+            ..due
+        }
+    }
+
+    fn order(due: &[Due], members: Members) -> Vec<Vec<String>> {
+        let trial = next(due, members, NOW);
+        let trial = trial.expect("a trial");
+        let names = |group: Vec<MinionId>| group.into_iter().map(String::from).collect();
+        match trial.order.is_empty() {
+            true => vec![names(trial.hosts)],
+            false => trial.order.into_iter().map(names).collect(),
+        }
+    }
+
+    #[test]
+    fn control_planes_come_one_by_one_and_then_all_workers() {
+        let mut due = vec![host("w-2"), host("cp-2"), host("w-1"), host("cp-1")];
+        assert_eq!(order(&due, SOUND), [["cp-1"], ["cp-2"]]);
+        due.retain(|host| !host.alone);
+        assert_eq!(order(&due, SOUND), [["w-2", "w-1"]]);
+        assert_eq!(next(&[], SOUND, NOW), None);
+    }
+
+    #[test]
+    fn a_member_that_is_cut_off_comes_first_and_one_that_failed_last() {
+        let due = [
+            tried(AGAIN, true, host("cp-1")),
+            host("cp-2"),
+            expired("cp-3"),
+        ];
+        let members = Members { all: 3, valid: 2 };
+        assert_eq!(order(&due, members), [["cp-3"], ["cp-2"], ["cp-1"]]);
+    }
+
+    #[test]
+    fn members_without_a_quorum_are_done_side_by_side_before_the_others() {
+        let due = [
+            host("cp-1"),
+            expired("cp-2"),
+            expired("cp-3"),
+            expired("w-1"),
+        ];
+        let members = Members { all: 3, valid: 1 };
+        assert_eq!(order(&due, members), [["cp-2", "cp-3"]]);
+        let single = Members { all: 1, valid: 0 };
+        assert_eq!(order(&[expired("cp-1"), host("w-1")], single), [["cp-1"]]);
+        // A host that is away is no quorum either, but what is valid is never done side by side.
+        assert_eq!(order(&[host("cp-1"), host("cp-2")], members).len(), 2);
+    }
+
+    #[test]
+    fn a_host_is_tried_again_after_six_hours_and_sooner_when_it_has_expired() {
+        let at = |due: &Due| due.from(NOW);
+        assert_eq!(at(&host("w")), NOW);
+        assert_eq!(at(&tried(MINUTE, true, host("w"))), NOW + AGAIN - MINUTE);
+        assert_eq!(at(&tried(MINUTE, true, expired("w"))), NOW + SOON - MINUTE);
+        assert_eq!(
+            at(&tried(-HOUR, true, host("w"))),
+            NOW,
+            "the clock went back"
+        );
+        let waiting = [tried(MINUTE, false, host("w"))];
+        assert_eq!(next(&waiting, SOUND, NOW), None);
+        let due = [tried(SOON, true, expired("w-1")), host("w-2")];
+        assert_eq!(order(&due, SOUND), [["w-1", "w-2"]]);
+    }
+
+    #[test]
+    fn the_next_look_is_jittered_and_never_after_the_next_trial() {
+        let most = |below: Millis| below - 1;
+        assert_eq!(rest(&[], false, NOW, |_| 0), NOW + LOOK);
+        assert_eq!(rest(&[], false, NOW, most), NOW + LOOK - JITTER + 1);
+        assert_eq!(rest(&[], true, NOW, most), NOW + SOON);
+        let failed = [tried(MINUTE, true, expired("cp-1"))];
+        assert_eq!(rest(&failed, false, NOW, |_| 0), NOW + SOON - MINUTE);
+        assert!(rest(&failed, false, NOW, most) < NOW + SOON);
+    }
+}

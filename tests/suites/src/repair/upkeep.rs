@@ -1,0 +1,60 @@
+//! The master renews certificates that end soon, without an operator.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::wait;
+
+use super::renewal::{HOLDERS, modified, others, process};
+use super::{quiet, wait_ready};
+use crate::health;
+use crate::lifetimes::{self, Lifetimes};
+use crate::test::Counts;
+
+/// Limit for the master's first look after its start, two jobs, and restarts of two programs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Gives all certificates two days, restarts the master, which looks when it starts, and compares
+/// the running programs with the files.
+pub(super) fn without_an_operator(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let before = others(cluster)?;
+    let mut old = Vec::new();
+    for (name, _) in HOLDERS {
+        old.push(process(cluster, name)?.id);
+    }
+    lifetimes::set(cluster, Lifetimes::EndSoon)?;
+    let jobs = |operator: &str| -> Result<usize> {
+        let jobs = host.run(&[CTL, "job", "list", "-o", "json"])?;
+        Ok(jobs.matches(&format!("\"{operator}\"")).count())
+    };
+    let highstates = jobs("root")?;
+    host.run(&["systemctl", "restart", "halite-master"])?;
+    lifetimes::wait_until_renewed(cluster, LIMIT)?;
+    for ((name, file), old) in HOLDERS.into_iter().zip(old) {
+        wait::until(&format!("{name} with its new certificate"), LIMIT, || {
+            let new = process(cluster, name)?;
+            let written = modified(cluster, file)?;
+            ensure!(
+                new.id != old && new.may_have_read(written),
+                "{new:?} is the old process, or older than {file} ({written})"
+            );
+            Ok(())
+        })?;
+    }
+    lifetimes::is_served(host)?;
+    let after = others(cluster)?;
+    ensure!(before == after, "restarted: was {before:?}, is {after:?}");
+    ensure!(jobs("root")? == highstates, "an operator has run a job");
+    let outcomes = lifetimes::outcomes(cluster)?;
+    for name in [host.spec.name.as_str(), WORKER] {
+        let renewed = |line: &&String| line.contains(name) && line.ends_with(": ok");
+        let count = outcomes.iter().filter(renewed).count();
+        ensure!(count >= 1, "{name}: {outcomes:#?}");
+    }
+    wait_ready::settled(cluster, wait_ready::pods(cluster)?)?;
+    health::is_well(cluster)?;
+    quiet(cluster)?;
+    Ok(Counts::ONE)
+}
