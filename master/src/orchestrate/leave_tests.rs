@@ -42,6 +42,7 @@ const TREE: &[(&str, &str)] = &[
     ("halite/host/hosts.sls", stub!("hosts")),
     ("halite/host/firewall.sls", stub!("firewall")),
     ("halite/host/keepalived.sls", stub!("keepalived")),
+    ("halite/services/masters.sls", stub!("masters")),
 ];
 
 fn site() -> Site {
@@ -154,7 +155,10 @@ fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
     );
     assert_eq!(retcode, 0, "{data}");
     assert_eq!(applied(&plane), ["address", "planes", "host", "minion"]);
-    assert_eq!(applied(&first), ["hosts", "firewall", "keepalived"]);
+    assert_eq!(
+        applied(&first),
+        ["hosts", "firewall", "keepalived", "masters"]
+    );
     assert_eq!(cluster.changes(), ["remove cp-2"]);
 
     // Two are left, and one of them is away: the other one has all the votes that are left.
