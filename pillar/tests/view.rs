@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::certificates::Renewal;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
@@ -282,23 +281,6 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
     declaration.cluster.value.site_registry.enabled = false;
     for name in ["bootstrap-1", "worker-1", "store-1"] {
         assert_eq!(of_registry(&declaration, name), [""; 0], "{name}");
-    }
-}
-
-#[test]
-fn the_master_renews_certificates_unless_another_way_is_declared() {
-    for (written, renews) in [
-        ("", Renewal::Automatic),
-        ("certificates: {}\n", Renewal::Automatic),
-        ("certificates: {renew: automatic}\n", Renewal::Automatic),
-        ("certificates: {renew: report}\n", Renewal::Report),
-    ] {
-        let texts = Texts {
-            cluster: text("cluster.yaml", format!("{CLUSTER}{written}")),
-            ..Texts::default()
-        };
-        let declaration = load(&texts, &Context::default()).unwrap();
-        assert_eq!(declaration.cluster.certificates.renew, renews, "{written}");
     }
 }
 
