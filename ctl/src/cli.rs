@@ -5,6 +5,7 @@ mod bundle;
 mod duration;
 mod etcd;
 mod health;
+mod kubeconfig;
 mod master;
 mod nodes;
 mod operators;
@@ -23,6 +24,7 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::etcd::Etcd;
 pub use self::health::Health;
+pub use self::kubeconfig::Kubeconfig;
 pub use self::master::{Master, MasterPromote};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
@@ -79,6 +81,8 @@ pub enum Command {
     /// Check the cluster, and say what to do about each finding. The exit code is 1 when something
     /// is wrong.
     Health(Health),
+    /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
+    Kubeconfig(Kubeconfig),
     /// Inspect the members of etcd, which stores the objects of Kubernetes.
     #[command(subcommand)]
     Etcd(Etcd),

@@ -44,3 +44,9 @@ pub const RESTART_MINION: &str = "halite.services.minion.restart";
 
 /// The states with which the step `halite.vip_moved_off` moves the virtual address.
 pub const VIP_ASIDE: &str = "halite.host.keepalived.aside";
+
+/// The states with the certificates of a control plane.
+pub const CONTROL_PLANE_CERTIFICATES: &str = "halite.base.pki.control_plane";
+
+/// The certificate among them that the API server serves with.
+pub const API_SERVER_CERTIFICATE: &str = "/etc/kubernetes/pki/apiserver.crt";

@@ -7,6 +7,7 @@ mod etcd;
 mod health;
 mod inspect;
 mod keys;
+mod kubeconfig;
 mod local;
 mod master;
 mod node_drain;
@@ -41,6 +42,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
         Command::Status => inspect::status(&global, screen).await,
         Command::Health(args) => health::run(&global, &args, screen).await,
+        Command::Kubeconfig(args) => kubeconfig::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
         Command::Master(command) => master::run(&global, command, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
