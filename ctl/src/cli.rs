@@ -2,6 +2,7 @@
 
 mod backup;
 mod bundle;
+mod destroy;
 mod duration;
 mod etcd;
 mod health;
@@ -22,6 +23,7 @@ use crate::output::Format;
 
 pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
+pub use self::destroy::DestroyCluster;
 pub use self::etcd::Etcd;
 pub use self::health::Health;
 pub use self::kubeconfig::Kubeconfig;
@@ -134,6 +136,8 @@ pub enum Command {
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
+    /// End the whole cluster: remove what Halite put on its hosts, the host of the master last.
+    Destroy(DestroyCluster),
     /// Collect what explains a problem, from all hosts that can be reached, in one archive without
     /// secrets. The Kubernetes API need not answer.
     Support(Support),

@@ -24,8 +24,11 @@ pub const REMOVE_NODE: &str = "halite.orchestrate.remove_node";
 /// The orchestration of `ctl node reboot`.
 pub const REBOOT_NODE: &str = "halite.orchestrate.reboot_node";
 
+/// The orchestration of `ctl destroy`.
+pub const DESTROY: &str = "halite.orchestrate.destroy";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 8] = [
+pub const ORCHESTRATIONS: [&str; 9] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
@@ -34,6 +37,7 @@ pub const ORCHESTRATIONS: [&str; 8] = [
     REMOVE_NODE,
     REBOOT_NODE,
     UPGRADE,
+    DESTROY,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.

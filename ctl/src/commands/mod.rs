@@ -3,6 +3,7 @@
 pub mod backup;
 mod bundle;
 mod config;
+mod destroy;
 mod etcd;
 mod health;
 mod inspect;
@@ -57,6 +58,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
         Command::Backup(command) => backup::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
+        Command::Destroy(args) => destroy::run(&global, &args, screen).await,
         Command::Support(args) => support::run(&global, &args, screen).await,
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),

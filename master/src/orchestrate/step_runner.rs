@@ -60,6 +60,8 @@ impl<'a> StepRunner<'a> {
             ("halite", "drain") => self.drain(chunk, index).await,
             ("halite", "node_roles") => self.node_roles(chunk).await,
             ("halite", "node_may_leave") => self.node_may_leave(chunk, index).await,
+            ("halite", "destroy_allowed") => self.destroy_allowed(chunk, index).await,
+            ("halite", "hosts_leave") => self.hosts_leave(chunk, index).await,
             ("halite", "node_forget") => self.node_forget(chunk).await,
             ("halite", "key_reject") => self.key(chunk, "reject").await,
             ("halite", "key_delete") => self.key(chunk, "delete").await,

@@ -200,6 +200,38 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "destroy_allowed",
+        "Refuses the end of the whole cluster if it was not confirmed, or hosts are not connected.",
+        &[
+            arg(
+                "force",
+                Kind::Boolean,
+                "Everything that the cluster stores may be lost (default false).",
+            ),
+            arg(
+                "cluster",
+                Kind::Text,
+                "The cluster's name, to confirm `force`.",
+            ),
+            OFFLINE,
+        ],
+    ),
+    step(
+        "hosts_leave",
+        "Applies SLS files that take from hosts what Halite put there. A host without a key has left already and is left out.",
+        &[
+            required("nodes", Kind::TextList, "The hosts' names."),
+            required("sls", Kind::TextList, "SLS files to apply."),
+            arg(
+                "gone",
+                Kind::Boolean,
+                "These are the last on the host, whose key is deleted then (default false).",
+            ),
+            OFFLINE,
+            TIMEOUT,
+        ],
+    ),
+    step(
         "node_forget",
         "Removes the document of a node.",
         &[

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod addons;
+mod destroy;
 mod enrol;
 mod etcd;
 mod firewall;

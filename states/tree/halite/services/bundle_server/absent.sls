@@ -1,20 +1,8 @@
-{#- A host that does not serve bundles, or no longer. nginx itself stays, because the operator may
-    use it. -#}
+{#- A host that does not serve bundles, or no longer: it has none. -#}
+include:
+  - halite.services.bundle_server.stopped
 
-/etc/nginx/conf.d/halite.conf:
-  file.absent: []
-
-nginx-forgets-bundles:
-  cmd.run:
-    - name: systemctl reload nginx.service
-    - onlyif: systemctl --quiet is-active nginx.service
-    - onchanges:
-        - file: /etc/nginx/conf.d/halite.conf
-
-{%- for path in ['/var/lib/halite/bundles', '/srv/halite/enrol.sh', '/etc/halite/nginx', '/etc/halite/pki/server.crt', '/etc/halite/pki/server.key'] %}
-
-{{ path }}:
+/var/lib/halite/bundles:
   file.absent:
     - require:
         - file: /etc/nginx/conf.d/halite.conf
-{%- endfor %}
