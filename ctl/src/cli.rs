@@ -24,7 +24,7 @@ use crate::output::Format;
 pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::destroy::DestroyCluster;
-pub use self::etcd::Etcd;
+pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::health::Health;
 pub use self::kubeconfig::Kubeconfig;
 pub use self::master::{Master, MasterPromote};
@@ -85,7 +85,7 @@ pub enum Command {
     Health(Health),
     /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
     Kubeconfig(Kubeconfig),
-    /// Inspect the members of etcd, which stores the objects of Kubernetes.
+    /// Inspect the members of etcd, which stores the objects of Kubernetes, and look after them.
     #[command(subcommand)]
     Etcd(Etcd),
     /// Show which host is the master's, and make a standby the master.

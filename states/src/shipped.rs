@@ -27,8 +27,14 @@ pub const REBOOT_NODE: &str = "halite.orchestrate.reboot_node";
 /// The orchestration of `ctl destroy`.
 pub const DESTROY: &str = "halite.orchestrate.destroy";
 
+/// The orchestration of `ctl etcd defrag`.
+pub const DEFRAG_ETCD: &str = "halite.orchestrate.defrag_etcd";
+
+/// The orchestration of `ctl etcd recover`.
+pub const RECOVER_ETCD: &str = "halite.orchestrate.recover_etcd";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 9] = [
+pub const ORCHESTRATIONS: [&str; 11] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
@@ -38,6 +44,8 @@ pub const ORCHESTRATIONS: [&str; 9] = [
     REBOOT_NODE,
     UPGRADE,
     DESTROY,
+    DEFRAG_ETCD,
+    RECOVER_ETCD,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.

@@ -45,6 +45,8 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Health(args) => health::run(&global, &args, screen).await,
         Command::Kubeconfig(args) => kubeconfig::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
+        Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(&global, &args, screen).await,
+        Command::Etcd(Etcd::Recover(args)) => etcd::recover(&global, &args, screen).await,
         Command::Master(command) => master::run(&global, command, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
