@@ -2,9 +2,11 @@
 
 mod backup;
 mod bundle;
+mod destroy;
 mod duration;
 mod etcd;
 mod health;
+mod kubeconfig;
 mod master;
 mod nodes;
 mod operators;
@@ -21,8 +23,10 @@ use crate::output::Format;
 
 pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
-pub use self::etcd::Etcd;
+pub use self::destroy::DestroyCluster;
+pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::health::Health;
+pub use self::kubeconfig::Kubeconfig;
 pub use self::master::{Master, MasterPromote};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
@@ -79,7 +83,9 @@ pub enum Command {
     /// Check the cluster, and say what to do about each finding. The exit code is 1 when something
     /// is wrong.
     Health(Health),
-    /// Inspect the members of etcd, which stores the objects of Kubernetes.
+    /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
+    Kubeconfig(Kubeconfig),
+    /// Inspect the members of etcd, which stores the objects of Kubernetes, and look after them.
     #[command(subcommand)]
     Etcd(Etcd),
     /// Show which host is the master's, and make a standby the master.
@@ -130,6 +136,8 @@ pub enum Command {
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
+    /// End the whole cluster: remove what Halite put on its hosts, the host of the master last.
+    Destroy(DestroyCluster),
     /// Collect what explains a problem, from all hosts that can be reached, in one archive without
     /// secrets. The Kubernetes API need not answer.
     Support(Support),

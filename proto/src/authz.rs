@@ -85,6 +85,11 @@ pub const TABLE: &[(&str, Caller)] = &[
     ),
     // It has the keys of the CAs.
     ("/halite.v1.Operator/Backup", Caller::Operator(Role::Admin)),
+    // Its certificate is one of an administrator of Kubernetes.
+    (
+        "/halite.v1.Operator/Kubeconfig",
+        Caller::Operator(Role::Admin),
+    ),
 ];
 
 /// The decision of the table about a call.
@@ -167,7 +172,7 @@ mod tests {
             (Role::Deployer, "CancelJob Orchestrate"),
             (
                 Role::Admin,
-                "AddNode Backup ChangeKey CreateOperator CreateToken RevokeOperator RevokeToken",
+                "AddNode Backup ChangeKey CreateOperator CreateToken Kubeconfig RevokeOperator RevokeToken",
             ),
         ];
         let mut allowed = BTreeSet::new();

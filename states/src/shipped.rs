@@ -27,8 +27,17 @@ pub const REBOOT_NODE: &str = "halite.orchestrate.reboot_node";
 /// The orchestration of `ctl master promote`.
 pub const PROMOTED: &str = "halite.orchestrate.promoted";
 
+/// The orchestration of `ctl destroy`.
+pub const DESTROY: &str = "halite.orchestrate.destroy";
+
+/// The orchestration of `ctl etcd defrag`.
+pub const DEFRAG_ETCD: &str = "halite.orchestrate.defrag_etcd";
+
+/// The orchestration of `ctl etcd recover`.
+pub const RECOVER_ETCD: &str = "halite.orchestrate.recover_etcd";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 9] = [
+pub const ORCHESTRATIONS: [&str; 12] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
@@ -38,6 +47,9 @@ pub const ORCHESTRATIONS: [&str; 9] = [
     REBOOT_NODE,
     UPGRADE,
     PROMOTED,
+    DESTROY,
+    DEFRAG_ETCD,
+    RECOVER_ETCD,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.
@@ -48,3 +60,9 @@ pub const RESTART_MINION: &str = "halite.services.minion.restart";
 
 /// The states with which the step `halite.vip_moved_off` moves the virtual address.
 pub const VIP_ASIDE: &str = "halite.host.keepalived.aside";
+
+/// The states with the certificates of a control plane.
+pub const CONTROL_PLANE_CERTIFICATES: &str = "halite.base.pki.control_plane";
+
+/// The certificate among them that the API server serves with.
+pub const API_SERVER_CERTIFICATE: &str = "/etc/kubernetes/pki/apiserver.crt";

@@ -1,10 +1,39 @@
 //! The command line of `ctl etcd`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use halite_names::NodeName;
 
 /// `ctl etcd`.
 #[derive(Debug, Subcommand)]
 pub enum Etcd {
     /// Show the members, the quorum and the alarms. The exit code is 1 when something is wrong.
     Status,
+    /// Give the free pages in the databases back, one member at a time, the leader last. A quota
+    /// that was reached is resolved.
+    Defrag(EtcdDefrag),
+    /// Without a quorum: make a cluster of the last healthy member. The others are forgotten, and
+    /// what only they had is lost.
+    Recover(EtcdRecover),
+}
+
+/// `ctl etcd defrag`.
+#[derive(Debug, Args)]
+pub struct EtcdDefrag {
+    /// Only the member of this host.
+    #[arg(long, value_name = "NAME")]
+    pub member: Option<NodeName>,
+}
+
+/// `ctl etcd recover`.
+#[derive(Debug, Args)]
+pub struct EtcdRecover {
+    /// The host of the last healthy member.
+    #[arg(long, value_name = "NAME")]
+    pub from: NodeName,
+    /// Confirm that what only the other members had is lost.
+    #[arg(long, required = true)]
+    pub force: bool,
+    /// The cluster's name, to confirm --force.
+    #[arg(long)]
+    pub cluster: String,
 }

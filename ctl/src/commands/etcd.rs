@@ -1,11 +1,13 @@
 //! `ctl etcd`: the members of etcd.
 
 use halite_proto::v1;
-use serde_json::Value;
+use halite_states::shipped::{DEFRAG_ETCD, RECOVER_ETCD};
+use serde_json::{Value, json};
 
-use crate::cli::Global;
+use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
 use crate::client::document;
+use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::{Paint, Screen, table};
 
 /// Runs `ctl etcd status`.
@@ -22,6 +24,63 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
     screen.answer(&status, |paint| overview(&status, paint))?;
     let is_sound = status["problems"].as_array().is_some_and(Vec::is_empty);
     Ok(u8::from(!is_sound))
+}
+
+/// Runs `ctl etcd defrag`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> anyhow::Result<u8> {
+    let (mut pillar, mut again) = (json!({}), "ctl etcd defrag".to_owned());
+    if let Some(member) = &args.member {
+        pillar["member"] = json!(member);
+        again.push_str(&format!(" --member {member}"));
+    }
+    let request = v1::OrchestrateRequest {
+        sls: DEFRAG_ETCD.to_owned(),
+        pillar_json: pillar.to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(global, request, "etcd", screen).await?;
+    // The room of each member before and after.
+    let freed = said(&done.summary, "defragmented");
+    print_outcome(&done, freed, &again, screen)
+}
+
+/// Runs `ctl etcd recover`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn recover(
+    global: &Global,
+    args: &EtcdRecover,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let EtcdRecover {
+        from,
+        force,
+        cluster,
+    } = args;
+    let request = v1::OrchestrateRequest {
+        sls: RECOVER_ETCD.to_owned(),
+        pillar_json: json!({"node": from, "force": force, "cluster": cluster}).to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(global, request, from.as_str(), screen).await?;
+    let success = format!(
+        "{}; {from} serves alone. Bring back each host that was lost: ctl node replace NAME --force --cluster {cluster}",
+        said(&done.summary, "allowed")
+    );
+    let again = format!("ctl etcd recover --from {from} --force --cluster {cluster}");
+    print_outcome(&done, &success, &again, screen)
+}
+
+/// What a step says about its work.
+fn said<'a>(summary: &'a Value, step: &str) -> &'a str {
+    let mut steps = summary["steps"].as_array().into_iter().flatten();
+    let step = steps.find(|found| found["id"] == step);
+    let comment = step.and_then(|step| step["detail"]["comment"].as_str());
+    comment.unwrap_or_default()
 }
 
 /// Formats the quorum, the members as a table, and all problems.
@@ -64,9 +123,19 @@ fn size(bytes: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn a_step_says_what_it_did() {
+        let step = |id: &str, comment: &str| json!({"id": id, "detail": {"comment": comment}});
+        let steps = [
+            step("turn", "this run holds it"),
+            step("defragmented", "cp-2: 20 MiB → 9 MiB"),
+        ];
+        let summary = json!({"steps": steps});
+        assert_eq!(said(&summary, "defragmented"), "cp-2: 20 MiB → 9 MiB");
+        assert_eq!(said(&Value::Null, "turn"), "");
+    }
 
     #[test]
     fn members_quorum_and_problems_are_shown() {

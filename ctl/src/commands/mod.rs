@@ -3,10 +3,12 @@
 pub mod backup;
 mod bundle;
 mod config;
+mod destroy;
 mod etcd;
 mod health;
 mod inspect;
 mod keys;
+mod kubeconfig;
 mod local;
 mod master;
 mod node_drain;
@@ -42,7 +44,10 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Cmd(args) => targets::cmd(&global, args, screen).await,
         Command::Status => inspect::status(&global, screen).await,
         Command::Health(args) => health::run(&global, &args, screen).await,
+        Command::Kubeconfig(args) => kubeconfig::run(&global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
+        Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(&global, &args, screen).await,
+        Command::Etcd(Etcd::Recover(args)) => etcd::recover(&global, &args, screen).await,
         Command::Master(command) => master::run(&global, command, screen).await,
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
@@ -56,6 +61,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
         Command::Backup(command) => backup::run(&global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
+        Command::Destroy(args) => destroy::run(&global, &args, screen).await,
         Command::Support(args) => support::run(&global, &args, screen).await,
         Command::Local(command) => local::run(command, screen).await,
         Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_etcd::fake::{FakeCluster, host};
+use halite_etcd::fake::{Database, FakeCluster, QUOTA, host};
 use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Snapshot, Status};
 use halite_proto::v1;
 use halite_proto::v1::backup_part::Part;
@@ -37,7 +37,32 @@ const TREE: &[(&str, &str)] = &[
         "join:\n  halite.etcd_add_learner:\n    - node: {{ pillar.node }}\n    - timeout: 20\n\
          vote:\n  halite.etcd_promote:\n    - node: {{ pillar.node }}\n    - timeout: 20\n    - require: [{halite: join}]\n",
     ),
+    (
+        "halite/orchestrate/defrag_etcd.sls",
+        include_str!("../../../states/tree/halite/orchestrate/defrag_etcd.sls"),
+    ),
+    (
+        "halite/orchestrate/recover_etcd.sls",
+        include_str!("../../../states/tree/halite/orchestrate/recover_etcd.sls"),
+    ),
+    (
+        "halite/base/etcd/init.sls",
+        "etcd:\n  file.managed:\n    - name: /etcd\n    - contents: x\n",
+    ),
+    (
+        "halite/base/etcd/alone.sls",
+        "alone:\n  file.managed:\n    - name: /alone\n    - contents: x\n",
+    ),
 ];
+
+/// A member's database with free pages.
+fn loose(size: u64) -> Database {
+    Database {
+        size,
+        in_use: size / 2,
+        data: 1 << 20,
+    }
+}
 
 /// Members one of which comes back when it has been asked about three times.
 struct Recovering {
@@ -245,6 +270,83 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
         text.contains("cp-9=https://cp-9:2380,bootstrap-1=https://10.10.0.11:2380"),
         "{text}"
     );
+}
+
+#[test]
+fn free_pages_are_given_back_and_a_reached_quota_is_resolved() {
+    const SLS: &str = "halite.orchestrate.defrag_etcd";
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(FakeCluster::new(&["bootstrap-1", "cp-2"]));
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let life = site.live();
+    for name in ["bootstrap-1", "cp-2"] {
+        cluster.set_database(name, loose(100 << 20));
+    }
+    let (retcode, data) = orchestrate(&life, SLS, &json!({"member": "cp-2"}));
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("cp-2: 100 MiB → 50 MiB"), "{data}");
+    assert_eq!(cluster.changes(), ["defragment cp-2"]);
+    let (retcode, data) = orchestrate(&life, SLS, &json!({"member": "cp-9"}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("it is no member of etcd; the members are bootstrap-1, cp-2"),
+        "{data}"
+    );
+    let (retcode, data) = orchestrate(&life, SLS, &json!({}));
+    assert_eq!(retcode, 0, "{data}");
+    let (retcode, data) = orchestrate(&life, SLS, &json!({}));
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("nothing is free"), "{data}");
+
+    cluster.set_database("cp-2", loose(QUOTA + (1 << 20)));
+    let (retcode, data) = orchestrate(&life, SLS, &json!({}));
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(
+        cluster.changes()[1..],
+        [
+            "defragment bootstrap-1",
+            "compact",
+            "defragment cp-2",
+            "disarm cp-2"
+        ]
+    );
+}
+
+#[test]
+fn a_cluster_of_one_is_made_only_without_a_quorum() {
+    const SLS: &str = "halite.orchestrate.recover_etcd";
+    let pillar = json!({"node": "bootstrap-1", "force": true, "cluster": "test"});
+    let mut site = Site::new(TREE);
+    site.etcd = Some((Arc::new(degraded()), Duration::ZERO));
+    let life = site.live();
+    let first = ScriptedMinion::new("bootstrap-1");
+    life.connect(&first);
+    for (pillar, reason) in [
+        (pillar.clone(), "etcd has a quorum"),
+        (
+            json!({"node": "bootstrap-1", "force": true, "cluster": "prod"}),
+            "--cluster prod is not this cluster, which is test",
+        ),
+        (
+            json!({"node": "bootstrap-1"}),
+            "it takes --force --cluster test",
+        ),
+    ] {
+        let (retcode, data) = orchestrate(&life, SLS, &pillar);
+        assert_eq!(retcode, 1, "{data}");
+        assert!(data.contains(reason), "{data}");
+    }
+    assert!(first.journal.lock().unwrap().applied.is_empty());
+    life.kill();
+
+    // Alone already, after a run that was interrupted: the flag goes.
+    site.etcd = Some((Arc::new(FakeCluster::new(&["bootstrap-1"])), Duration::ZERO));
+    let life = site.live();
+    life.connect(&first);
+    let (retcode, data) = orchestrate(&life, SLS, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(first.journal.lock().unwrap().applied, ["alone", "etcd"]);
+    assert!(data.contains("bootstrap-1 is alone already"), "{data}");
 }
 
 /// Mode and content of each file.

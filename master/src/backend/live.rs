@@ -22,7 +22,8 @@ use crate::jobs::Jobs;
 use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
-use crate::operator::{backup, history, masters, run, show, status};
+use crate::operator::kubeconfig::ApiWay;
+use crate::operator::{backup, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
 use crate::upkeep::Upkeep;
@@ -165,6 +166,10 @@ impl Backend for LiveBackend {
 
     fn backup(&self) -> BackendFuture<'_, BackupParts> {
         Box::pin(backup::backup(&self.app, &self.jobs))
+    }
+
+    fn api_way<'a>(&'a self, requested: &'a str) -> BackendFuture<'a, ApiWay> {
+        Box::pin(kubeconfig::way(&self.app, &self.jobs, requested))
     }
 
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {

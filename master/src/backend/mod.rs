@@ -40,6 +40,7 @@ use serde_json::Value;
 use crate::event_stream::EventStream;
 use crate::files::ByteStream;
 use crate::operator::backup::BackupParts;
+use crate::operator::kubeconfig::ApiWay;
 use crate::refusal::Refusal;
 
 pub use live::{LiveBackend, start};
@@ -69,6 +70,9 @@ pub trait Backend: Send + Sync {
     ) -> BackendFuture<'a, EventStream>;
     /// `Operator.Backup`: the parts, from the head to the end.
     fn backup(&self) -> BackendFuture<'_, BackupParts>;
+    /// The way to the Kubernetes API for `Operator.Kubeconfig`, by the requested server or the best
+    /// one. The caller signs.
+    fn api_way<'a>(&'a self, requested: &'a str) -> BackendFuture<'a, ApiWay>;
     /// `Operator.ListJobs`.
     fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
     /// `Operator.CancelJob`.

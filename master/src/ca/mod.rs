@@ -172,6 +172,14 @@ impl Cas {
         Ok(&self.ca(name)?.certificate_pem)
     }
 
+    /// The end of a CA's validity, in seconds since the epoch. What it signs ends by then.
+    ///
+    /// # Errors
+    /// There is no such CA.
+    pub fn not_after(&self, name: &str) -> Result<i64, CaError> {
+        Ok(self.ca(name)?.not_after)
+    }
+
     /// A CA's private key, PEM: a secret, for the pillar of the hosts that need it.
     ///
     /// # Errors

@@ -56,6 +56,8 @@ pub struct Profile {
     pub client_auth: bool,
     /// Validity in days, from now; cut at the CA's own end.
     pub days: u32,
+    /// End of validity in the place of `days`, in seconds since the epoch; cut as that is.
+    pub ends: Option<i64>,
 }
 
 impl Profile {
@@ -133,6 +135,7 @@ impl Profile {
             server_auth: arguments.flag("server_auth")?.unwrap_or(false),
             client_auth: arguments.flag("client_auth")?.unwrap_or(kubeconfig),
             days: arguments.days()?,
+            ends: None,
         };
         if !profile.server_auth && !profile.client_auth {
             return Err(wrong(

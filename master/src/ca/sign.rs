@@ -76,7 +76,8 @@ pub(super) fn sign(
     let mut request = request(csr_pem)?;
     let serial = new_serial()?;
     let now = now / 1000;
-    let not_after = (now + i64::from(profile.days) * DAY).min(ca.not_after);
+    let ends = (profile.ends).unwrap_or(now + i64::from(profile.days) * DAY);
+    let not_after = ends.min(ca.not_after);
     request.params = params(profile)?;
     request.params.serial_number = Some(SerialNumber::from_slice(&serial));
     set_validity(&mut request.params, now - BACKDATE_SECONDS, not_after);

@@ -100,9 +100,8 @@ fn advice(message: &str) -> &'static str {
     // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that
     // is repaired.
     if message.contains("database space exceeded") {
-        return ": etcd has no space left and takes no writes. On a control-plane host: make room in /var/lib/etcd, then \
-                compact, `etcdctl defrag` and `etcdctl alarm disarm`; a larger `quota-backend-bytes` goes into \
-                etcd.extraArgs of the cluster document";
+        return ": etcd has no space left and takes no writes: `ctl etcd defrag` removes the past, gives free pages back and ends the \
+                alarm; a larger `quota-backend-bytes` goes into etcd.extraArgs of the cluster document";
     }
     ""
 }
@@ -331,7 +330,7 @@ mod tests {
         let refused = |message: &str| fake::refused(500, "InternalError", message).to_string();
         let text = refused("etcdserver: mvcc: database space exceeded");
         assert!(
-            text.contains("alarm disarm") && text.contains("quota-backend-bytes"),
+            text.contains("ctl etcd defrag") && text.contains("quota-backend-bytes"),
             "{text}"
         );
         assert_eq!(refused("no"), "the Kubernetes API refuses: no (500)");

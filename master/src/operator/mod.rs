@@ -9,6 +9,7 @@ mod etcd;
 mod etcd_members;
 mod health;
 pub mod history;
+pub mod kubeconfig;
 pub mod masters;
 mod reports;
 pub mod run;

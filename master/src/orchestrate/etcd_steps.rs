@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{ChangeError, Changes, Host, Pace, Removal, Wait};
+use halite_etcd::{AlarmKind, ChangeError, Changes, Host, Members, Overview, Pace, Removal, Wait};
 use halite_pillar::node::ResolvedMember;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
 use crate::etcd::member_host;
 
 /// The pause between two attempts.
@@ -98,6 +98,18 @@ impl StepRunner<'_> {
                 changes.remove(&removal).await.map_err(refused)?;
                 format!("etcd is without {name}")
             }
+            "etcd_may_be_alone" => {
+                let confirmed = flag(chunk, "force").then(|| text(chunk, "cluster"));
+                confirm(snapshot.cluster(), confirmed.flatten().as_deref(), &name)?;
+                let alone = changes.may_be_alone(&name).await;
+                alone.map_err(|error| Failure::new(chain(&error)))?;
+                forgotten(members.as_ref(), &name).await
+            }
+            "etcd_wait_alone" => {
+                let alone = changes.wait_alone(&name).await;
+                alone.map_err(|error| Failure::new(chain(&error)))?;
+                format!("{name} is the only member of etcd, and serves")
+            }
             "etcd_quorum_allows" => {
                 let gate = changes.allow_missing(&name).await.map_err(refused)?;
                 return Ok((Map::new(), format!("{name}: {gate}")));
@@ -110,6 +122,44 @@ impl StepRunner<'_> {
             }
         };
         Ok((Map::new(), comment))
+    }
+
+    /// Gives the free pages in the members' databases back.
+    pub(super) async fn etcd_defragment(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
+        let only = text(chunk, "node");
+        if self.run.test {
+            let which = only.as_deref().unwrap_or("each member");
+            return Ok((Map::new(), format!("a real run defragments {which}")));
+        }
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let members = self.jobs.clusters().etcd().members(&snapshot).await;
+        let members = members.map_err(failed)?;
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = pace.remedy("`ctl etcd status` shows each member");
+        let changes = Changes {
+            members: members.as_ref(),
+            pace: &pace,
+            limit: timeout(chunk),
+        };
+        let freed = match &only {
+            Some(name) => changes.defragment_member(name).await,
+            None if is_full(members.as_ref()).await => changes.make_room().await,
+            None => changes.defragment(0).await,
+        };
+        let freed = freed.map_err(|error| Failure::new(chain(&error)))?;
+        if freed.is_empty() {
+            let comment = "nothing is free in the databases of etcd";
+            return Ok((Map::new(), comment.to_owned()));
+        }
+        let lines: Vec<String> = freed.iter().map(ToString::to_string).collect();
+        let changes = freed
+            .into_iter()
+            .map(|one| (one.name, json!("defragmented")));
+        Ok((changes.collect(), lines.join("; ")))
     }
 
     /// Adds the learner and records the flags of its first start.
@@ -128,6 +178,45 @@ impl StepRunner<'_> {
         recorded.map_err(failed)?;
         Ok(format!("{name} is a learner of etcd (member {id})"))
     }
+}
+
+/// Refuses what loses writes unless the operator has named the cluster.
+fn confirm(cluster: &str, confirmed: Option<&str>, name: &str) -> Result<(), Failure> {
+    let reason = match confirmed {
+        Some(confirmed) if confirmed == cluster => return Ok(()),
+        Some(other) => format!("--cluster {other} is not this cluster, which is {cluster}"),
+        None => format!(
+            "it takes --force --cluster {cluster}: writes that only other members have are lost"
+        ),
+    };
+    Err(Failure::new(format!(
+        "cannot make a cluster of {name} alone: {reason}"
+    )))
+}
+
+/// The members that are forgotten, for people.
+async fn forgotten(members: &dyn Members, name: &str) -> String {
+    let known = Overview::take(members).await;
+    let others = known.map_or_else(
+        |_| Vec::new(),
+        |overview| {
+            let titles = overview.members.iter().map(|own| own.member.title());
+            titles.filter(|title| title != name).collect()
+        },
+    );
+    if others.is_empty() {
+        return format!("{name} is alone already");
+    }
+    format!("etcd forgets {}", others.join(", "))
+}
+
+/// Returns whether a member has reached its quota. One that does not answer is waited for later.
+async fn is_full(members: &dyn Members) -> bool {
+    let overview = Overview::take(members).await;
+    overview.is_ok_and(|overview| {
+        let mut alarms = overview.alarms.iter();
+        alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace)
+    })
 }
 
 fn refused(error: ChangeError) -> Failure {

@@ -34,6 +34,8 @@ const TREE: &[(&str, &str)] = &[
         "halite/orchestrate/remove_node.sls",
         include_str!("../../../states/tree/halite/orchestrate/remove_node.sls"),
     ),
+    ("halite/leave/mounts.sls", stub!("mounts")),
+    ("halite/leave/data_mounts.sls", stub!("data_mounts")),
     ("halite/leave/address.sls", stub!("address")),
     ("halite/leave/control_plane.sls", stub!("planes")),
     ("halite/leave/host.sls", stub!("host")),
@@ -112,7 +114,10 @@ fn a_worker_leaves_and_the_others_forget_it() {
     life.connect(&worker);
     let (retcode, data) = remove(&life, &json!({"node": "worker-1", "wipe_data": true}));
     assert_eq!(retcode, 0, "{data}");
-    assert_eq!(applied(&worker), ["host", "data", "minion"]);
+    assert_eq!(
+        applied(&worker),
+        ["mounts", "data_mounts", "host", "data", "minion"]
+    );
     assert_eq!(applied(&first), ["hosts", "firewall"]);
     assert!(site.api.object("Pod", "web").is_none());
     assert!(site.api.object("Node", "worker-1").is_none());
@@ -154,7 +159,10 @@ fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
         &json!({"node": "cp-2", "force": true, "cluster": "test"}),
     );
     assert_eq!(retcode, 0, "{data}");
-    assert_eq!(applied(&plane), ["address", "planes", "host", "minion"]);
+    assert_eq!(
+        applied(&plane),
+        ["mounts", "address", "planes", "host", "minion"]
+    );
     assert_eq!(
         applied(&first),
         ["hosts", "firewall", "keepalived", "masters"]
@@ -259,7 +267,7 @@ fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
         );
         assert_eq!(
             applied(&worker),
-            ["host", "minion"],
+            ["mounts", "host", "minion"],
             "killed after {kill_after}"
         );
         assert!(site.api.object("Node", "worker-1").is_none());

@@ -7,6 +7,9 @@
 //! instead of starting another one. After a run has ended, with success or not, the next request
 //! starts a new run.
 
+mod destroy_steps;
+#[cfg(test)]
+mod destroy_tests;
 mod etcd_steps;
 mod leave_steps;
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl StepRunner<'_> {
 
     /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
     /// always connected.
-    async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
+    pub(super) async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
         let connections = &self.jobs.app().connections;
         let patience = if self.run.test {
             Duration::ZERO
@@ -196,11 +196,18 @@ impl StepRunner<'_> {
         index: usize,
         minions: &[MinionId],
     ) -> Result<Vec<JobRow>, Failure> {
+        let mut rows = self.rows(index).await?;
+        rows.retain(|row| succeeded(row) && minions.contains(&row.minion));
+        Ok(rows)
+    }
+
+    /// The parts of all jobs that this step has made, when these have ended.
+    pub(super) async fn rows(&self, index: usize) -> Result<Vec<JobRow>, Failure> {
         let detail = self.recorder.detail(index);
         let jobs = detail.get("jobs").and_then(Value::as_array);
         let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
         let jids: Vec<JobId> = jobs.filter_map(|jid| jid.parse().ok()).collect();
-        let mut done = Vec::new();
+        let mut all = Vec::new();
         for jid in jids {
             let store = &self.jobs.app().store;
             let job = store.job(&jid).await;
@@ -209,10 +216,9 @@ impl StepRunner<'_> {
                 continue;
             }
             let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            let ours = |row: &JobRow| succeeded(row) && minions.contains(&row.minion);
-            done.extend(rows.into_iter().filter(ours));
+            all.extend(rows);
         }
-        Ok(done)
+        Ok(all)
     }
 
     /// Runs one batch: its job, and another job with the minions that were interrupted. With
@@ -356,7 +362,7 @@ fn batch_size(minions: usize, batch: Option<&str>) -> Result<usize, Failure> {
     Ok(size.max(1))
 }
 
-fn succeeded(row: &JobRow) -> bool {
+pub(super) fn succeeded(row: &JobRow) -> bool {
     row.state == RowState::Returned && row.retcode == Some(0)
 }
 

@@ -14,9 +14,10 @@ use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
     AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
     ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest, CreateTokenReply,
-    CreateTokenRequest, Document, Event, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
-    ListTokensRequest, NewNode, OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest,
-    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest,
+    CreateTokenRequest, Document, Event, KubeconfigReply, KubeconfigRequest, ListJobsRequest,
+    ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode, OrchestrateRequest,
+    ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest,
+    ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, NewOperator, Wanted};
-use crate::operator::audit;
+use crate::operator::{audit, kubeconfig};
 use crate::orchestrate::ignored;
 use crate::refusal::Refusal;
 
@@ -116,6 +117,40 @@ impl Operator for Services {
         self.audited(call, async move {
             let parts = backend.backup().await?;
             Ok(Box::pin(parts.map(|part| part.map_err(status))) as Parts)
+        })
+        .await
+    }
+
+    async fn kubeconfig(
+        &self,
+        request: Request<KubeconfigRequest>,
+    ) -> Result<Response<KubeconfigReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let operator = caller_id(&peer)?.to_owned();
+        let request = request.into_inner();
+        let what = match request.server.as_str() {
+            "" => format!("for {} s", request.ttl_seconds),
+            // Any text may come in.
+            server => {
+                let server: String = server.chars().take(80).collect();
+                format!("for {} s at {server}", request.ttl_seconds)
+            }
+        };
+        let call = Call::new(&peer, "Operator/Kubeconfig", what);
+        let Self { app, backend, .. } = self.clone();
+        self.audited(call, async move {
+            let way = backend.api_way(&request.server).await?;
+            let (csr_pem, ttl) = (&request.csr_pem, request.ttl_seconds);
+            let issued = kubeconfig::sign(&app, &operator, csr_pem, ttl).await?;
+            Ok(KubeconfigReply {
+                certificate_pem: issued.certificate_pem,
+                ca_pem: issued.ca_pem,
+                cluster: app.config.cluster.clone(),
+                user: operator,
+                server: way.server,
+                tls_server_name: way.tls_server_name,
+                expires: rfc3339(issued.not_after.saturating_mul(1000)),
+            })
         })
         .await
     }

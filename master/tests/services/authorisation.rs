@@ -17,7 +17,7 @@ use halite_proto::{METHODS, v1};
 
 use super::backend::{JOB, MINION, OPERATOR_TAG, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
-use super::standbys;
+use super::{kubeconfig, standbys};
 
 /// Calls a method as it is meant to be called; what came of it.
 async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Result<(), Status> {
@@ -153,6 +153,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             Ok(())
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
+        "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
         "Operator/ListOperators" => operator
             .list_operators(v1::ListOperatorsRequest {})
             .await
@@ -270,6 +271,8 @@ async fn missing(site: &Site) -> Option<Line> {
         ("127.0.0.1", "Minion/Sign", "refused"),
         ("operator:root", "Operator/ChangeKey", "ok"),
         ("operator:root", "Operator/AddNode", "ok"),
+        ("operator:root", "Operator/Kubeconfig", "ok"),
+        ("minion:worker-1", "Operator/Kubeconfig", "refused"),
         ("minion:worker-1", "Minion/Sign", "ok"),
         ("127.0.0.1", "Enrolment/Enrol", "ok"),
     ];

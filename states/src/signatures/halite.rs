@@ -200,6 +200,38 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "destroy_allowed",
+        "Refuses the end of the whole cluster if it was not confirmed, or hosts are not connected.",
+        &[
+            arg(
+                "force",
+                Kind::Boolean,
+                "Everything that the cluster stores may be lost (default false).",
+            ),
+            arg(
+                "cluster",
+                Kind::Text,
+                "The cluster's name, to confirm `force`.",
+            ),
+            OFFLINE,
+        ],
+    ),
+    step(
+        "hosts_leave",
+        "Applies SLS files that take from hosts what Halite put there. A host without a key has left already and is left out.",
+        &[
+            required("nodes", Kind::TextList, "The hosts' names."),
+            required("sls", Kind::TextList, "SLS files to apply."),
+            arg(
+                "gone",
+                Kind::Boolean,
+                "These are the last on the host, whose key is deleted then (default false).",
+            ),
+            OFFLINE,
+            TIMEOUT,
+        ],
+    ),
+    step(
         "node_forget",
         "Removes the document of a node.",
         &[
@@ -275,6 +307,38 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "etcd_quorum_allows",
         "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_defragment",
+        "Gives the free pages in the databases of etcd's members back, one member at a time, the leader last. A quota that was \
+         reached is resolved: the past is removed first, and the alarm disarmed.",
+        &[
+            arg("node", Kind::Text, "Only the member of this host."),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "etcd_may_be_alone",
+        "Refuses to make a cluster of one member while etcd has a quorum, or another member runs, or if it was not confirmed.",
+        &[
+            MEMBER,
+            arg(
+                "force",
+                Kind::Boolean,
+                "What only the other members had may be lost (default false).",
+            ),
+            arg(
+                "cluster",
+                Kind::Text,
+                "The cluster's name, to confirm `force`.",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "etcd_wait_alone",
+        "Waits until the member of a host is the only one of etcd, and leads.",
         &[MEMBER, TIMEOUT],
     ),
 ];

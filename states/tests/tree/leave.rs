@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::support::{fixture, highstate, sure, with};
 
 /// The states of `halite.leave`.
-const LEAVE: [&str; 6] = [
+const LEAVE: [&str; 8] = [
+    "mounts",
+    "data_mounts",
     "host",
     "data",
     "minion",
@@ -48,6 +50,7 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     let wanted = [
         "turn",
         "allowed",
+        "mounts",
         "drained",
         "host",
         "node",
@@ -88,6 +91,7 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     let wanted = [
         "turn",
         "allowed",
+        "mounts",
         "vip",
         "address",
         "drained",
@@ -194,6 +198,13 @@ fn written(compiled: &Compiled) -> Vec<String> {
     paths
 }
 
+/// Words of a command that are paths, without the quotes around them.
+fn paths_in(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| c.is_whitespace() || "\"';".contains(c));
+    let paths = words.filter(|word| word.starts_with('/'));
+    paths.map(str::to_owned)
+}
+
 #[test]
 fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
     for name in ["bootstrap", "worker"] {
@@ -204,16 +215,10 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
         for chunk in leaving(name) {
             match chunk.function().as_str() {
                 "file.absent" => gone.push(chunk.name),
-                // A word of a command, without the quotes around it.
-                "cmd.run" => {
-                    let words = chunk
-                        .name
-                        .split(|c: char| c.is_whitespace() || "\"';".contains(c));
-                    gone.extend(
-                        words
-                            .filter(|word| word.starts_with('/'))
-                            .map(str::to_owned),
-                    );
+                "cmd.run" => gone.extend(paths_in(&chunk.name)),
+                // The unit that goes last.
+                "file.managed" => {
+                    gone.extend(paths_in(chunk.args["contents"].as_str().unwrap()));
                 }
                 _ => {}
             }

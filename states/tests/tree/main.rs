@@ -5,6 +5,7 @@
 
 mod addons;
 mod certificates;
+mod destroy;
 mod enrol;
 mod etcd;
 mod firewall;

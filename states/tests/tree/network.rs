@@ -37,7 +37,11 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     let apiserver = chunk(
         &none,
         "x509.certificate",
-        "/etc/kubernetes/pki/apiserver.crt",
+        halite_states::shipped::API_SERVER_CERTIFICATE,
+    );
+    assert_eq!(
+        apiserver.sls,
+        halite_states::shipped::CONTROL_PLANE_CERTIFICATES
     );
     assert!(
         apiserver.args["sans_ip"]

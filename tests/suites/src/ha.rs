@@ -1,6 +1,7 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
 mod bad_flag;
+mod etcd;
 mod expired;
 mod leaving;
 mod losses;
@@ -94,6 +95,14 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a destroyed control plane is replaced",
         run: leaving::replaced,
+    },
+    Test {
+        name: "ha: free pages of etcd are given back member by member",
+        run: etcd::defragmented,
+    },
+    Test {
+        name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
+        run: etcd::recovered,
     },
     Test {
         name: "ha: a newer patch release comes host by host, and no write is lost",

@@ -2,12 +2,14 @@
 
 mod addons;
 pub mod availability;
+mod bare;
 mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
 mod day;
 mod deadline;
+mod destroy;
 mod disaster;
 mod enrolment;
 mod every_option;
@@ -120,7 +122,8 @@ fn ordinary(options: &Options) -> Site {
 }
 
 /// The tests that share one cluster, in their order: tests that only read, tests that repair their
-/// own damage, tests that cut power, and at the end a test that no packet tried to leave the lab.
+/// own damage, tests that cut power, one that makes the cluster again, and at the end a test that no
+/// packet tried to leave the lab.
 fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
     cluster::TESTS
         .iter()
@@ -145,5 +148,6 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(repair::TESTS)
         .chain(kills::tests(full))
         .chain(disaster::TESTS)
+        .chain(destroy::TESTS)
         .chain(cluster::AT_THE_END)
 }

@@ -1,6 +1,7 @@
 //! An operator's work with a finished cluster: every command in every output format, own states,
 //! secrets that stay secret, mistakes at an enrolment.
 
+mod kubeconfig;
 mod roles;
 
 use std::collections::BTreeSet;
@@ -34,6 +35,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "operator: roles allow their work and no more",
         run: roles::roles,
     },
+    kubeconfig::TEST,
     Test {
         name: "operator: an enrolled host does not become another",
         run: other_name,

@@ -42,6 +42,14 @@ pub enum SpaceError {
         "cannot touch the databases of etcd: the member {0} has the alarm CORRUPT; remove it and add it again"
     )]
     Corrupt(MemberId),
+    /// There is no such member.
+    #[error("cannot defragment {name}: it is no member of etcd; the members are {members}")]
+    NoMember {
+        /// The name.
+        name: String,
+        /// The members.
+        members: String,
+    },
     /// What is in use leaves no room.
     #[error(
         "cannot make room in etcd: what is in use of the database of {name} is {} MiB, and its quota {} MiB; delete objects, or \
@@ -81,6 +89,37 @@ struct Done {
     full: Option<SpaceError>,
 }
 
+/// The members that are to be defragmented.
+#[derive(Clone, Copy)]
+struct Due<'a> {
+    /// Those of whose database more than this part, in percent, is free.
+    above: u8,
+    /// Of them only this one.
+    only: Option<&'a str>,
+}
+
+impl Due<'_> {
+    fn matches(self, own: &MemberOverview) -> bool {
+        let free = own.status.as_ref().map(Status::free_percent);
+        self.only.is_none_or(|name| own.member.title() == name)
+            && free.is_none_or(|free| free > u64::from(self.above))
+    }
+
+    fn check_name(self, overview: &Overview) -> Result<(), SpaceError> {
+        let Some(name) = self.only else {
+            return Ok(());
+        };
+        let titles = || overview.members.iter().map(|own| own.member.title());
+        if titles().any(|title| title == name) {
+            return Ok(());
+        }
+        Err(SpaceError::NoMember {
+            name: name.to_owned(),
+            members: titles().collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
 impl Changes<'_> {
     /// Defragments the members of whose database more than `above` percent is free.
     ///
@@ -88,10 +127,25 @@ impl Changes<'_> {
     /// The data of members differ, or within the limit there was no moment in which all others
     /// served.
     pub async fn defragment(&self, above: u8) -> Result<Vec<Freed>, SpaceError> {
-        let patience = self.patience("the databases of etcd are defragmented".to_owned());
+        let until = "the databases of etcd are defragmented".to_owned();
+        self.defragment_due(until, Due { above, only: None }).await
+    }
+
+    /// Defragments one member, if a percent of its database or more is free.
+    ///
+    /// # Errors
+    /// There is no such member; or as [`Changes::defragment`].
+    pub async fn defragment_member(&self, name: &str) -> Result<Vec<Freed>, SpaceError> {
+        let until = format!("the database of {name} is defragmented");
+        let only = Some(name);
+        self.defragment_due(until, Due { above: 0, only }).await
+    }
+
+    async fn defragment_due(&self, until: String, due: Due<'_>) -> Result<Vec<Freed>, SpaceError> {
+        let patience = self.patience(until);
         let mut done = Done::default();
         loop {
-            let because = match self.defragment_round(above, &mut done).await? {
+            let because = match self.defragment_round(due, &mut done).await? {
                 Round::Done(()) => return Ok(done.freed),
                 Round::Again(because) => because,
             };
@@ -99,19 +153,23 @@ impl Changes<'_> {
         }
     }
 
-    async fn defragment_round(&self, above: u8, done: &mut Done) -> Result<Round<()>, SpaceError> {
+    async fn defragment_round(
+        &self,
+        due: Due<'_>,
+        done: &mut Done,
+    ) -> Result<Round<()>, SpaceError> {
         let overview = match Overview::take(self.members).await {
             Ok(overview) => overview,
             Err(error) => return Ok(again(&error)),
         };
         sound(&overview.alarms)?;
-        let due = |own: &&MemberOverview| {
-            let free = own.status.as_ref().map(Status::free_percent);
+        due.check_name(&overview)?;
+        let is_due = |own: &&MemberOverview| {
             let is_new = !done.ids.contains(&own.member.id) && own.member.has_started();
-            is_new && free.is_none_or(|free| free > u64::from(above))
+            is_new && due.matches(own)
         };
         // A member that does not answer may be due: it is waited for.
-        let Some(next) = overview.members.iter().filter(due).min_by_key(order) else {
+        let Some(next) = overview.members.iter().filter(is_due).min_by_key(order) else {
             return Ok(Round::Done(()));
         };
         self.defragment_one(&overview, next, done).await

@@ -37,6 +37,26 @@ fn members_are_defragmented_one_by_one_and_the_leader_last() {
 }
 
 #[test]
+fn one_member_alone_is_defragmented() {
+    let cluster = FakeCluster::new(&["a", "b"]);
+    for name in ["a", "b"] {
+        cluster.set_database(name, database(100 * MIB, 90 * MIB, MIB));
+    }
+    let only = |name: &str| {
+        run(&cluster, async |changes| {
+            changes.defragment_member(name).await
+        })
+    };
+    assert_eq!(only("b").unwrap()[0].to_string(), "b: 100 MiB → 90 MiB");
+    assert_eq!(only("b"), Ok(Vec::new()));
+    assert_eq!(cluster.changes(), ["defragment b"]);
+    assert_eq!(
+        only("c").unwrap_err().to_string(),
+        "cannot defragment c: it is no member of etcd; the members are a, b"
+    );
+}
+
+#[test]
 fn no_member_is_defragmented_while_another_one_does_not_serve() {
     let cluster = FakeCluster::new(&["a", "b", "c"]);
     cluster.set_database("b", database(100 * MIB, MIB, MIB));

@@ -205,14 +205,14 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-alarms",
         title: "etcd has raised no alarm",
         severity: Severity::Failure,
-        remedy: "NOSPACE: make room, `etcdctl compact`, `defrag` and `alarm disarm`; CORRUPT: remove the member and add it again",
+        remedy: "NOSPACE: `ctl etcd defrag`; CORRUPT: remove the member and add it again",
         judge: etcd::alarms,
     },
     Check {
         name: "etcd-space",
         title: "The database of etcd has room below its quota",
         severity: Severity::Warning,
-        remedy: "`etcdctl defrag` on HOST, or a larger `quota-backend-bytes` in etcd.extraArgs",
+        remedy: "`ctl etcd defrag --member HOST`, or a larger `quota-backend-bytes` in etcd.extraArgs",
         judge: etcd::space,
     },
     // Kubernetes.

@@ -202,7 +202,7 @@ const CASES: &[Case] = &[
         "etcd-alarms",
         "failure",
         "the etcd member cp-2 has the alarm NOSPACE",
-        "alarm disarm",
+        "`ctl etcd defrag`",
     ),
     (
         |p| {
@@ -212,7 +212,7 @@ const CASES: &[Case] = &[
         "etcd-space",
         "warning",
         "the database of the etcd member cp-1 has used 80 % of its quota",
-        "`etcdctl defrag` on cp-1",
+        "`ctl etcd defrag --member cp-1`",
     ),
     (
         |p| seen(p).api_fault = Some(silent("no route")),

@@ -1,14 +1,35 @@
-{#- What pods and etcd stored on a host that leaves. A directory may be a file system of its own, so
-    it is emptied. -#}
+{#- What pods, etcd and the site registry stored on a host that leaves, and backups below /var/lib/halite. A directory of pods or etcd
+    may be a file system of its own, so it is emptied. Nothing is removed from a file system that is mounted below. -#}
+{%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}
 include:
   - halite.leave.host
+
+# No backup is made while they are removed.
+backups-stopped:
+  cmd.run:
+    - name: systemctl disable --now halite-backup.timer halite-backup-verify.timer; systemctl stop halite-backup.service
+    - onlyif: systemctl --quiet is-enabled halite-backup.timer || systemctl --quiet is-active halite-backup.timer
 {%- for directory in ['/var/lib/etcd', '/var/lib/kubelet', '/var/lib/containerd', '/var/lib/cni', '/var/log/pods',
-                      '/var/log/containers'] %}
+                      '/var/log/containers'] + site_data %}
 
 {{ directory }}:
   cmd.run:
-    - name: find {{ directory }} -xdev -mindepth 1 -delete
+    - name: {{ ("awk '" ~ mounted_below([directory], at=[directory] if directory in site_data else []) ~ "' /proc/self/mountinfo && find " ~ directory ~ " -xdev -mindepth 1 -delete") | json }}
     - onlyif: test -n "$(ls -A {{ directory }} 2>/dev/null)"
     - require:
         - sls: halite.leave.host
+        - cmd: backups-stopped
 {%- endfor %}
+
+# Nothing belongs to it any more.
+halite-registry-user:
+  user.absent:
+    - name: halite-registry
+    - require:
+        - cmd: {{ pillar.halite.siteRegistry.data }}
+
+halite-registry-group:
+  group.absent:
+    - name: halite-registry
+    - require:
+        - user: halite-registry-user

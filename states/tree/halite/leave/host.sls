@@ -2,10 +2,15 @@
     last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
     and halite.leave.data. What the host had before is not brought back: swap, other versions of
     packages. -#}
-{%- from 'halite/map.jinja' import is_red_hat with context %}
+{%- from 'halite/map.jinja' import is_red_hat, has_master with context %}
 include:
+{%- if has_master %}
+  # The master compiles from its bundle to the end.
+  - halite.services.bundle_server.stopped
+{%- else %}
   - halite.services.bundle_server.absent
   - halite.services.master.absent
+{%- endif %}
   - halite.services.site_registry.absent
 
 kubelet:

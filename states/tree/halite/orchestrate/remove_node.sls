@@ -39,6 +39,17 @@ fenced:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'fenced' %}
 {%- endif %}
+{%- if is_live %}
+
+# Nothing is removed from a file system of the operator.
+mounts:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.leave.mounts{{ ', halite.leave.data_mounts' if pillar.get('wipe_data') }}]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'mounts' %}
+{%- endif %}
 {%- if is_live and is_control_plane %}
 
 # Another host has the address before this one can no longer take it.

@@ -9,6 +9,7 @@ use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
 use super::{BACK, is_complete, same_content};
+use crate::bare::{is_bare, wait_until_bare};
 use crate::test::Counts;
 
 /// The namespace of the pods that are evicted.
@@ -91,26 +92,8 @@ pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
         &["remove", name, "--yes", "--delete-emptydir-data"],
     )?;
     // The minion removes itself when its last return has been delivered.
-    wait::until("the minion to be gone", BACK, || {
-        let gone = "! test -e /usr/local/bin/halite-minion && ! test -e /var/lib/halite && ! test -e /etc/halite";
-        worker.sh(gone).map(|_| ())
-    })?;
-    let bare = [
-        "! test -e /etc/kubernetes",
-        "! test -e /var/lib/kubelet/config.yaml",
-        "! systemctl --quiet is-active kubelet containerd halite-minion",
-        "! pgrep -x kubelet && ! pgrep -f '[c]ontainerd-shim'",
-        "! ip link show cni0 2>/dev/null",
-        "! firewall-cmd --permanent --get-policies | grep halite",
-        "! firewall-cmd --get-ipsets | grep halite",
-        "! find /etc/apt /etc/systemd/system -name '*halite*' | grep .",
-        "! grep -E 'cp-[123]|api[.]demo' /etc/hosts",
-    ];
-    for check in bare {
-        worker
-            .sh(check)
-            .with_context(|| format!("on {name}: {check}"))?;
-    }
+    wait_until_bare(worker)?;
+    is_bare(worker, "cp-[123]|api[.]demo")?;
     let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
     ensure!(!nodes.contains(name), "{nodes}");
     for host in cluster.control_planes() {

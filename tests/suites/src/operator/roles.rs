@@ -22,6 +22,7 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["highstate", WORKER], [false, true]),
     (&["cmd", WORKER, "--", "true"], [false, false]),
     (&["token", "create"], [false, false]),
+    (&["kubeconfig"], [false, false]),
     (&["key", "reject", WORKER], [false, false]),
     (&["node", "add", "worker-9", "--no-wait"], [false, false]),
     (&["operator", "revoke", "root"], [false, false]),

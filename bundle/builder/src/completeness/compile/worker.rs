@@ -130,10 +130,9 @@ impl<'a> Worker<'a> {
             };
             let grains = json!({"id": MASTER});
             let rendering = self.render(set, &target, &pillar, &grains, Some(&[sls.to_owned()]));
-            let steps = rendering
-                .states
-                .iter()
-                .filter(|state| state.function == "halite.state");
+            let steps = rendering.states.iter().filter(|state| {
+                ["halite.state", "halite.hosts_leave"].contains(&state.function.as_str())
+            });
             for step in steps {
                 let to = step
                     .args

@@ -1,0 +1,122 @@
+//! `ctl destroy`: nothing of Halite is left on any host.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use halite_proto::identity::is_root_of_host;
+use halite_proto::pki::Inspected;
+use halite_proto::v1;
+use halite_states::shipped::DESTROY;
+use serde_json::{Value, json};
+
+use crate::cli::{DestroyCluster, Global};
+use crate::identity;
+use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::output::Screen;
+
+/// The unit that removes the last of Halite from a host, itself at the end.
+const UNIT: &str = "/etc/systemd/system/halite-leave.service";
+/// Time for that unit: the minion finishes its work first.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The pause between two looks at it.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Runs `ctl destroy`.
+///
+/// # Errors
+/// The identity is that of a host, the master does not answer or refuses, or this host is not bare
+/// in time.
+pub async fn run(
+    global: &Global,
+    args: &DestroyCluster,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let own = identity::read(&global.identity)?;
+    let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
+    let own = own.with_context(|| format!("cannot use {}", global.identity.display()))?;
+    if is_root_of_host(own.id()) {
+        bail!(
+            "cannot destroy the cluster as {}: this access ends with its host, before the cluster does; run the same command \
+             as root on the host of the master (ctl master list), or with an administrator's file (--identity)",
+            own.id()
+        );
+    }
+    let request = v1::OrchestrateRequest {
+        sls: DESTROY.to_owned(),
+        pillar_json: pillar(args).to_string(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let done = run_orchestration(global, request, &args.cluster, screen).await?;
+    if done.retcode == 0 {
+        wait_until_bare(screen).await?;
+    }
+    let success = format!("nothing of Halite is left on the hosts of {}", args.cluster);
+    print_outcome(&done, &success, &same_words(args), screen)
+}
+
+/// Waits until the unit has removed itself, if this host is the last one.
+async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while Path::new(UNIT).exists() {
+        screen.progress("halite-leave.service removes the rest from this host …");
+        if started.elapsed() > LIMIT {
+            bail!(
+                "cannot remove the last of Halite from this host in {} s: halite-leave.service says why (journalctl -u \
+                 halite-leave); remove the cause, then: systemctl start halite-leave",
+                LIMIT.as_secs()
+            );
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+fn pillar(args: &DestroyCluster) -> Value {
+    json!({
+        "force": args.force,
+        "cluster": args.cluster,
+        "packages": args.packages,
+        "skip_offline": args.skip_offline,
+        "wipe_data": args.wipe_data,
+    })
+}
+
+/// The command with the same words: the master then joins the same run.
+fn same_words(args: &DestroyCluster) -> String {
+    let mut words = format!("ctl destroy --force --cluster {}", args.cluster);
+    let flags = [
+        (args.packages, " --packages"),
+        (args.skip_offline, " --skip-offline"),
+        (args.wipe_data, " --wipe-data"),
+    ];
+    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
+        words.push_str(flag);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn the_command_to_repeat_has_the_same_words() {
+        for words in [
+            "ctl destroy --force --cluster prod",
+            "ctl destroy --force --cluster prod --packages --skip-offline --wipe-data",
+        ] {
+            let cli = <Cli as clap::Parser>::try_parse_from(words.split(' ')).unwrap();
+            let Command::Destroy(args) = cli.command else {
+                panic!("another command");
+            };
+            assert_eq!(same_words(&args), words);
+            let all = words.contains("--packages");
+            assert_eq!(
+                pillar(&args),
+                json!({"force": true, "cluster": "prod", "packages": all, "skip_offline": all, "wipe_data": all})
+            );
+        }
+    }
+}

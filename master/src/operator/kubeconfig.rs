@@ -1,0 +1,251 @@
+//! `ctl kubeconfig`: the way to the Kubernetes API from an operator's own machine, and a certificate
+//! for it. Kubernetes cannot revoke a certificate, so it is valid for a short time only.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use halite_errors::chain;
+use halite_names::check_subdomain;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::role::Role;
+use halite_pillar::view::{API_PORT, api_addresses};
+use halite_proto::ids::MinionId;
+use halite_states::low::Chunk;
+use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
+use serde_json::Value;
+
+use crate::app::App;
+use crate::ca::{Issued, Profile};
+use crate::clock::rfc3339;
+use crate::compile;
+use crate::compile::Wanted;
+use crate::declared::Snapshot;
+use crate::jobs::{Jobs, target};
+use crate::refusal::Refusal;
+use crate::store::Certificate;
+
+/// The CA of Kubernetes.
+const CA: &str = "kubernetes";
+/// The group of kubeadm's `admin.conf`.
+const GROUP: &str = "kubeadm:cluster-admins";
+
+/// The way to the API for a client outside of the cluster's hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiWay {
+    /// `https://HOST:PORT`.
+    pub server: String,
+    /// The name that the certificate of the server has, if the host in `server` is not in it.
+    pub tls_server_name: String,
+}
+
+/// The way to the API by the requested `HOST` or `HOST:PORT`; without one, by the VIP or the first
+/// API server.
+///
+/// # Errors
+/// The host is none, or is in the certificate of no API server; or nothing is declared yet.
+pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refusal> {
+    let snapshot = jobs.declarations().load().await?;
+    let declaration = snapshot.declaration();
+    let addresses = api_addresses(declaration).map_err(|error| Refusal::invalid(chain(&error)))?;
+    let vip = declaration.cluster.api_server.vip;
+    let requested = match requested {
+        "" => None,
+        text => Some(Server::parse(text)?),
+    };
+    // The first one is the VIP, if there is one. It is in the certificate only when an operator has
+    // asked for it; the API's own name always is.
+    let by_default = |port: u16| {
+        let best = addresses.first().copied().map(IpAddr::from);
+        best.map(|host| ApiWay {
+            server: url(&host.to_string(), port),
+            tls_server_name: declaration.cluster.endpoint(),
+        })
+    };
+    let by_default = match &requested {
+        None => by_default(API_PORT),
+        Some(server) if vip.is_some_and(|vip| server.is(vip.into())) => by_default(server.port),
+        Some(_) => None,
+    };
+    if let Some(way) = by_default {
+        return Ok(way);
+    }
+    let requested = requested.ok_or_else(|| Refusal::internal("the API has no address"))?;
+    let names = certified(app, &snapshot).await?;
+    if !names.iter().any(|name| requested.matches(name)) {
+        return Err(Refusal::invalid(format!(
+            "cannot make a kubeconfig for {}: it is not in the certificate of the API server, which has {}; name one of \
+             these, or add it to apiServer.certSANs of the cluster document and run ctl highstate",
+            requested.host,
+            names.into_iter().collect::<Vec<_>>().join(", "),
+        )));
+    }
+    Ok(ApiWay {
+        server: url(&requested.host, requested.port),
+        tls_server_name: String::new(),
+    })
+}
+
+/// Signs a certificate of Kubernetes for an operator, valid for this time from now.
+///
+/// # Errors
+/// The request is invalid, the CA ends before that time, or the store fails.
+pub async fn sign(
+    app: &App,
+    operator: &str,
+    csr_pem: &str,
+    ttl_seconds: u64,
+) -> Result<Issued, Refusal> {
+    let failed = |error: crate::ca::CaError| Refusal::invalid(chain(&error));
+    let now = app.clock.now();
+    let limit = app.cas.not_after(CA).map_err(failed)?;
+    let ends = i64::try_from(ttl_seconds)
+        .ok()
+        .and_then(|ttl| (now / 1000).checked_add(ttl));
+    let ends = match ends {
+        _ if ttl_seconds == 0 => {
+            return Err(Refusal::invalid(
+                "cannot make a kubeconfig for no time: give a --ttl such as 8h",
+            ));
+        }
+        Some(ends) if ends <= limit => ends,
+        _ => {
+            return Err(Refusal::invalid(format!(
+                "cannot make a kubeconfig for {ttl_seconds} s: the CA of Kubernetes ends on {}; give a shorter --ttl",
+                rfc3339(limit.saturating_mul(1000))
+            )));
+        }
+    };
+    let profile = Profile {
+        common_name: operator.to_owned(),
+        organization: vec![GROUP.to_owned()],
+        client_auth: true,
+        ends: Some(ends),
+        ..Profile::default()
+    };
+    let issued = app.cas.sign(CA, csr_pem, &profile, now).map_err(failed)?;
+    app.store
+        .put_certificate(&Certificate {
+            serial: issued.serial.clone(),
+            ca: CA.to_owned(),
+            subject: issued.subject.clone(),
+            owner: format!("operator:{operator}"),
+            job: None,
+            tag: "kubeconfig".to_owned(),
+            created: now,
+            not_after: issued.not_after.saturating_mul(1000),
+            pem: issued.certificate_pem.clone(),
+        })
+        .await?;
+    tracing::info!(operator, ends, "kubeconfig signed");
+    Ok(issued)
+}
+
+fn url(host: &str, port: u16) -> String {
+    match host.parse() {
+        Ok(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+        _ => format!("https://{host}:{port}"),
+    }
+}
+
+/// The host and port that an operator asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: u16,
+}
+
+impl Server {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let bare = text.strip_prefix("https://").unwrap_or(text);
+        let bare = bare.strip_suffix('/').unwrap_or(bare);
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Ok(Self::new(&address.to_string(), API_PORT));
+        }
+        if let Ok(address) = bare.parse::<SocketAddr>()
+            && address.port() != 0
+        {
+            return Ok(Self::new(&address.ip().to_string(), address.port()));
+        }
+        let name = bare.to_ascii_lowercase();
+        let (host, port) = match name.split_once(':') {
+            None => (name.as_str(), Some(API_PORT)),
+            Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0)),
+        };
+        match port {
+            // A number is no name: what is not an address by now is a mistyped one.
+            Some(port) if check_subdomain(host).is_ok() && !is_numeric(host) => {
+                Ok(Self::new(host, port))
+            }
+            _ => Err(Refusal::invalid(format!(
+                "cannot make a kubeconfig for {:?}: give an address or a name, with a port if it is not {API_PORT}, for \
+                 example 192.0.2.10 or api.example.com:443",
+                text.chars().take(80).collect::<String>()
+            ))),
+        }
+    }
+
+    fn new(host: &str, port: u16) -> Self {
+        Self {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    fn is(&self, address: IpAddr) -> bool {
+        self.host.parse() == Ok(address)
+    }
+
+    /// Returns whether a name or address of a certificate is that of this host.
+    fn matches(&self, certified: &str) -> bool {
+        if let Ok(address) = certified.parse() {
+            return self.is(address);
+        }
+        match certified.strip_prefix("*.") {
+            // One label, as TLS libraries have it (RFC 6125, 6.4.3).
+            Some(parent) => {
+                let rest = self.host.split_once('.').map(|(_, rest)| rest);
+                rest.is_some_and(|rest| rest.eq_ignore_ascii_case(parent))
+            }
+            None => self.host.eq_ignore_ascii_case(certified),
+        }
+    }
+}
+
+fn is_numeric(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The names and addresses in the certificates of the API servers that have joined, as their states
+/// have them.
+async fn certified(app: &App, snapshot: &Arc<Snapshot>) -> Result<BTreeSet<String>, Refusal> {
+    let mut names = BTreeSet::new();
+    for host in api_servers(snapshot.declaration())? {
+        let grains = target::grains(app, &host).await?;
+        let wanted = Wanted::Sls(vec![CONTROL_PLANE_CERTIFICATES.to_owned()]);
+        let snapshot = Arc::clone(snapshot);
+        let compiled = compile::in_background(snapshot, host, grains, wanted).await?;
+        let serving = |chunk: &&Chunk| chunk.name == API_SERVER_CERTIFICATE;
+        let chunks = compiled.low.chunks.iter().filter(serving);
+        for argument in
+            chunks.flat_map(|chunk| ["sans_dns", "sans_ip"].map(|key| chunk.args.get(key)))
+        {
+            let values = argument.and_then(Value::as_array).into_iter().flatten();
+            names.extend(values.filter_map(Value::as_str).map(str::to_owned));
+        }
+    }
+    Ok(names)
+}
+
+fn api_servers(declaration: &Declaration) -> Result<Vec<MinionId>, Refusal> {
+    let planes = (declaration.nodes.iter())
+        .filter(|(_, node)| node.has(Role::ControlPlane) && node.is_member());
+    planes
+        .map(|(name, _)| name.as_str().parse().map_err(Refusal::from))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "kubeconfig_tests.rs"]
+mod tests;

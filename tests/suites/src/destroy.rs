@@ -1,0 +1,121 @@
+//! The end of the whole cluster: nothing of Halite is left on any host, and the hosts can be used again.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+use crate::bare::{is_bare, wait_until_bare};
+use crate::test::{Counts, Test};
+
+/// Limit for a minion to be connected again, and for the pods of the new cluster.
+const BACK: Duration = Duration::from_secs(240);
+/// Directories at which a file system is mounted, below what is removed: on the worker, and that of
+/// the backups on the first host.
+const MOUNTED: [&str; 2] = ["/var/lib/halite/mine", "/var/lib/halite/backup"];
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "destroy: nothing is left on any host, and the hosts make a cluster again",
+    run: destroyed,
+}];
+
+const DESTROY: [&str; 5] = [CTL, "destroy", "--force", "--cluster", "demo"];
+
+/// Runs `ctl destroy` with further words, which has to fail; everything that it said.
+fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
+    let all = [&[CTL, "destroy"], words].concat();
+    let output = cluster.bootstrap.output(&all)?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let found = output.status.code();
+    ensure!(found == Some(code), "{all:?} ended with {found:?}: {said}");
+    Ok(said)
+}
+
+/// The worker's minion is connected.
+fn is_connected(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.run(&[CTL, "ping", WORKER]).map(drop)
+}
+
+fn destroyed(cluster: &Cluster) -> Result<Counts> {
+    refusals(cluster)?;
+    mounts(cluster)?;
+    killed_and_repeated(cluster)?;
+    for (host, other) in [(&cluster.bootstrap, WORKER), (&cluster.worker, BOOTSTRAP)] {
+        wait_until_bare(host)?;
+        is_bare(host, &format!("{other}|api[.]demo"))?;
+        host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
+            .with_context(|| format!("{}: packages or data", host.spec.name))?;
+    }
+    // The same hosts, as at the first time.
+    cluster.bootstrap(CLUSTER)?;
+    cluster.add_worker()?;
+    cluster.wait_for_pods(BACK)?;
+    Ok(Counts::ONE)
+}
+
+/// Without confirmation, or while a host is offline, nothing is touched.
+fn refusals(cluster: &Cluster) -> Result<()> {
+    refused(cluster, &["--force"], 64)?;
+    let said = refused(cluster, &["--force", "--cluster", "prod"], 1)?;
+    ensure!(
+        said.contains("is not this cluster, which is demo"),
+        "{said}"
+    );
+    let worker = &cluster.worker;
+    worker.run(&["systemctl", "stop", "halite-minion"])?;
+    let said = refused(cluster, &DESTROY[2..], 1);
+    worker.run(&["systemctl", "start", "halite-minion"])?;
+    let said = said?;
+    ensure!(
+        said.contains("not connected: worker-1") && said.contains("--skip-offline"),
+        "{said}"
+    );
+    wait::until("the worker's minion", BACK, || is_connected(cluster))
+}
+
+/// File systems below what is removed are named, all in one report, and keep every host as it is.
+fn mounts(cluster: &Cluster) -> Result<()> {
+    let hosts: [&Host; 2] = [&cluster.worker, &cluster.bootstrap];
+    for (host, place) in hosts.iter().zip(MOUNTED) {
+        host.sh(&format!(
+            "mkdir -p {place} && mount -t tmpfs none {place} && echo kept > {place}/kept"
+        ))?;
+    }
+    let words = [&DESTROY[2..], &["--wipe-data"]].concat();
+    let said = refused(cluster, &words, 1);
+    let kept: Vec<Result<String>> = (hosts.iter().zip(MOUNTED))
+        .map(|(host, place)| host.sh(&format!("cat {place}/kept; umount {place}")))
+        .collect();
+    let said = said?;
+    for (place, kept) in MOUNTED.iter().zip(kept) {
+        ensure!(said.contains(&format!("is mounted at {place}")), "{said}");
+        ensure!(kept?.trim() == "kept", "the file in {place} is gone");
+    }
+    is_connected(cluster)?;
+    cluster.kubectl(&["get", "nodes"]).map(drop)
+}
+
+/// The command and the master are killed in the middle, and the same command ends it.
+fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let line = format!("{} --packages --wipe-data", DESTROY.join(" "));
+    host.sh(&format!(
+        "timeout -s KILL 2 {line}; systemctl kill -s KILL halite-master"
+    ))?;
+    wait::until("the master to be back", BACK, || {
+        host.run(&[CTL, "key", "list"]).map(drop)
+    })?;
+    let said = host.sh(&line)?;
+    ensure!(said.contains("nothing of Halite is left"), "{said}");
+    // Nothing is left to be asked: the command came back when its own host was bare, too.
+    ensure!(
+        !host
+            .file("/etc/systemd/system/halite-leave.service")
+            .exists(),
+        "ctl destroy did not wait for its own host"
+    );
+    Ok(())
+}

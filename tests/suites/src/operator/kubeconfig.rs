@@ -1,0 +1,104 @@
+//! A kubeconfig for another machine: it works there as administrator until its end, and by no address
+//! that the API server's certificate does not have.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::ctl;
+use crate::test::{Counts, Test};
+
+/// The file, on both hosts.
+const FILE: &str = "/root/lab.kubeconfig";
+/// Time until the API refuses a certificate that has ended.
+const ENDED: Duration = Duration::from_secs(60);
+
+pub(super) const TEST: Test<Cluster> = Test {
+    name: "operator: a kubeconfig works on another machine until its end",
+    run: works_until_its_end,
+};
+
+/// Runs kubectl on the other host with the file.
+fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    let worker = &cluster.worker;
+    worker.run(&[&["kubectl", "--kubeconfig", FILE], words].concat())
+}
+
+/// Makes the file on the first host, and carries it to the other one.
+fn carried(cluster: &Cluster, words: &[&str]) -> Result<()> {
+    let host = &cluster.bootstrap;
+    ctl(cluster, &[&["kubeconfig", "-f", FILE], words].concat())?;
+    let mode = host.sh(&format!("stat -c %a {FILE}"))?;
+    ensure!(mode.trim() == "600", "{FILE} has the mode {mode}");
+    fs::copy(host.file(FILE), cluster.worker.file(FILE))?;
+    Ok(())
+}
+
+/// Runs ctl, which has to fail with this exit code; everything that it said.
+fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
+    let all = [&[CTL, "kubeconfig"], words].concat();
+    let output = cluster.bootstrap.output(&all)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = output.status.code();
+    ensure!(found == Some(code), "{all:?} ended with {found:?}: {said}");
+    Ok(said)
+}
+
+fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
+    carried(cluster, &[])?;
+    let nodes = kubectl(cluster, &["get", "nodes", "-o", "name"])?;
+    ensure!(nodes.lines().count() == 2, "{nodes}");
+    let who: Value = serde_json::from_str(&kubectl(cluster, &["auth", "whoami", "-o", "json"])?)?;
+    let who = &who["status"]["userInfo"];
+    let groups = who["groups"].as_array().context("no groups")?;
+    ensure!(
+        who["username"] == "root" && groups.iter().any(|group| group == "kubeadm:cluster-admins"),
+        "{who}"
+    );
+    // The VIP is in no certificate: the file has the name that is.
+    let text = fs::read_to_string(cluster.bootstrap.file(FILE))?;
+    for part in ["https://10.10.0.100:6443", "api.demo.internal"] {
+        ensure!(text.contains(part), "{part} is not in the kubeconfig");
+    }
+
+    // The same file again, by the host's own address.
+    let own = cluster.bootstrap.control_plane_address();
+    carried(cluster, &["--server", &own])?;
+    kubectl(cluster, &["get", "namespaces"])?;
+    let said = refused(cluster, &["--server", "192.0.2.1"], 1)?;
+    for part in ["192.0.2.1: it is not in the certificate", &own, "certSANs"] {
+        ensure!(said.contains(part), "{part} is not in {said:?}");
+    }
+    refused(cluster, &["--ttl", "soon"], 64)?;
+    let said = refused(cluster, &["--ttl", "1000000h"], 1)?;
+    ensure!(said.contains("the CA of Kubernetes ends on"), "{said}");
+    let said = refused(cluster, &["-f", "/root/.kube/config"], 1)?;
+    ensure!(said.contains("was not written by ctl kubeconfig"), "{said}");
+
+    carried(cluster, &["--ttl", "20s"])?;
+    kubectl(cluster, &["get", "nodes"])?;
+    wait::until("the end of a kubeconfig", ENDED, || {
+        let words = ["kubectl", "--kubeconfig", FILE, "get", "nodes"];
+        let output = cluster.worker.output(&words)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success(), "it is still accepted");
+        let is_refused = said.contains("expired") || said.contains("Unauthorized");
+        ensure!(is_refused || said.contains("must be logged in"), "{said}");
+        Ok(())
+    })?;
+    let audit = ctl(cluster, &["audit", "--action", "Kubeconfig", "-o", "json"])?;
+    let audit: Value = serde_json::from_str(&audit)?;
+    let mut lines = audit["audit"].as_array().into_iter().flatten();
+    ensure!(
+        lines.any(|line| line["what"] == "for 20 s" && line["outcome"] == "ok"),
+        "{audit}"
+    );
+    for host in cluster.hosts() {
+        host.sh(&format!("rm -f {FILE}"))?;
+    }
+    Ok(Counts::ONE)
+}
