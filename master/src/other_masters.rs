@@ -8,7 +8,6 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::v1::{MasterHello, MasterMessage, master_message};
-
 use tokio::time::Instant;
 
 use crate::app::App;
