@@ -244,13 +244,18 @@ impl Life {
 
     /// Accepts a minion, connects it and lets it follow its script.
     pub fn connect(&self, minion: &ScriptedMinion) {
+        self.accept(&minion.id);
+        self.reconnect(minion);
+    }
+
+    /// Connects a minion that was accepted, and lets it follow its script.
+    pub fn reconnect(&self, minion: &ScriptedMinion) {
         let (backend, app, minion) = (
             Arc::clone(&self.backend),
             Arc::clone(&self.app),
             minion.clone(),
         );
         self.runtime.block_on(async move {
-            accept(&app, &minion.id).await;
             let (connection, mut messages) = app
                 .connections
                 .join(&minion.id, std::net::Ipv4Addr::LOCALHOST.into());
@@ -323,7 +328,8 @@ async fn accept(app: &App, id: &str) {
     let key = Key {
         id: minion(id),
         state: KeyState::Accepted,
-        fingerprint: "00".into(),
+        // A key that was deleted stays out by its fingerprint, under any name.
+        fingerprint: format!("00:{id}"),
         csr_pem: String::new(),
         serial: None,
         certificate_pem: None,

@@ -1,5 +1,8 @@
 //! The shipped orchestration that ends a cluster, on the minions of tests.
 
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
@@ -201,4 +204,57 @@ fn a_host_that_has_left_is_not_asked_when_the_command_is_repeated() {
     assert_eq!(retcode, 0, "{data}");
     assert_eq!(applied(&all[0]), ["mounts", "host", "minion"]);
     assert_eq!(applied(&all[3]).last().unwrap(), "minion");
+}
+
+/// The master is killed after each event in turn.
+#[test]
+fn an_end_that_was_killed_at_any_event_goes_on_where_it_stood() {
+    for kill_after in 1.. {
+        let site = site();
+        let all = minions();
+        let life = site.live();
+        all.iter().for_each(|minion| life.connect(minion));
+        let seen = life.runtime.block_on(async {
+            let stream = life.backend.orchestrate("root", request(&confirmed()));
+            let mut stream = stream.await.unwrap();
+            let mut seen = 0;
+            while seen < kill_after && stream.next().await.is_some() {
+                seen += 1;
+            }
+            seen
+        });
+        life.kill();
+        let life = site.live();
+        let runs = life.runtime.block_on(life.store.runs(10));
+        let run = runs.unwrap().remove(0);
+        // A host that has left does not come back.
+        for minion in all.iter().filter(|host| has_key(&life, &host.id)) {
+            life.reconnect(minion);
+        }
+        let bus = life.app.events.subscribe();
+        let stream = life.runtime.block_on(async {
+            super::steps_watch::follow(Arc::clone(life.backend.jobs()), run.id, bus)
+        });
+        let events = life.collect(stream);
+        let last = events.last().unwrap();
+        assert_eq!(
+            last.retcode, 0,
+            "killed after {kill_after}: {}",
+            last.data_json
+        );
+        assert_eq!(applied(&all[0]), ["mounts", "host", "minion"]);
+        assert_eq!(
+            applied(&all[3]),
+            ["mounts", "address", "host", "minion"],
+            "killed after {kill_after}"
+        );
+        assert_eq!(
+            HOSTS.map(|host| has_key(&life, host)),
+            [false, false, false, true],
+            "killed after {kill_after}"
+        );
+        if seen < kill_after {
+            return;
+        }
+    }
 }

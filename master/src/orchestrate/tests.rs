@@ -100,7 +100,7 @@ fn steps_run_in_order_and_are_told_with_the_events_of_their_jobs() {
     assert_eq!(names, ["enrolled", "host", "network", "kubelet", "ready"]);
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
     assert_eq!(
-        done["steps"][0]["detail"]["fingerprint"], "00",
+        done["steps"][0]["detail"]["fingerprint"], "00:worker-1",
         "an operator compares it with the host's"
     );
     assert!(
