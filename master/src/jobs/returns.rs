@@ -336,6 +336,10 @@ impl Jobs {
         self.publish(function, jid, "done", &summary(jid, &parts), Some(retcode))
             .await?;
         self.ends.send_modify(|count| *count += 1);
+        if function.place == Place::States {
+            // What was compiled and what came back took megabytes.
+            halite_heap::give_back();
+        }
         Ok(())
     }
 
