@@ -18,7 +18,8 @@ const ROLES: &str = "registry,etcd,control-plane";
 
 /// The document of a command on a host, whatever its exit code.
 fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
-    let all = [&["ctl"], words, &["-o", "json"]].concat();
+    // First, because what follows `--` is the command of the hosts.
+    let all = [&["ctl", "-o", "json"], words].concat();
     let output = host.output(&all)?;
     let document = serde_json::from_slice(&output.stdout).with_context(|| {
         format!(
