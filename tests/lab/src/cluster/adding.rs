@@ -97,13 +97,13 @@ impl Cluster {
     /// Removes what is left of a host that is off, boots it, runs the printed command on it, and
     /// waits until it is Ready.
     pub fn replace(&self, name: &str) -> Result<()> {
-        let roles = role::list(&self.host(name)?.spec.roles);
-        self.replace_on(&self.bootstrap, name, &roles)
+        let host = self.host(name)?;
+        let add = node_add(host, &role::list(&host.spec.roles));
+        self.replace_on(&self.bootstrap, name, &add)
     }
 
-    /// The same with `ctl` on another host, and with the roles, parted by commas, that the lost host
-    /// was declared with.
-    pub fn replace_on(&self, on: &Host, name: &str, roles: &str) -> Result<()> {
+    /// The same with `ctl` on another host; `add` declares the host in the words of its document.
+    pub fn replace_on(&self, on: &Host, name: &str, add: &[String]) -> Result<()> {
         let host = self.host(name)?;
         let replace = [
             "ctl",
@@ -117,9 +117,7 @@ impl Cluster {
         let lines = lines(on, &only_declares(replace.map(str::to_owned).to_vec()))?;
         self.lab.power_on(&[name.to_owned()])?;
         enrol(host, lines.first().context("no command was printed")?)?;
-        // The words that declared it are those that it is declared with.
-        let add = node_add(host, roles);
-        if !on.command(&add)?.status()?.success() {
+        if !on.command(add)?.status()?.success() {
             bail!("replacing {name} failed");
         }
         Ok(())
