@@ -42,6 +42,8 @@ struct Connection {
     sender: mpsc::Sender<v1::MasterMessage>,
     /// The address that the stream comes from.
     address: IpAddr,
+    /// The masters that the minion was last told of.
+    masters: Vec<String>,
 }
 
 /// The open streams, one for each connected minion.
@@ -67,6 +69,7 @@ impl Connections {
             number,
             sender,
             address: address.to_canonical(),
+            masters: Vec::new(),
         };
         open.insert(minion.clone(), connection);
         // Inside the lock: two joins must not get one number.
@@ -133,6 +136,23 @@ impl Connections {
         {
             open.remove(minion);
         }
+    }
+
+    /// Notes the masters that a connected minion knows of from now on.
+    pub fn knows(&self, minion: &MinionId, masters: Vec<String>) {
+        if let Some(connection) = self.open().get_mut(minion) {
+            connection.masters = masters;
+        }
+    }
+
+    /// Ids of the connected minions that know of other masters than these.
+    #[must_use]
+    pub fn unaware_of(&self, masters: &[String]) -> Vec<MinionId> {
+        let open = self.open();
+        open.iter()
+            .filter(|(_, connection)| connection.masters != masters)
+            .map(|(minion, _)| minion.clone())
+            .collect()
     }
 
     /// Ids of the connected minions, sorted.
@@ -226,5 +246,26 @@ mod tests {
         assert!(connections.is_connected(&minion("a")));
         assert!(connections.disconnect(&minion("a")));
         assert!(!connections.disconnect(&minion("a")));
+    }
+
+    #[tokio::test]
+    async fn a_minion_is_unaware_of_masters_until_it_was_sent_exactly_these() {
+        let connections: Arc<Connections> = Arc::default();
+        let [one, two] = ["10.0.0.1:4550", "10.0.0.2:4550"].map(str::to_owned);
+        let (first, _messages) = connections.join(&minion("a"), HERE);
+        connections.knows(&minion("a"), vec![one.clone()]);
+        assert!(
+            connections
+                .unaware_of(std::slice::from_ref(&one))
+                .is_empty()
+        );
+        // Another one was declared while it connected.
+        let both = [one, two];
+        assert_eq!(connections.unaware_of(&both), ["a"]);
+        connections.knows(&minion("a"), both.to_vec());
+        assert!(connections.unaware_of(&both).is_empty());
+        drop(first);
+        let (_again, _messages) = connections.join(&minion("a"), HERE);
+        assert_eq!(connections.unaware_of(&both), ["a"]);
     }
 }

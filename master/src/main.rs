@@ -123,9 +123,11 @@ fn serve(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Starts logging to standard error. `HALITE_LOG` is a level, or `target=level` pairs separated by
-/// commas (default `info`); `HALITE_LOG_FORMAT` is `plain` or `json`.
+/// commas (default `info`; what the client of Kubernetes logs is in the errors of its calls, which name
+/// what was tried); `HALITE_LOG_FORMAT` is `plain` or `json`.
 fn start_logging() -> anyhow::Result<()> {
-    let wanted = std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn".to_owned());
+    let wanted =
+        std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn,kube_client=off".to_owned());
     let targets: Targets = wanted
         .parse()
         .with_context(|| format!("cannot use HALITE_LOG={wanted:?}"))?;

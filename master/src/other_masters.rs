@@ -1,6 +1,7 @@
 //! The masters of other hosts: this one does not act beside one that has taken its place, and its
 //! minions know where the others are.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::backend::Backend;
 use crate::declared::Declarations;
+use crate::refusal::Refusal;
 use crate::standby::compare::others;
 use crate::succession::Replaced;
 
@@ -108,17 +110,28 @@ pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
     }
 }
 
-/// Sends the connected minions the addresses of the masters when they change. One that connects later
-/// has them in its hello.
+/// The addresses of this master and of the other declared ones, each once.
+///
+/// # Errors
+/// The documents cannot be read.
+pub async fn all(app: &App, backend: &dyn Backend) -> Result<Vec<String>, Refusal> {
+    let mut all = app.config.endpoints();
+    all.extend(backend.masters().await?);
+    let mut seen = BTreeSet::new();
+    all.retain(|address| seen.insert(address.clone()));
+    Ok(all)
+}
+
+/// Sends the addresses of the masters to the connected minions that know of others. One that
+/// connects has them in its hello, but they may change at that moment: what a minion was sent counts,
+/// not what has changed since the last look.
 pub async fn announce(app: &Arc<App>, backend: &dyn Backend) {
-    let mut known = backend.masters().await.unwrap_or_default();
     loop {
         tokio::time::sleep(NEWS).await;
-        let now = match backend.masters().await {
-            Ok(now) if now != known && !now.is_empty() => now,
-            _ => continue,
+        let Ok(now) = all(app, backend).await else {
+            continue;
         };
-        for minion in app.connections.connected() {
+        for minion in app.connections.unaware_of(&now) {
             let hello = MasterHello {
                 protocol: halite_proto::PROTOCOL,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -130,8 +143,9 @@ pub async fn announce(app: &Arc<App>, backend: &dyn Backend) {
                 body: Some(master_message::Body::Hello(hello)),
             };
             // One that is gone connects again.
-            let _ = app.connections.send(&minion, message).await;
+            if app.connections.send(&minion, message).await.is_ok() {
+                app.connections.knows(&minion, now.clone());
+            }
         }
-        known = now;
     }
 }

@@ -1,7 +1,6 @@
 //! The service for enrolled minions. A minion's id is the one in its certificate, whatever its
 //! messages say.
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,6 +26,7 @@ use crate::ca::{HALITE, Profile};
 use crate::connections::ConnectionGuard;
 use crate::keys;
 use crate::keys::host_root;
+use crate::other_masters;
 use crate::refusal::Refusal;
 use crate::store::{Certificate, Facts};
 
@@ -103,6 +103,8 @@ impl Minion for Services {
             .await
             .map_err(status)?;
         let (connection, messages) = self.app.connections.join(&minion, peer.address.ip());
+        let named = answer.masters.clone();
+        self.app.connections.knows(&minion, named);
         let (ended, listener) = oneshot::channel();
         tokio::spawn(
             self.clone()
@@ -203,14 +205,13 @@ impl Minion for Services {
 impl Services {
     /// The addresses of this master and of the other declared ones.
     async fn masters(&self) -> Vec<String> {
-        let mut all = self.app.config.endpoints();
-        match self.backend.masters().await {
-            Ok(declared) => all.extend(declared),
-            Err(error) => tracing::warn!(%error, "the declared masters are not known"),
+        match other_masters::all(&self.app, self.backend.as_ref()).await {
+            Ok(all) => all,
+            Err(error) => {
+                tracing::warn!(%error, "the declared masters are not known");
+                self.app.config.endpoints()
+            }
         }
-        let mut seen = BTreeSet::new();
-        all.retain(|address| seen.insert(address.clone()));
-        all
     }
 
     async fn share(&self, minion: &MinionId, work: Work) -> Result<(), Status> {
