@@ -11,7 +11,6 @@ use halite_proto::transport::{Channel, ClientIdentity, connect};
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
-use halite_proto::v1::standby_client::StandbyClient;
 use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
 use halite_proto::{METHODS, v1};
 
@@ -52,10 +51,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             stream.message().await.map(drop)
         }
         "Standby/Follow" => standbys::greet(channel).await,
-        "Standby/Compare" => StandbyClient::new(channel)
-            .compare(v1::CompareRequest { epoch: 0 })
-            .await
-            .map(drop),
+        "Standby/Compare" => standbys::compare(channel).await,
         "Minion/Sign" => minion
             .sign(v1::SignRequest {
                 job,

@@ -20,6 +20,12 @@ use tokio::sync::oneshot;
 use super::backend::MINION;
 use super::site::{SOON, Site, start};
 
+/// Asks a master for its epoch, as one that has seen none.
+pub async fn compare(channel: Channel) -> Result<(), Status> {
+    let request = v1::CompareRequest { epoch: 0 };
+    StandbyClient::new(channel).compare(request).await.map(drop)
+}
+
 /// Calls as a standby without a copy, and waits for the first record.
 pub async fn greet(channel: Channel) -> Result<(), Status> {
     let hello = v1::StandbyHello {
