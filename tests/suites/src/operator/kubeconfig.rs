@@ -14,6 +14,8 @@ use crate::test::{Counts, Test};
 
 /// The file, on both hosts.
 const FILE: &str = "/root/lab.kubeconfig";
+/// kubectl on the other host, which has none of its own.
+const KUBECTL: &str = "/root/kubectl";
 /// Time until the API refuses a certificate that has ended.
 const ENDED: Duration = Duration::from_secs(60);
 
@@ -25,7 +27,7 @@ pub(super) const TEST: Test<Cluster> = Test {
 /// Runs kubectl on the other host with the file.
 fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let worker = &cluster.worker;
-    worker.run(&[&["kubectl", "--kubeconfig", FILE], words].concat())
+    worker.run(&[&[KUBECTL, "--kubeconfig", FILE], words].concat())
 }
 
 /// Makes the file on the first host, and carries it to the other one.
@@ -49,6 +51,11 @@ fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
 }
 
 fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
+    let program = cluster.bootstrap.run(&["which", "kubectl"])?;
+    fs::copy(
+        cluster.bootstrap.file(program.trim()),
+        cluster.worker.file(KUBECTL),
+    )?;
     carried(cluster, &[])?;
     let nodes = kubectl(cluster, &["get", "nodes", "-o", "name"])?;
     ensure!(nodes.lines().count() == 2, "{nodes}");
@@ -82,7 +89,7 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
     carried(cluster, &["--ttl", "20s"])?;
     kubectl(cluster, &["get", "nodes"])?;
     wait::until("the end of a kubeconfig", ENDED, || {
-        let words = ["kubectl", "--kubeconfig", FILE, "get", "nodes"];
+        let words = [KUBECTL, "--kubeconfig", FILE, "get", "nodes"];
         let output = cluster.worker.output(&words)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(!output.status.success(), "it is still accepted");
@@ -98,7 +105,7 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
         "{audit}"
     );
     for host in cluster.hosts() {
-        host.sh(&format!("rm -f {FILE}"))?;
+        host.sh(&format!("rm -f {FILE} {KUBECTL}"))?;
     }
     Ok(Counts::ONE)
 }
