@@ -15,10 +15,10 @@ pub const JITTER: Millis = HOUR;
 /// The time after a start within which the first look begins, half of it at random. Minions have
 /// connected again by then.
 pub const START: Millis = 40 * SECOND;
-/// The time after a trial until the next one on the same host.
+/// The time after a trial that failed on a host until the next one there.
 pub const AGAIN: Millis = 6 * HOUR;
-/// The same while a certificate of the host has expired, and the time to the next look while a host
-/// has not answered.
+/// The same after one that did not fail, and while a certificate of the host has expired; and the time
+/// to the next look while a host has not answered.
 pub const SOON: Millis = 10 * MINUTE;
 /// The time to the next look while other states are applied.
 pub const BUSY: Millis = MINUTE;
@@ -60,8 +60,14 @@ impl Due {
     #[must_use]
     pub fn from(&self, now: Millis) -> Millis {
         let tried = self.tried.as_ref().filter(|tried| tried.ended <= now);
-        let pause = if self.expired { SOON } else { AGAIN };
-        tried.map_or(now, |tried| tried.ended + pause)
+        let pause = |tried: &Tried| {
+            if self.expired || !tried.failed {
+                SOON
+            } else {
+                AGAIN
+            }
+        };
+        tried.map_or(now, |tried| tried.ended + pause(tried))
     }
 }
 
@@ -186,6 +192,15 @@ mod tests {
             true => vec![names(trial.hosts)],
             false => trial.order.into_iter().map(names).collect(),
         }
+    }
+
+    #[test]
+    fn only_a_host_that_failed_waits_for_hours() {
+        let from = |due: Due| due.from(NOW) - NOW;
+        assert_eq!(from(host("w-1")), 0);
+        assert_eq!(from(tried(0, false, host("w-1"))), SOON);
+        assert_eq!(from(tried(0, true, host("w-1"))), AGAIN);
+        assert_eq!(from(tried(0, true, expired("w-1"))), SOON);
     }
 
     #[test]

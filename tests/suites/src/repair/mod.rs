@@ -44,6 +44,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "repair: a second highstate changes and restarts nothing",
         run: second_highstate,
     },
+    // Before certificates are damaged: where a trial has just succeeded, the next one waits.
+    Test {
+        name: "repair: certificates that end soon are renewed without an operator",
+        run: upkeep::without_an_operator,
+    },
     Test {
         name: "repair: every state is damaged, or left out for a reason",
         run: complete,
@@ -83,10 +88,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "repair: a renewed certificate is used by the program that holds it",
         run: renewal::taken_up,
-    },
-    Test {
-        name: "repair: certificates that end soon are renewed without an operator",
-        run: upkeep::without_an_operator,
     },
     Test {
         name: "repair: Kubernetes objects and names",
