@@ -44,6 +44,13 @@ pub struct Pruned {
     pub failures: Vec<Error>,
 }
 
+/// The number that [`Directory::free_path`] gave a backup among those of one second.
+fn number(name: &str) -> u32 {
+    let stem = name.strip_suffix(SUFFIX).unwrap_or(name);
+    let number = stem.rsplit_once("Z-").map(|(_, number)| number.parse());
+    number.and_then(Result::ok).unwrap_or(1)
+}
+
 impl Directory {
     /// A directory, which need not exist.
     #[must_use]
@@ -66,7 +73,8 @@ impl Directory {
             }
         }
         let time = |found: &Found| found.file.as_ref().ok().map(|file| file.header().created);
-        found.sort_by(|a, b| (time(a), &a.name).cmp(&(time(b), &b.name)));
+        let order = |found: &Found| (time(found), number(&found.name), found.name.clone());
+        found.sort_by_cached_key(order);
         Ok(found)
     }
 

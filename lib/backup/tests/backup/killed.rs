@@ -126,3 +126,18 @@ fn backups_that_cannot_be_listed_are_a_failure() {
     let pruned = Directory::new(&dir.path().join("gone")).prune("own", 1);
     assert_eq!((pruned.removed.len(), pruned.failures.len()), (0, 1));
 }
+
+#[test]
+fn of_backups_of_one_second_the_last_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut newest = String::new();
+    for _ in 0..11 {
+        let path = make(dir.path(), header("own", 0, vec![])).unwrap();
+        newest = path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(names(dir.path()).last(), Some(&newest));
+    }
+    assert!(newest.contains("Z-11."), "{newest}");
+    let pruned = Directory::new(dir.path()).prune("own", 1);
+    assert_eq!(pruned.removed.len(), 10);
+    assert_eq!(names(dir.path()), [newest]);
+}
