@@ -187,6 +187,8 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
     assert_eq!(ids, ["enrolled", "host", "clients", "masters", "minions"]);
     assert_eq!(chunks[0].args["id"], "worker-1");
     assert_eq!(chunks[1].args["tgt"], "worker-1");
+    // The new host, too: it asked the one before.
+    assert_eq!(chunks[2].args["tgt"], "* and not L@master");
     let requires: Vec<&[usize]> = chunks
         .iter()
         .map(|chunk| chunk.requisites.require.as_slice())

@@ -21,10 +21,11 @@ host:
     - require:
         - halite: enrolled
 
-# The others ask it for packages and images. A host that is down does so with its next highstate.
+# All hosts ask it for packages and images, itself included. One that is down does so with its next
+# highstate.
 clients:
   halite.state:
-    - tgt: '* and not L@{{ name }} and not L@master'
+    - tgt: '* and not L@master'
     - tgt_type: compound
     - sls: [halite.host.firewall, halite.host.repository, halite.base.containerd.servers]
     - offline: skip
