@@ -28,6 +28,10 @@
         ExecStart=/usr/bin/awk '{{ mounted_below_own() | replace('$5', '$$5') | replace('$)', '$$)') }}' /proc/self/mountinfo
         ExecStart=/bin/sh -c "test ! -e /var/lib/halite || exec find /var/lib/halite -mindepth 1 -maxdepth 1
 {%- for name in site_names %} ! -name {{ name }}{% endfor %} -exec rm -rf --one-file-system {} +"
+        # What was emptied goes; what is to stay is in a directory that is not empty.
+{%- for name in site_names %}
+        ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /var/lib/halite/{{ name }}
+{%- endfor %}
         ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /var/lib/halite
         ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /srv/halite
         ExecStart=/usr/bin/rm -rf --one-file-system /etc/halite {{ files | join(' ') }}
