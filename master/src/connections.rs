@@ -42,7 +42,7 @@ struct Connection {
     sender: mpsc::Sender<v1::MasterMessage>,
     /// The address that the stream comes from.
     address: IpAddr,
-    /// The masters that the minion was last told of.
+    /// The masters that the minion was sent last, as `HOST:PORT`.
     masters: Vec<String>,
 }
 
@@ -138,14 +138,14 @@ impl Connections {
         }
     }
 
-    /// Notes the masters that a connected minion knows of from now on.
+    /// Notes the masters, as `HOST:PORT`, that a connected minion was sent.
     pub fn knows(&self, minion: &MinionId, masters: Vec<String>) {
         if let Some(connection) = self.open().get_mut(minion) {
             connection.masters = masters;
         }
     }
 
-    /// Ids of the connected minions that know of other masters than these.
+    /// Ids of the connected minions that were last sent other masters than these, sorted.
     #[must_use]
     pub fn unaware_of(&self, masters: &[String]) -> Vec<MinionId> {
         let open = self.open();

@@ -106,11 +106,17 @@ fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
         "timeout -s KILL 2 {line}; systemctl kill -s KILL halite-master"
     ))?;
     // The master goes on with the run by itself, and may have ended it before it can be asked.
+    let unit = host.file("/etc/systemd/system/halite-leave.service");
+    let early = std::cell::Cell::new(false);
     wait::until("the same command to end it", BACK, || {
         if host.file("/etc/halite").exists() {
             let said = host.sh(&line)?;
+            early.set(early.get() || unit.exists());
             ensure!(said.contains("nothing of Halite is left"), "{said}");
         }
         Ok(())
-    })
+    })?;
+    // Where the command ended, its own host is bare, too.
+    ensure!(!early.get(), "ctl destroy did not wait for its own host");
+    Ok(())
 }
