@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
+use crate::etcd::Etcd;
 use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
@@ -50,7 +51,7 @@ pub struct Cluster {
     pub scheduler: Component,
     /// etcd.
     #[serde(default)]
-    pub etcd: Component,
+    pub etcd: Etcd,
     /// The version of Kubernetes.
     pub kubernetes: Kubernetes,
     /// The pod network.

@@ -151,6 +151,14 @@ pub(crate) fn day_of_week(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "day-of-week"})
 }
 
+pub(crate) fn weekly(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "weekly"})
+}
+
+pub(crate) fn percent(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "percent"})
+}
+
 fn role_names() -> Vec<&'static str> {
     Role::ALL.iter().map(|role| role.as_str()).collect()
 }

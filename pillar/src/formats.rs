@@ -1,11 +1,18 @@
 //! The formats of texts in documents: the schema names a format, and one function here checks it.
 
+mod times;
+
 use std::net::Ipv4Addr;
 use std::str::FromStr as _;
 
 use halite_document::schema::{Misfit, Rules};
 use halite_names::{AgeRecipient, BundleVersion, Misnomer};
 use ipnet::Ipv4Net;
+
+use self::times::{check_day, check_percent, check_time, check_times, check_weekly};
+
+pub use self::times::Weekly;
+pub(crate) use self::times::{NEVER, percent, weekly};
 
 /// A rule for texts.
 type Rule = fn(&str) -> Result<(), Misfit>;
@@ -106,6 +113,8 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "times-of-day" => check_times(text),
         "age-recipient" => check_recipient(text),
         "day-of-week" => check_day(text),
+        "weekly" => check_weekly(text),
+        "percent" => check_percent(text),
         "auto" if text != "auto" => Err(Misfit::new(
             "is neither `auto` nor a list of names",
             "for example auto, or [cp-2, cp-3]; [] for none",
@@ -404,47 +413,6 @@ fn check_time_server(text: &str) -> Result<(), Misfit> {
     }
 }
 
-fn check_time(text: &str) -> Result<(), Misfit> {
-    let part = |text: &str, end: u8| {
-        text.len() == 2
-            && text.bytes().all(|b| b.is_ascii_digit())
-            && text.parse::<u8>().is_ok_and(|n| n < end)
-    };
-    if text
-        .split_once(':')
-        .is_some_and(|(hour, minute)| part(hour, 24) && part(minute, 60))
-    {
-        Ok(())
-    } else {
-        Err(Misfit::new(
-            "is not a time of the day",
-            "hours and minutes, for example \"02:30\"",
-        ))
-    }
-}
-
-/// A time of the day, or every few hours from one on, as systemd writes it: `00/6:00`.
-fn check_times(text: &str) -> Result<(), Misfit> {
-    let repeats = |step: &str| {
-        step.parse::<u8>()
-            .is_ok_and(|hours| (1..24).contains(&hours))
-    };
-    let (first, minute) = text.split_once(':').unwrap_or((text, ""));
-    let fits = match first.split_once('/') {
-        Some((hour, step)) => {
-            repeats(step) && step.len() <= 2 && check_time(&format!("{hour}:{minute}")).is_ok()
-        }
-        None => check_time(text).is_ok(),
-    };
-    if fits {
-        return Ok(());
-    }
-    Err(Misfit::new(
-        "is no time of the day",
-        "\"02:30\" for each day, \"00/6:00\" for every six hours from midnight on",
-    ))
-}
-
 fn check_recipient(text: &str) -> Result<(), Misfit> {
     match text.parse::<AgeRecipient>() {
         Ok(_) => Ok(()),
@@ -452,25 +420,6 @@ fn check_recipient(text: &str) -> Result<(), Misfit> {
             "is no recipient of age",
             "the public key that `age-keygen` prints: `age1` and 58 characters; no secret key, and no key of SSH",
         )),
-    }
-}
-
-/// The value for no day at all.
-pub(crate) const NEVER: &str = "never";
-
-/// Days as systemd writes them.
-fn check_day(text: &str) -> Result<(), Misfit> {
-    if [
-        "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "daily", NEVER,
-    ]
-    .contains(&text)
-    {
-        Ok(())
-    } else {
-        Err(Misfit::new(
-            "is not a day of the week",
-            "Mon, Tue, Wed, Thu, Fri, Sat or Sun; or `daily`, or `never`",
-        ))
     }
 }
 

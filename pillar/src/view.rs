@@ -162,7 +162,7 @@ pub fn view(
         },
         "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
         "scheduler": {"extraArgs": cluster.scheduler.extra_args},
-        "etcd": {"extraArgs": cluster.etcd.extra_args},
+        "etcd": {"extraArgs": cluster.etcd.extra_args, "defrag": cluster.etcd.defrag},
         "kubernetes": {"version": kubernetes},
         "components": bundle.components,
         "images": bundle.images,

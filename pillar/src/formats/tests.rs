@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Every format.
-const FORMATS: [&str; 20] = [
+const FORMATS: [&str; 22] = [
     "ipv4-network",
     "ipv4-address",
     "dns-subdomain",
@@ -24,6 +24,8 @@ const FORMATS: [&str; 20] = [
     "absolute-path",
     "time-of-day",
     "day-of-week",
+    "weekly",
+    "percent",
 ];
 
 /// The value that a hint tells the operator to write.
@@ -82,7 +84,7 @@ fn a_suggestion_is_made_where_one_is_accepted() {
 
 #[test]
 fn good_and_bad_texts() {
-    let table: [(&str, &[&str], &[&str]); 17] = [
+    let table: [(&str, &[&str], &[&str]); 19] = [
         (
             "ipv4-network",
             &["10.0.0.0/8", "0.0.0.0/0", "10.0.0.1/32"],
@@ -144,6 +146,30 @@ fn good_and_bad_texts() {
             "day-of-week",
             &["Mon", "Sun", "daily", "never"],
             &["", "sun", "Sunday", "Mon,Tue", "weekly", "*"],
+        ),
+        (
+            "weekly",
+            &["Mon 00:00", "Sun 23:59", "03:30", "never"],
+            &[
+                "",
+                "Sun",
+                "sun 03:30",
+                "Sunday 03:30",
+                "Sun  03:30",
+                "Sun 3:30",
+                "Sun 24:00",
+                "Mon,Tue 03:30",
+                "daily 03:30",
+                "00/6:00",
+                "weekly",
+            ],
+        ),
+        (
+            "percent",
+            &["1%", "45%", "99%"],
+            &[
+                "", "%", "45", "0%", "100%", "045%", "4.5%", "+5%", "45 %", "45%%", "999%",
+            ],
         ),
         ("label-value", &["", "a.B_c-1"], &["-a", "a b", "a-"]),
         (

@@ -19,6 +19,9 @@ const FREE: &[&str] = &[
     "controllerManager.extraArgs",
     "scheduler.extraArgs",
     "etcd.extraArgs",
+    // The master's own work, as `certificates.renew` below.
+    "etcd.defrag.at",
+    "etcd.defrag.above",
     "kubernetes.version",
     // The completeness check installs all charts of the bundle in each cluster.
     "charts",

@@ -77,6 +77,7 @@ scheduler:
   extraArgs: {profiling: "false"}
 etcd:
   extraArgs: {auto-compaction-retention: "1"}
+  defrag: {at: "Sat 02:00", above: 30%}
 kubernetes:
   version: "MINOR"
 cni:
