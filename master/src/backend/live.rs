@@ -27,6 +27,7 @@ use crate::operator::{backup, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
 use crate::upkeep::Upkeep;
+use crate::upkeep::etcd::EtcdUpkeep;
 
 /// The backend of a running master.
 pub struct LiveBackend {
@@ -34,6 +35,7 @@ pub struct LiveBackend {
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
     upkeep: Upkeep,
+    etcd_upkeep: EtcdUpkeep,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -86,6 +88,7 @@ impl LiveBackend {
         Ok(Arc::new(Self {
             app,
             upkeep: Upkeep::new(Arc::clone(&jobs)),
+            etcd_upkeep: EtcdUpkeep::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             jobs,
             orchestrator,
         }))
@@ -94,6 +97,11 @@ impl LiveBackend {
     #[cfg(test)]
     pub(crate) fn jobs(&self) -> &Arc<Jobs> {
         &self.jobs
+    }
+
+    #[cfg(test)]
+    pub(crate) fn orchestrator(&self) -> &Arc<Orchestrator> {
+        &self.orchestrator
     }
 
     async fn connected(&self, minion: &MinionId, hello: &v1::MinionHello) -> Result<(), Refusal> {
@@ -279,7 +287,9 @@ impl Backend for LiveBackend {
     }
 
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.upkeep.run())
+        Box::pin(async move {
+            tokio::join!(self.upkeep.run(), self.etcd_upkeep.run());
+        })
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

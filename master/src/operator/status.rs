@@ -86,6 +86,8 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.add("registry-backup", troubles);
+    let trouble = app.upkeep.etcd().map(|trouble| trouble.text());
+    problems.warnings("etcd-upkeep", trouble.into_iter().collect());
     problems.add("etcd-data", etcd::problems(&facts));
     problems.add("minion-update", updates::problems(&facts));
     let highstates = last_highstates(app).await?;

@@ -148,7 +148,7 @@ impl StepRunner<'_> {
         let freed = match &only {
             Some(name) => changes.defragment_member(name).await,
             None if is_full(members.as_ref()).await => changes.make_room().await,
-            None => changes.defragment(0).await,
+            None => changes.defragment(above(chunk)).await,
         };
         let freed = freed.map_err(|error| Failure::new(chain(&error)))?;
         if freed.is_empty() {
@@ -178,6 +178,13 @@ impl StepRunner<'_> {
         recorded.map_err(failed)?;
         Ok(format!("{name} is a learner of etcd (member {id})"))
     }
+}
+
+/// The free part of a database, in percent, above which it is defragmented.
+fn above(chunk: &Chunk) -> u8 {
+    let value = chunk.args.get("above");
+    let value = value.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()));
+    u8::try_from(value.unwrap_or(0)).unwrap_or(u8::MAX)
 }
 
 /// Refuses what loses writes unless the operator has named the cluster.

@@ -18,7 +18,7 @@ pub(super) const OPERATOR: &str = "master:upkeep";
 const WHO: &str = "halite-master";
 const ACTION: &str = "upkeep";
 /// The outcome of a trial that begins.
-const BEGINS: &str = "begins";
+pub(super) const BEGINS: &str = "begins";
 /// The newest jobs, among which the trials are.
 const JOBS: u32 = 200;
 /// The newest lines of the audit log about trials.
@@ -97,11 +97,7 @@ pub(super) async fn note_outcomes(app: &App, trials: &[Job]) -> Result<(), Refus
     if trials.is_empty() {
         return Ok(());
     }
-    let filter = AuditFilter {
-        method: Some(ACTION.to_owned()),
-        ..AuditFilter::newest(LINES)
-    };
-    let lines = app.store.audit(&filter).await?;
+    let lines = lines(app).await?;
     for job in trials.iter().rev() {
         let what = what(&job.jid, &job.minions);
         let is_outcome = |line: &Audit| line.what == what && line.outcome != BEGINS;
@@ -123,11 +119,21 @@ pub(super) async fn note_outcomes(app: &App, trials: &[Job]) -> Result<(), Refus
     Ok(())
 }
 
+/// The newest lines of the audit log about trials.
+pub(super) async fn lines(app: &App) -> Result<Vec<Audit>, Refusal> {
+    let filter = AuditFilter {
+        method: Some(ACTION.to_owned()),
+        ..AuditFilter::newest(LINES)
+    };
+    Ok(app.store.audit(&filter).await?)
+}
+
 fn what(jid: &JobId, hosts: &[MinionId]) -> String {
     format!("certificates of {}, job {jid}", hosts.join(", "))
 }
 
-async fn append(app: &App, what: String, outcome: String) -> Result<(), Refusal> {
+/// Appends a line to the audit log, and to the log.
+pub(super) async fn append(app: &App, what: String, outcome: String) -> Result<(), Refusal> {
     tracing::info!(what, outcome, "upkeep");
     let line = Audit {
         time: app.clock.now(),

@@ -1,11 +1,17 @@
-//! Work on the cluster that the master does by itself: certificates are renewed before they end.
+//! Work on the cluster that the master does by itself: certificates are renewed before they end, and
+//! [`etcd`] has room.
 //!
 //! A look asks the minions how long the certificates of their hosts are valid, and reads from the
 //! store what has been tried. From both follows the next trial ([`schedule::next`]): one job, of the
 //! states that renew certificates and load them. Nothing is remembered in between, so a master that
 //! was killed goes on with what is so now: a job of the process before is waited for like any other.
 
+mod calendar;
 mod certificates;
+pub mod etcd;
+#[cfg(test)]
+mod etcd_tests;
+mod etcd_trials;
 mod history;
 pub mod report;
 mod schedule;
@@ -100,7 +106,7 @@ impl Upkeep {
             return Ok(Next::LookAt(rest));
         };
         let settling = look.away && app.clock.steady() - self.started < SETTLE;
-        let busy = match self.busy().await? {
+        let busy = match busy(&self.jobs).await? {
             Some(what) => Some((what, now + BUSY)),
             None => settling.then(|| (AWAY.to_owned(), now + SETTLING)),
         };
@@ -161,21 +167,6 @@ impl Upkeep {
         stored
     }
 
-    /// The work that must end first: no two jobs that apply states at the same time, and none while
-    /// hosts come, leave or change their bundle.
-    async fn busy(&self) -> Result<Option<String>, Refusal> {
-        let store = &self.jobs.app().store;
-        if let Some(run) = store.open_runs().await?.first() {
-            return Ok(Some(format!("run {} ({}) has not ended", run.id, run.sls)));
-        }
-        let jobs = store.open_jobs().await?;
-        let applies = |function: &str| {
-            Function::find(function).is_ok_and(|function| function.place == Place::States)
-        };
-        let open = jobs.iter().find(|job| applies(&job.function));
-        Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
-    }
-
     /// Makes the job of a trial; false, and a trial that failed, if it cannot be made.
     async fn begin(&self, jid: &JobId, trial: &Trial) -> Result<bool, Refusal> {
         let app = self.jobs.app();
@@ -198,6 +189,21 @@ impl Upkeep {
         history::refused(app, jid, &trial.hosts, &refusal.message).await?;
         Ok(false)
     }
+}
+
+/// The work that must end first: no two jobs that apply states at the same time, and none while
+/// hosts come, leave or change their bundle.
+async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
+    let store = &jobs.app().store;
+    if let Some(run) = store.open_runs().await?.first() {
+        return Ok(Some(format!("run {} ({}) has not ended", run.id, run.sls)));
+    }
+    let jobs = store.open_jobs().await?;
+    let applies = |function: &str| {
+        Function::find(function).is_ok_and(|function| function.place == Place::States)
+    };
+    let open = jobs.iter().find(|job| applies(&job.function));
+    Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
 }
 
 /// What a look has found.

@@ -50,15 +50,58 @@ pub enum Renewal {
     },
 }
 
+/// Work on etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A reached quota is resolved.
+    Room,
+    /// The databases are defragmented at the declared time.
+    Defragmentation,
+}
+
+impl Work {
+    /// The work in the audit log.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Room => "room in etcd below its quota",
+            Self::Defragmentation => "defragmentation of etcd",
+        }
+    }
+}
+
+/// Work on etcd whose last trial failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The work.
+    pub work: Work,
+    /// The reason, with its remedy.
+    pub why: String,
+    /// The time of the next trial.
+    pub next: Millis,
+}
+
+impl Trouble {
+    /// One sentence.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let (title, next) = (self.work.title(), minute(self.next));
+        format!("{title}: {}; next trial {next}", self.why)
+    }
+}
+
 /// The place of the last look, which the upkeep writes and the status reads.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Seen>);
+pub struct Board {
+    seen: Mutex<Seen>,
+    etcd: Mutex<Option<Trouble>>,
+}
 
 impl Board {
     /// The last look.
     #[must_use]
     pub fn seen(&self) -> Seen {
-        self.0
+        self.seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -66,12 +109,27 @@ impl Board {
 
     /// Replaces it.
     pub fn put(&self, seen: Seen) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// The work on etcd whose last trial failed.
+    #[must_use]
+    pub fn etcd(&self) -> Option<Trouble> {
+        let trouble = self.etcd.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it.
+    pub fn put_etcd(&self, trouble: Option<Trouble>) {
+        *self.etcd.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// Sets the time of the next look.
     pub fn put_next(&self, next: Millis) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).next = Some(next);
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next = Some(next);
     }
 }
 

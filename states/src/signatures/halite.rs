@@ -315,6 +315,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
          reached is resolved: the past is removed first, and the alarm disarmed.",
         &[
             arg("node", Kind::Text, "Only the member of this host."),
+            arg(
+                "above",
+                Kind::Integer,
+                "Only members of whose database more than this part, in percent, is free (default 0).",
+            ),
             TIMEOUT,
         ],
     ),

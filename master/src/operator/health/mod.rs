@@ -205,7 +205,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-alarms",
         title: "etcd has raised no alarm",
         severity: Severity::Failure,
-        remedy: "NOSPACE: `ctl etcd defrag`; CORRUPT: remove the member and add it again",
+        remedy: "NOSPACE: the master makes room within a minute, `ctl etcd defrag` at once; CORRUPT: remove the member and add it again",
         judge: etcd::alarms,
     },
     Check {
@@ -214,6 +214,13 @@ pub(super) const CHECKS: &[Check] = &[
         severity: Severity::Warning,
         remedy: "`ctl etcd defrag --member HOST`, or a larger `quota-backend-bytes` in etcd.extraArgs",
         judge: etcd::space,
+    },
+    Check {
+        name: "etcd-upkeep",
+        title: "The master can give etcd room by itself",
+        severity: Severity::Warning,
+        remedy: "`ctl etcd status` shows each member; `ctl etcd defrag` does it at once",
+        judge: |picture| reported(picture, "etcd-upkeep"),
     },
     // Kubernetes.
     Check {

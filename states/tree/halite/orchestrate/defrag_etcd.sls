@@ -1,5 +1,5 @@
 {#- Gives the free pages in the databases of etcd's members back (`ctl etcd defrag`), one member at a time; `pillar.member` names a
-    single one. -#}
+    single one. The master runs it by itself with `pillar.above`, the free part in percent, and `pillar.timeout`. -#}
 
 # No member joins or leaves.
 turn:
@@ -10,6 +10,10 @@ defragmented:
   halite.etcd_defragment:
 {%- if pillar.get('member') %}
     - node: {{ pillar.member }}
+{%- endif %}
+{%- if pillar.get('above') %}
+    - above: {{ pillar.above }}
+    - timeout: {{ pillar.timeout }}
 {%- endif %}
     - require:
         - halite: turn

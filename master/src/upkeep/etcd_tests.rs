@@ -1,0 +1,295 @@
+//! The upkeep of etcd on a whole master with members in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_etcd::fake::{Database, FakeCluster, QUOTA};
+use halite_proto::v1;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use super::etcd::{EtcdUpkeep, LOOK, SETTLE};
+use super::etcd_trials::{AGAIN, SLS, SOON};
+use super::history::OPERATOR;
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, Site};
+use crate::clock::{Clock as _, ManualClock};
+use crate::jobs::NewJob;
+use crate::names::minion;
+use crate::store::{AuditFilter, Millis, Run, RunStatus, Store as _};
+
+const TREE: [(&str, &str); 2] = [
+    ("top.sls", "base:\n  '*':\n    - a\n"),
+    (
+        "halite/orchestrate/defrag_etcd.sls",
+        include_str!("../../../states/tree/halite/orchestrate/defrag_etcd.sls"),
+    ),
+];
+const MEMBERS: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
+/// The seconds after which a run stops to wait.
+const LIMIT: u64 = 3;
+const DAY: Millis = 24 * 60 * 60 * 1000;
+
+fn millis(text: &str) -> Millis {
+    text.parse::<Timestamp>().unwrap().as_millisecond()
+}
+
+/// A database of which this part, in percent, is free.
+fn database(size: u64, free: u64) -> Database {
+    Database {
+        size,
+        in_use: size / 100 * (100 - free),
+        data: 1 << 20,
+    }
+}
+
+/// A database that has reached its quota with what is in use.
+fn full() -> Database {
+    Database {
+        size: QUOTA + 4096,
+        in_use: QUOTA,
+        data: QUOTA,
+    }
+}
+
+struct World {
+    life: Life,
+    clock: Arc<ManualClock>,
+    upkeep: EtcdUpkeep,
+}
+
+impl World {
+    fn new(site: &Site, clock: &Arc<ManualClock>) -> Self {
+        let life = site.live_at(Arc::clone(clock) as Arc<_>);
+        let (jobs, orchestrator) = (life.backend.jobs(), life.backend.orchestrator());
+        let upkeep = EtcdUpkeep::with(
+            Arc::clone(jobs),
+            Arc::clone(orchestrator),
+            TimeZone::UTC,
+            LIMIT,
+        );
+        Self {
+            life,
+            clock: Arc::clone(clock),
+            upkeep,
+        }
+    }
+
+    /// One look; answers with the time until the next.
+    fn step(&self) -> Millis {
+        let next = self.life.runtime.block_on(self.upkeep.step()).unwrap();
+        next - self.clock.now()
+    }
+
+    /// An operator's run.
+    fn operate(&self) {
+        let request = v1::OrchestrateRequest {
+            sls: SLS.to_owned(),
+            ..Default::default()
+        };
+        let stream = self.life.backend.orchestrate("root", request);
+        let stream = self.life.runtime.block_on(stream).unwrap();
+        self.life.collect(stream);
+    }
+
+    /// The master's own runs, oldest first.
+    fn runs(&self) -> Vec<Run> {
+        let runs = self.life.runtime.block_on(self.life.store.runs(50));
+        let mut own = runs.unwrap();
+        own.retain(|run| run.operator == OPERATOR);
+        own.reverse();
+        own
+    }
+
+    /// The audit log, oldest first.
+    fn audit(&self) -> Vec<String> {
+        let filter = AuditFilter::newest(50);
+        let lines = self.life.store.audit(&filter);
+        let lines = self.life.runtime.block_on(lines).unwrap().into_iter().rev();
+        let own = lines.filter(|line| line.method == "upkeep");
+        own.map(|line| line.outcome).collect()
+    }
+
+    fn findings(&self) -> Vec<String> {
+        let status = self.life.runtime.block_on(self.life.backend.status());
+        let status = status.unwrap();
+        let checks = status["health"]["checks"].as_array().unwrap();
+        let own = checks.iter().find(|check| check["name"] == "etcd-upkeep");
+        let findings = own.unwrap()["findings"].as_array().unwrap();
+        let text = |finding: &Value| finding["message"].as_str().unwrap().to_owned();
+        findings.iter().map(text).collect()
+    }
+}
+
+fn site(cluster: &Arc<FakeCluster>) -> Site {
+    let mut site = Site::new(&TREE);
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    site
+}
+
+#[test]
+fn a_reached_quota_is_resolved_without_an_operator() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-25T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    assert_eq!(world.step(), LOOK);
+    assert!(cluster.changes().is_empty() && world.runs().is_empty());
+    cluster.set_database("cp-2", database(QUOTA + (1 << 20), 1));
+    assert_eq!(world.step(), 0, "another look at once");
+    assert_eq!(
+        cluster.changes(),
+        ["compact", "defragment cp-2", "disarm cp-2"]
+    );
+    assert_eq!(world.step(), LOOK);
+    let runs = world.runs();
+    assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Succeeded));
+    assert_eq!(world.audit(), ["begins", "ok"]);
+    assert_eq!(world.findings(), [""; 0]);
+    world.life.kill();
+}
+
+#[test]
+fn what_leaves_no_room_is_reported_and_not_tried_again_and_again() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-25T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    cluster.set_database("cp-2", full());
+    assert_eq!(world.step(), 0);
+    for _ in 0..3 {
+        assert_eq!(world.step(), LOOK);
+    }
+    assert_eq!(world.runs().len(), 1);
+    let found = world.findings();
+    let [text] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    for part in [
+        "room in etcd below its quota: ",
+        "delete objects, or declare a larger `quota-backend-bytes`",
+        "; next trial 2026-11-25T12:10Z",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(world.audit()[1].contains("cannot make room in etcd"));
+    clock.advance(SOON);
+    assert_eq!(world.step(), 0);
+    clock.advance(SOON);
+    assert_eq!(world.step(), LOOK, "the second pause is longer");
+    assert_eq!(world.runs().len(), 2);
+    world.life.kill();
+
+    // Another process reads the same from the store.
+    let world = World::new(&site, &clock);
+    assert_eq!(world.step(), LOOK);
+    assert_eq!(world.runs().len(), 2);
+    cluster.set_database("cp-2", database(1 << 20, 1));
+    clock.advance(SOON);
+    assert_eq!(world.step(), 0);
+    assert_eq!(world.step(), LOOK);
+    assert_eq!(world.findings(), [""; 0]);
+    world.life.kill();
+}
+
+#[test]
+fn databases_are_defragmented_once_at_the_declared_time() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    clock.advance(SETTLE);
+    world.operate();
+    cluster.set_database("bootstrap-1", database(100 << 20, 60));
+    cluster.set_database("cp-2", database(100 << 20, 46));
+    cluster.set_database("cp-3", database(100 << 20, 45));
+    assert_eq!(world.step(), LOOK, "the last Sunday is before the cluster");
+    assert!(cluster.changes().is_empty());
+    clock.advance(DAY);
+    assert_eq!(world.step(), 0);
+    // The leader last, and not what has no more than 45 % free.
+    let changes = ["defragment cp-2", "defragment bootstrap-1"];
+    assert_eq!(cluster.changes(), changes);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    clock.advance(DAY);
+    assert_eq!(world.step(), LOOK);
+    world.life.kill();
+
+    let world = World::new(&site, &clock);
+    clock.advance(SETTLE);
+    assert_eq!(world.step(), LOOK, "not again after a restart");
+    assert_eq!(cluster.changes(), changes);
+    assert_eq!(world.audit(), ["begins", "ok"]);
+    world.life.kill();
+}
+
+#[test]
+fn a_time_at_which_the_master_was_off_is_made_up_for() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    world.operate();
+    world.life.kill();
+    clock.advance(3 * DAY);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    cluster.stop("cp-3");
+    let world = World::new(&site, &clock);
+    assert_eq!(world.step(), LOOK, "hosts have time to come back");
+    clock.advance(SETTLE);
+    let job = NewJob {
+        function: "state.highstate".to_owned(),
+        operator: "root".to_owned(),
+        minions: vec![minion("worker-1")],
+        ..NewJob::default()
+    };
+    world.life.accept("worker-1");
+    let jid = world
+        .life
+        .runtime
+        .block_on(world.life.backend.jobs().create(job));
+    let jid = jid.unwrap();
+    assert_eq!(world.step(), LOOK, "other work ends first");
+    let cancelled = world.life.backend.jobs().cancel(&jid, "root", false);
+    world.life.runtime.block_on(cancelled).unwrap();
+    // A member is away: the trial fails, and is reported.
+    assert_eq!(world.step(), 0);
+    assert_eq!(world.step(), LOOK);
+    let found = world.findings();
+    assert!(
+        found[0].starts_with("defragmentation of etcd: waited 3 s"),
+        "{found:?}"
+    );
+    assert!(cluster.changes().is_empty());
+    cluster.start(&halite_etcd::fake::host("cp-3"));
+    clock.advance(AGAIN - 1);
+    assert_eq!(world.step(), LOOK);
+    clock.advance(1);
+    assert_eq!(world.step(), 0);
+    assert_eq!(cluster.changes(), ["defragment cp-2"]);
+    world.step();
+    assert_eq!(world.findings(), [""; 0]);
+    world.life.kill();
+}
+
+#[test]
+fn with_never_an_operator_defragments() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let path = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}etcd: {{defrag: {{at: never}}}}\n")).unwrap();
+    let world = World::new(&site, &clock);
+    world.operate();
+    clock.advance(14 * DAY);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    assert_eq!(world.step(), LOOK);
+    assert!(cluster.changes().is_empty());
+    // A reached quota is resolved all the same.
+    cluster.set_database("cp-2", database(QUOTA + (1 << 20), 1));
+    assert_eq!(world.step(), 0);
+    assert_eq!(cluster.changes().last().unwrap(), "disarm cp-2");
+    world.life.kill();
+}
