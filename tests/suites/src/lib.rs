@@ -30,6 +30,7 @@ mod operator;
 mod packages;
 mod prebuild;
 mod preflight;
+mod quota;
 mod registry;
 mod repair;
 mod repository;
@@ -131,6 +132,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(health::TESTS)
+        .chain(quota::TESTS)
         .chain(preflight::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)
