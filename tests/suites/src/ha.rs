@@ -6,6 +6,7 @@ mod expired;
 mod leaving;
 mod losses;
 mod operators;
+mod pod;
 mod proxies;
 mod reboot;
 mod roles;
@@ -28,9 +29,9 @@ use crate::cluster::nothing_left;
 use crate::site::Site;
 use crate::test::{Counts, Test};
 
-pub use losses::{Measured, api_server, behind_the_proxy, keepalived, power};
+pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
-pub use reboot::of_another_holder;
+pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
