@@ -1,4 +1,4 @@
-//! `halite.etcd_*` and `halite.lock`: changes of etcd's members, one run at a time.
+//! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a time.
 
 use std::time::Duration;
 
@@ -53,6 +53,19 @@ impl StepRunner<'_> {
             pace.report(&wait).await;
             pace.pause().await;
         }
+    }
+
+    /// Releases a lock before this run has ended.
+    pub(super) async fn unlock(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let name = required(chunk, "lock")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run releases the lock {name}")));
+        }
+        let released = self.jobs.app().store.release_lock(&name, &self.run.id);
+        released
+            .await
+            .map_err(|error| Failure::new(chain(&error)))?;
+        Ok((Map::new(), format!("the lock {name} is free")))
     }
 
     /// Runs one of the `halite.etcd_*`.
@@ -110,6 +123,17 @@ impl StepRunner<'_> {
                 alone.map_err(|error| Failure::new(chain(&error)))?;
                 format!("{name} is the only member of etcd, and serves")
             }
+            "etcd_leader_moved_off" => match changes.move_leader_off(&name).await {
+                Ok(Some(leader)) => {
+                    let changes = Map::from_iter([("leader".to_owned(), json!(leader))]);
+                    return Ok((
+                        changes,
+                        format!("{leader} leads etcd in the place of {name}"),
+                    ));
+                }
+                Ok(None) => format!("{name} does not lead etcd, or no other member can"),
+                Err(error) => return Err(refused(error)),
+            },
             "etcd_quorum_allows" => {
                 let gate = changes.allow_missing(&name).await.map_err(refused)?;
                 return Ok((Map::new(), format!("{name}: {gate}")));

@@ -51,6 +51,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "wait_for_node") => self.wait_for_node(chunk, index).await,
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
+            ("halite", "unlock") => self.unlock(chunk).await,
             ("halite", "etcd_defragment") => self.etcd_defragment(chunk, index).await,
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,
             ("halite", "cordon") => self.cordon(chunk, index, Cordon::On).await,

@@ -300,6 +300,9 @@ pub trait Store: Send + Sync {
         run: &'a JobId,
         now: Millis,
     ) -> StoreFuture<'a, Option<Run>>;
+    /// Releases a lock that a run holds, before it has ended. Does nothing when it holds none of that
+    /// name.
+    fn release_lock<'a>(&'a self, name: &'a str, run: &'a JobId) -> StoreFuture<'a, ()>;
 
     // Events, audit, facts, blobs
 

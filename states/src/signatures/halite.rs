@@ -262,6 +262,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "unlock",
+        "Releases a lock of this run before the run has ended.",
+        &[required(
+            "lock",
+            Kind::Text,
+            "The lock, for example `etcd-members`.",
+        )],
+    ),
+    step(
         "preflight",
         "Checks a host that is added, before anything changes there: all problems in one report.",
         &[
@@ -307,6 +316,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "etcd_quorum_allows",
         "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_leader_moved_off",
+        "Makes another member of etcd the leader, if the host has it; does nothing where no other member can lead.",
         &[MEMBER, TIMEOUT],
     ),
     step(

@@ -94,12 +94,13 @@ enum Change {
     RemoveLeader,
     RemoveDead,
     RemoveLearner,
+    MoveLeader,
     Defragment,
     MakeRoom,
 }
 
 /// The changes, with the number of writes of each.
-const TABLE: [(Change, usize); 9] = [
+const TABLE: [(Change, usize); 10] = [
     (Change::AddLearner, 1),
     (Change::Promote, 1),
     (Change::PromoteInVain, 1),
@@ -107,6 +108,7 @@ const TABLE: [(Change, usize); 9] = [
     (Change::RemoveLeader, 2),
     (Change::RemoveDead, 1),
     (Change::RemoveLearner, 1),
+    (Change::MoveLeader, 1),
     (Change::Defragment, 3),
     (Change::MakeRoom, 7),
 ];
@@ -162,6 +164,7 @@ impl Change {
             Self::RemoveLeader => changes.remove(&remove("a", false)).await,
             Self::RemoveDead => changes.remove(&remove("a", true)).await,
             Self::RemoveLearner => changes.remove(&remove("d", false)).await,
+            Self::MoveLeader => changes.move_leader_off("a").await.map(drop),
             Self::Defragment => {
                 changes.defragment(45).await.unwrap();
                 Ok(())

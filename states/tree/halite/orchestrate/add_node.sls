@@ -82,8 +82,8 @@ kubelet:
         - halite: containerd
 {%- if is_member %}
 
-# From here to the end of this run no other host joins or leaves etcd, which takes one learner at a
-# time. What needs no member is done by now, side by side with other new hosts.
+# From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
+# learner at a time. What needs no member is done by now, side by side with other new hosts.
 turn:
   halite.lock:
     - lock: etcd-members
@@ -120,6 +120,20 @@ control-plane:
     - require:
         - halite: promoted
 
+registered:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.kubelet.registers]
+    - require:
+        - halite: control-plane
+
+# The next host need not wait for what follows.
+turn-ends:
+  halite.unlock:
+    - lock: etcd-members
+    - require:
+        - halite: control-plane
+
 # Where the API's name leads to proxies, they learn the new server.
 api-clients:
   halite.state:
@@ -137,7 +151,7 @@ node:
     - tgt: master
     - sls: [halite.base.nodes]
     - require:
-        - halite: {{ 'control-plane' if is_control_plane else 'kubelet' }}
+        - halite: {{ 'registered' if is_control_plane else 'kubelet' }}
 
 ready:
   halite.wait_for_node:

@@ -50,6 +50,18 @@ drained:
 {%-   set ns.last = 'drained' %}
 {%- endif %}
 
+{%- if is_member %}
+
+# A leader that vanishes costs an election. After the drain, so that it does not come back meanwhile.
+leader:
+  halite.etcd_leader_moved_off:
+    - node: {{ name }}
+    - timeout: 60
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'leader' %}
+{%- endif %}
+
 rebooted:
   halite.reboot:
     - node: {{ name }}
