@@ -11,6 +11,8 @@ mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
 mod etcd_steps;
+#[cfg(test)]
+mod fixture;
 mod leave_steps;
 #[cfg(test)]
 mod leave_tests;
