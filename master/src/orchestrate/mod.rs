@@ -28,11 +28,13 @@ mod record;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;
+mod stall;
 mod state_step;
 mod step_runner;
 mod steps_watch;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod vip_step;
 #[cfg(test)]
 mod vip_tests;
