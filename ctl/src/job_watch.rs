@@ -78,7 +78,7 @@ pub async fn run_job(
 #[derive(Default)]
 struct JobWatch {
     done: FinishedJob,
-    /// What it was last said to wait for: the host and the reason.
+    /// The last wait that was printed: the host and the reason.
     waits: [String; 2],
 }
 

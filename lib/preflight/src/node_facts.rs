@@ -184,7 +184,7 @@ pub struct NodeFacts {
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The ports of other hosts that cannot be reached, with the reason.
     pub unreachable: Vec<String>,
-    /// What answers at the virtual address of the API; none if that was not asked.
+    /// The answer at the virtual address of the API; none if it was not asked.
     pub vip_holder: Option<WhoAnswers>,
     /// The 99th percentile of the time of a small write to the disk of etcd, in microseconds.
     pub fsync_p99_us: Option<u64>,

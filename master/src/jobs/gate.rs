@@ -89,7 +89,7 @@ impl Jobs {
     }
 }
 
-/// What those who watch a job hear of the wait before a host, in the form of a step that waits.
+/// The wait before a host, for those who watch the job, in the form of a step that waits.
 fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> Value {
     json!({
         "jid": jid,

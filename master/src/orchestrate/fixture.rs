@@ -1,4 +1,4 @@
-//! What the tests of shipped orchestrations have in common: the tree with a state of one file in the place
+//! The common set-up of the tests of shipped orchestrations: the tree with a state of one file in the place
 //! of each shipped state, a run to its end, and a master that is killed in the middle of one.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a step says of a job that takes long: the reason as far as the master knows it, and what the
-//! operator can do.
+//! The texts about a job that takes long: the reason as far as the master knows it, and the next step of
+//! the operator.
 
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::jobs::NewJob;
 pub(super) struct Stall {
     /// The reason.
     pub because: String,
-    /// What the operator can do.
+    /// The next step of the operator.
     pub remedy: String,
 }
 

@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// What the audit log has of the upkeep, the oldest first.
+    /// The lines of the audit log about the upkeep, the oldest first.
     fn audit(life: &Life) -> Vec<String> {
         let filter = AuditFilter {
             method: Some("upkeep".to_owned()),
