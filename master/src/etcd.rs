@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{Access, Changes, Client, Gate, Host, Members, RealPace};
+use halite_etcd::{Access, Changes, Client, Gate, Host, Members, Moment, Pace, RealPace, Wait};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::role::Role;
 use halite_proto::pki::PrivateKey;
@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use crate::app::App;
 use crate::ca::{Cas, Profile};
 use crate::declared::{Snapshot, in_background};
+use crate::due::Due;
 use crate::refusal::Refusal;
 use crate::store::Millis;
 
@@ -103,13 +104,22 @@ impl Etcd {
         works_on && members.count() >= self.gate_from
     }
 
-    /// Waits until the members can miss that of a host.
+    /// Waits until the members can miss that of a host, and reports every ten seconds that it does.
     ///
     /// # Errors
     /// They cannot within the limit, or the client cannot be made.
-    pub async fn allow_missing(&self, snapshot: &Snapshot, name: &str) -> Result<Gate, Refusal> {
+    pub async fn allow_missing(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+        report: &(dyn Fn(&Wait) + Send + Sync),
+    ) -> Result<Gate, Refusal> {
         let members = self.members(snapshot).await?;
-        let pace = RealPace::new(GATE_PAUSE);
+        let pace = GatePace {
+            real: RealPace::new(GATE_PAUSE),
+            due: Due::default(),
+            report,
+        };
         let changes = Changes {
             members: members.as_ref(),
             pace: &pace,
@@ -151,6 +161,30 @@ impl Etcd {
             members: Arc::clone(&members),
         });
         Ok(members)
+    }
+}
+
+/// The real time; a wait is reported every ten seconds.
+struct GatePace<'a> {
+    real: RealPace,
+    due: Due,
+    report: &'a (dyn Fn(&Wait) + Send + Sync),
+}
+
+impl Pace for GatePace<'_> {
+    fn now(&self) -> Duration {
+        self.real.now()
+    }
+
+    fn pause(&self) -> Moment<'_> {
+        self.real.pause()
+    }
+
+    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
+        if self.due.take(wait.since) {
+            (self.report)(wait);
+        }
+        Box::pin(std::future::ready(()))
     }
 }
 
@@ -220,4 +254,32 @@ pub fn member_host(declaration: &Declaration, name: &str) -> Result<Host, Refusa
         name: name.to_owned(),
         peer_url: format!("https://{address}:{PEER_PORT}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as StdMutex;
+
+    use super::*;
+
+    #[test]
+    fn a_gate_that_waits_says_so_every_ten_seconds() {
+        let said = StdMutex::new(Vec::new());
+        let report = |wait: &Wait| said.lock().unwrap().push(wait.since.as_secs());
+        let pace = GatePace {
+            real: RealPace::new(GATE_PAUSE),
+            due: Due::default(),
+            report: &report,
+        };
+        for second in 0..25 {
+            let wait = Wait {
+                until: "etcd can miss cp-2".to_owned(),
+                because: "2 of 3 serve".to_owned(),
+                since: Duration::from_secs(second),
+                limit: GATE_LIMIT,
+            };
+            drop(pace.report(&wait));
+        }
+        assert_eq!(*said.lock().unwrap(), [10, 20]);
+    }
 }

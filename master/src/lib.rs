@@ -20,6 +20,7 @@ pub mod connections;
 pub mod daemon;
 pub mod declared;
 mod descriptors;
+mod due;
 pub mod etcd;
 pub mod event_bus;
 pub mod event_stream;

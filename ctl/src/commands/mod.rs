@@ -1,5 +1,6 @@
 //! One module for each group of commands.
 
+mod again;
 pub mod backup;
 mod bundle;
 mod config;

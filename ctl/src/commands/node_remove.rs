@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::client::document;
+use crate::commands::again::Again;
 use crate::commands::{node_drain, nodes, promotion};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
@@ -30,7 +31,7 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
     }
     let done = run(global, name, &pillar(args, &facts), screen).await?;
     let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
-    print_outcome(&done, &success, &again(args), screen)
+    print_outcome(&done, &success, &again(args).text(), screen)
 }
 
 /// Runs `ctl node replace`: removes what is left of a host that is gone, and waits for a new one of
@@ -130,22 +131,15 @@ fn pillar(args: &NodeRemove, facts: &Value) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &NodeRemove) -> String {
-    let mut words = vec![format!("ctl node remove {}", args.name)];
-    let flags = [
-        (args.yes, "--yes"),
-        (args.dead, "--dead"),
-        (args.force, "--force"),
-        (args.packages, "--packages"),
-        (args.wipe_data, "--wipe-data"),
-        (args.pods.delete_emptydir_data, "--delete-emptydir-data"),
-    ];
-    let given = flags.iter().filter(|(given, _)| *given);
-    words.extend(given.map(|(_, flag)| (*flag).to_owned()));
-    if args.force {
-        words.push(format!("--cluster {}", args.cluster));
-    }
-    words.join(" ")
+fn again(args: &NodeRemove) -> Again {
+    Again::new(format!("ctl node remove {}", args.name))
+        .flag(args.yes, "yes")
+        .flag(args.dead, "dead")
+        .flag(args.force, "force")
+        .option("cluster", args.force.then_some(&args.cluster))
+        .flag(args.packages, "packages")
+        .flag(args.wipe_data, "wipe-data")
+        .pods(&args.pods)
 }
 
 /// The request that declares the node as it is declared: what was recorded of the lost host has
@@ -222,9 +216,11 @@ mod tests {
         for words in [
             "a",
             "a --yes --packages --delete-emptydir-data",
-            "a --dead --force --wipe-data --cluster prod",
+            "a --dead --force --cluster prod --wipe-data",
+            "a --grace-period 5 --timeout 3600s",
         ] {
-            assert_eq!(again(&arguments(words)), format!("ctl node remove {words}"));
+            let again = again(&arguments(words)).text();
+            assert_eq!(again, format!("ctl node remove {words}"));
         }
     }
 

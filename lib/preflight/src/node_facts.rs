@@ -9,6 +9,7 @@ use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::part::Part;
+use crate::vip::WhoAnswers;
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
 pub const TOOLS: [&str; 8] = [
@@ -183,6 +184,8 @@ pub struct NodeFacts {
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The ports of other hosts that cannot be reached, with the reason.
     pub unreachable: Vec<String>,
+    /// The answer at the virtual address of the API; none if it was not asked.
+    pub vip_holder: Option<WhoAnswers>,
     /// The 99th percentile of the time of a small write to the disk of etcd, in microseconds.
     pub fsync_p99_us: Option<u64>,
 }

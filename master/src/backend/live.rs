@@ -26,7 +26,7 @@ use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
-use crate::upkeep::Upkeep;
+use crate::upkeep::{Room, Upkeep};
 
 /// The backend of a running master.
 pub struct LiveBackend {
@@ -34,6 +34,7 @@ pub struct LiveBackend {
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
     upkeep: Upkeep,
+    room: Room,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -86,6 +87,7 @@ impl LiveBackend {
         Ok(Arc::new(Self {
             app,
             upkeep: Upkeep::new(Arc::clone(&jobs)),
+            room: Room::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             jobs,
             orchestrator,
         }))
@@ -279,7 +281,9 @@ impl Backend for LiveBackend {
     }
 
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.upkeep.run())
+        Box::pin(async move {
+            tokio::join!(self.upkeep.run(), self.room.run());
+        })
     }
 
     fn finish(&self) -> BackendFuture<'_, ()> {

@@ -20,7 +20,7 @@ pub fn declared(declaration: &Declaration) -> Vec<String> {
     standbys.map(|node| node.metadata.name.clone()).collect()
 }
 
-/// The masters: the epoch, each standby, and since when none follows.
+/// The masters: the host of this one, the epoch, each standby, and since when none follows.
 pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
     let seen = app.standbys.seen();
     let names = declaration.map(declared);
@@ -36,7 +36,9 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
         None => json!({"name": name, "state": "missing"}),
     };
     let alone = app.standbys.alone_since().filter(|_| !names.is_empty());
+    let node = declaration.and_then(Declaration::master_node);
     json!({
+        "node": node.map(|node| &node.metadata.name),
         "epoch": app.store.epoch(),
         "standbys": names.iter().map(standby).collect::<Vec<_>>(),
         "alone_since": alone.map(rfc3339),

@@ -65,7 +65,8 @@ impl StepRunner<'_> {
         index: usize,
     ) -> Result<(), Failure> {
         let (id, limit) = (minion(node)?, timeout(chunk));
-        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = StepPace::new(self.recorder, index, PAUSE)
+            .remedy("it goes on by itself when the master has noticed that the host is silent");
         while self.jobs.app().connections.is_connected(&id) && pace.now() < limit {
             let wait = Wait {
                 until: format!("{node} is disconnected"),

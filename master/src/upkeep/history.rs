@@ -17,6 +17,8 @@ pub(super) const OPERATOR: &str = "master:upkeep";
 /// The caller and the action in the audit log.
 const WHO: &str = "halite-master";
 const ACTION: &str = "upkeep";
+/// The room that is made in etcd, in the audit log.
+const ROOM: &str = "room in etcd";
 /// The outcome of a trial that begins.
 const BEGINS: &str = "begins";
 /// The newest jobs, among which the trials are.
@@ -121,6 +123,16 @@ pub(super) async fn note_outcomes(app: &App, trials: &[Job]) -> Result<(), Refus
         append(app, what, outcome).await?;
     }
     Ok(())
+}
+
+/// Records in the audit log that room is made in etcd.
+pub(super) async fn room_begins(app: &App) -> Result<(), Refusal> {
+    append(app, ROOM.to_owned(), BEGINS.to_owned()).await
+}
+
+/// Records in the audit log how that ended.
+pub(super) async fn room_ends(app: &App, outcome: String) -> Result<(), Refusal> {
+    append(app, ROOM.to_owned(), outcome).await
 }
 
 fn what(jid: &JobId, hosts: &[MinionId]) -> String {

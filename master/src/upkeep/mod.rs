@@ -1,4 +1,5 @@
-//! Work on the cluster that the master does by itself: certificates are renewed before they end.
+//! Work on the cluster that the master does by itself: certificates are renewed before they end, and a
+//! reached quota of etcd is resolved ([`Room`]).
 //!
 //! A look asks the minions how long the certificates of their hosts are valid, and reads from the
 //! store what has been tried. From both follows the next trial ([`schedule::next`]): one job, of the
@@ -8,6 +9,7 @@
 mod certificates;
 mod history;
 pub mod report;
+mod room;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,8 @@ use crate::jobs::function::{Function, Place};
 use crate::jobs::{Jobs, target};
 use crate::refusal::Refusal;
 use crate::store::Millis;
+
+pub use self::room::Room;
 
 /// The time that a minion has to answer.
 const LIMIT: Duration = Duration::from_secs(3);

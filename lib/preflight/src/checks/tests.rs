@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::node_facts::{DIRECTORIES, ExistingCluster, TOOLS, WatchedFileSystem};
 use crate::part::{Added, OtherHost};
+use crate::vip::WhoAnswers;
 
 /// A host on which everything is good.
 fn good() -> NodeFacts {
@@ -179,6 +180,7 @@ fn good_added() -> NodeFacts {
         addresses: [[10, 0, 0, 2].into()].into(),
         mtus: [([10, 0, 0, 2].into(), 1500), ([127, 0, 0, 1].into(), 65536)].into(),
         fsync_p99_us: Some(10_000),
+        vip_holder: Some(WhoAnswers::ThisCluster),
         // A check of a first host only.
         documents: vec!["cluster.yaml:1:1: no".into()],
         ..good()
@@ -218,6 +220,11 @@ const OF_ADDED: &[(&str, Option<Change>, Option<Change>)] = &[
         "vip-of-host",
         None,
         Some(|f| f.addresses = [[10, 0, 0, 100].into()].into()),
+    ),
+    (
+        "vip-answers",
+        Some(|f| f.vip_holder = Some(WhoAnswers::Nothing("no answer within 3 s".into()))),
+        Some(|f| f.vip_holder = Some(WhoAnswers::Another("UnknownIssuer".into()))),
     ),
     (
         "etcd-disk",
