@@ -113,6 +113,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: standbys::replaces_the_lost_master,
     },
     Test {
+        name: "ha: a master that comes back after a promotion stands by",
+        run: standbys::outlives_its_master,
+    },
+    Test {
         name: "ha: nothing tried to leave",
         run: nothing_left,
     },

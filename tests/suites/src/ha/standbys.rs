@@ -1,4 +1,5 @@
-//! Standbys of the master: they follow, and one of them takes the place of a master that is gone.
+//! Standbys of the master: they follow, one of them takes the place of a master that is gone, and a
+//! master that comes back does not act beside it.
 
 use std::collections::BTreeSet;
 
@@ -168,6 +169,67 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     answers(cluster, next, "")?;
     wait_for_followers(next, &["cp-1", "cp-3"])?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
+/// that before it begins anything, and becomes a standby with its next highstate.
+pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (cluster.host("cp-2")?, &cluster.bootstrap);
+    wait_for_followers(old, &["cp-1", "cp-3"])?;
+    let off = [old.spec.name.clone()];
+    cluster.lab.power_off(&off, false)?;
+    println!(
+        "  {}",
+        next.run(&["ctl", "master", "promote"])?
+            .trim()
+            .replace('\n', "\n  ")
+    );
+    answers(cluster, next, "cp-2")?;
+    wait_for_followers(next, &["cp-3"])?;
+    nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
+    // It serves the bundles, and the others ask it.
+    let (_, status) = document(next, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let url = format!(
+        "https://{}:4551/bundles/{version}/manifest.json",
+        next.control_plane_address()
+    );
+    let get = [
+        "curl",
+        "-sS",
+        "--fail",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+        "-o",
+        "/dev/null",
+    ];
+    let ca = ["--cacert", "/etc/halite/pki/site-ca.crt", &url];
+    cluster.worker.run(&[&get[..], &ca[..]].concat())?;
+
+    cluster.lab.power_on(&off)?;
+    wait::until("the old master to stop", BACK, || {
+        let log = old.run(&[
+            "journalctl",
+            "-b",
+            "-u",
+            "halite-master",
+            "--no-pager",
+            "-o",
+            "cat",
+        ])?;
+        ensure!(log.contains("was replaced"), "{log}");
+        ensure!(!log.contains("master serves"), "it has begun: {log}");
+        Ok(())
+    })?;
+    answers(cluster, next, "")?;
+    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
+    next.run(&["ctl", "highstate", "cp-2"])?;
+    wait_for_followers(next, &["cp-2", "cp-3"])?;
     same_content(cluster)?;
     nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)
