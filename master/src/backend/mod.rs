@@ -136,6 +136,11 @@ pub trait Backend: Send + Sync {
     fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+    /// `Operator.HandOver`.
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
+        let refusal = format!("cannot move the master of {:?}", request.host);
+        Box::pin(async { Err(Refusal::internal(refusal)) })
+    }
     /// Work on the cluster that the master does by itself. It has no end.
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::pending())
