@@ -19,6 +19,7 @@ mod nodes;
 mod operators;
 mod promotion;
 mod registry;
+mod retire;
 mod support;
 mod targets;
 mod upgrade;

@@ -8,6 +8,7 @@ mod losses;
 mod operators;
 mod proxies;
 mod reboot;
+mod retiring;
 mod roles;
 mod standbys;
 mod upgraded;
@@ -115,6 +116,15 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a master that comes back after a promotion stands by",
         run: standbys::outlives_its_master,
+    },
+    Test {
+        name: "ha: the master moves to a standby and back",
+        run: retiring::moves_and_returns,
+    },
+    // Last: the first host is bare afterwards.
+    Test {
+        name: "ha: a retired first host is bare, and the cluster goes on",
+        run: retiring::leaves,
     },
     Test {
         name: "ha: nothing tried to leave",

@@ -34,14 +34,14 @@ fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
 }
 
 /// The answer of a command on a host, which must succeed.
-fn answer(host: &Host, words: &[&str]) -> Result<Value> {
+pub(super) fn answer(host: &Host, words: &[&str]) -> Result<Value> {
     let (succeeded, document) = document(host, words)?;
     ensure!(succeeded, "ctl {}: {document}", words.join(" "));
     Ok(document)
 }
 
 /// Waits until exactly these hosts follow the master of a host.
-fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
     wait::until("the standbys to follow", BACK, || {
         let (_, masters) = document(master, &["master", "list"])?;
         let all = masters["standbys"].as_array().context("no list")?;
@@ -66,7 +66,7 @@ fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
 }
 
 /// A highstate of each of these hosts, by the master of another one, would change nothing.
-fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
+pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
     for name in names {
         let planned = answer(on, &["highstate", name, "--test"])?;
         ensure!(planned["changed"] == 0, "{name}: {planned}");
@@ -115,7 +115,7 @@ fn acknowledged(first: &Host) -> Result<(String, Value)> {
 }
 
 /// The keys without what changes by itself.
-fn keys(host: &Host) -> Result<Value> {
+pub(super) fn keys(host: &Host) -> Result<Value> {
     let mut keys = answer(host, &["key", "list"])?;
     for key in keys["keys"].as_array_mut().into_iter().flatten() {
         let key = key.as_object_mut().context("no key")?;
