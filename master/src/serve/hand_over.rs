@@ -96,7 +96,12 @@ impl Standby for HandsOver {
             match stream.feed.hand_over(epoch, &stream.hello, decide).await {
                 Ok(()) => tracing::info!(to = stream.name, "the master is handed over"),
                 Err(error) => {
-                    tracing::warn!(to = stream.name, reason = chain(&error), "not handed over");
+                    // It may have stored the order all the same: then it serves soon.
+                    tracing::warn!(
+                        to = stream.name,
+                        reason = chain(&error),
+                        "the stream of the hand-over has ended"
+                    );
                 }
             }
         });
