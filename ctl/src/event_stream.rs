@@ -69,7 +69,8 @@ enum Interruption {
 }
 
 /// Returns true if the connection broke, and false if the master refused.
-fn is_passing(status: &Status) -> bool {
+#[must_use]
+pub fn is_passing(status: &Status) -> bool {
     matches!(
         status.code(),
         Code::Unavailable | Code::Cancelled | Code::Unknown

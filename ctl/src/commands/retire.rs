@@ -13,6 +13,7 @@ use crate::client;
 use crate::client::document;
 use crate::commands::promotion::STATE_DIR;
 use crate::commands::{node_remove, promotion};
+use crate::event_stream::is_passing;
 use crate::job_watch::run_job;
 use crate::orchestration_watch::{FinishedRun, print_outcome};
 use crate::output::Screen;
@@ -21,6 +22,8 @@ use crate::output::Screen;
 const MOVE: Duration = Duration::from_secs(300);
 /// The longest wait for a master on a standby without one.
 const START: Duration = Duration::from_secs(20);
+/// The longest time in which the old master stops.
+const STOPS: Duration = Duration::from_secs(60);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Seconds for the question whether a standby has the bundle.
@@ -133,7 +136,11 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
     let mut said = false;
     loop {
         let error = match client::operator(global).await {
-            Ok(mut operator) => return document(operator.hand_over(request).await),
+            Ok(mut operator) => match operator.hand_over(request.clone()).await {
+                // It stops at this moment, perhaps.
+                Err(status) if is_passing(&status) => client::refused(&status),
+                answer => return document(answer),
+            },
             Err(error) => error,
         };
         let directory = Path::new(STATE_DIR);
@@ -211,7 +218,12 @@ async fn begin(
     let mut said = Vec::new();
     loop {
         let mut operator = client::operator(global).await?;
-        let answer = document(operator.hand_over(request(args, from, to, false)).await)?;
+        let answer = operator.hand_over(request(args, from, to, false)).await;
+        if answer.as_ref().is_err_and(is_passing) {
+            // It has begun, and stopped before it could say so; or the wait for the next master ends soon.
+            return Ok(());
+        }
+        let answer = document(answer)?;
         if answer["begun"] == true {
             screen.note(format!("the master moves from {from} to {to}"));
             return Ok(());
@@ -243,6 +255,7 @@ async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyh
         document(operator.status(v1::StatusRequest {}).await)
     };
     let end = Instant::now() + MOVE;
+    let mut serves_since: Option<Instant> = None;
     while Instant::now() < end {
         screen.progress(&format!("waiting for the master on {to}"));
         if let Ok(now) = status(next).await
@@ -251,10 +264,16 @@ async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyh
             screen.clear();
             return Ok(());
         }
-        if let Ok(now) = status(&old).await
-            && let Some(reason) = now["masters"]["hand_over"]["reason"].as_str()
-        {
+        let now = status(&old).await.ok();
+        let failed = now
+            .as_ref()
+            .map(|now| &now["masters"]["hand_over"]["reason"]);
+        if let Some(reason) = failed.and_then(Value::as_str) {
             bail!("cannot hand the master over to {to}: {reason}; {from} has the master still");
+        }
+        serves_since = now.and(Some(*serves_since.get_or_insert_with(Instant::now)));
+        if serves_since.is_some_and(|since| since.elapsed() > STOPS) {
+            bail!("the master on {from} did not begin to move: run the same command again");
         }
         tokio::time::sleep(PAUSE).await;
     }
