@@ -101,6 +101,19 @@ impl Unit for Systemd {
     }
 }
 
+/// The unit of this process itself, which neither serves nor follows yet.
+struct OwnUnit;
+
+impl Unit for OwnUnit {
+    fn stop(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn start(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 fn serve(path: &Path) -> anyhow::Result<()> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -108,12 +121,19 @@ fn serve(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    halite_proto::transport::install_crypto();
+    let promotion = Promotion::new(&config, Path::new(daemon::MINION), &SystemClock, &OwnUnit);
+    if let Some(epoch) = runtime.block_on(promotion.take_over())? {
+        tracing::info!(epoch, "the master was handed over to this host");
+    }
     let mark = standby::mark(&config);
     let is_standby = standby::masters(&mark)
         .with_context(|| format!("cannot read {}", mark.display()))?
         .is_some();
     let ended = if is_standby {
         runtime.block_on(daemon::run_standby(&config))
+    } else if let Some(note) = standby::hand_over::under_way(&config)? {
+        runtime.block_on(daemon::run_hand_over(config, note))
     } else {
         runtime.block_on(daemon::run(config, backend::start))
     };

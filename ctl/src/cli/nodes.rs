@@ -92,7 +92,7 @@ pub struct NodeReboot {
 }
 
 /// Options of a drain.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DrainedPods {
     /// Evict pods with an emptyDir too; what is in it is lost.
     #[arg(long)]

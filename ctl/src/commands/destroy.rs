@@ -56,8 +56,11 @@ pub async fn run(
     print_outcome(&done, &success, &again(args).text(), screen)
 }
 
-/// Waits until the unit has removed itself, if this host is the last one.
-async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
+/// Waits until the unit has removed itself, if this host leaves.
+///
+/// # Errors
+/// It has not in time.
+pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
     let started = Instant::now();
     while Path::new(UNIT).exists() {
         screen.progress("halite-leave.service removes the rest from this host …");

@@ -20,6 +20,7 @@ mod nodes;
 mod operators;
 mod promotion;
 mod registry;
+mod retire;
 mod support;
 mod targets;
 mod upgrade;

@@ -2,6 +2,8 @@
 
 use anyhow::{Context as _, bail};
 use halite_pillar::role::Role;
+use halite_proto::identity::root_of;
+use halite_proto::pki::Inspected;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
@@ -9,10 +11,10 @@ use serde_json::{Value, json};
 use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::client::document;
 use crate::commands::again::Again;
-use crate::commands::{node_drain, nodes, promotion};
+use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
-use crate::{client, confirm};
+use crate::{client, confirm, identity};
 
 /// Runs `ctl node remove`.
 ///
@@ -29,9 +31,60 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
         screen.note("nothing was changed");
         return Ok(1);
     }
-    let done = run(global, name, &pillar(args, &facts), screen).await?;
     let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
-    print_outcome(&done, &success, &again(args).text(), screen)
+    match carry_out(global, args, &facts, screen).await? {
+        Some(done) => print_outcome(&done, &success, &again(args).text(), screen),
+        None => own_has_left(&success, screen),
+    }
+}
+
+/// Removes a host that the operator has confirmed; none when that is this host, whose access to the
+/// master has ended with the last step.
+///
+/// # Errors
+/// The master does not answer or refuses, or this host is not bare in time.
+pub async fn take_out(
+    global: &Global,
+    args: &NodeRemove,
+    screen: &mut Screen,
+) -> anyhow::Result<Option<FinishedRun>> {
+    let facts = facts(global, &args.name).await?;
+    carry_out(global, args, &facts, screen).await
+}
+
+async fn carry_out(
+    global: &Global,
+    args: &NodeRemove,
+    facts: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<Option<FinishedRun>> {
+    let is_own = is_root_of(global, &args.name);
+    let done = run(global, &args.name, &pillar(args, facts), screen).await;
+    if done.is_err() && is_own && !global.identity.exists() {
+        destroy::wait_until_bare(screen).await?;
+        return Ok(None);
+    }
+    done.map(Some)
+}
+
+/// Says that this host has left, and returns the exit code.
+///
+/// # Errors
+/// The answer cannot be written.
+pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+    screen.answer(&json!({"retcode": 0, "left": true}), |_| {
+        format!("{success}. The access of this host to the master has ended with it.\n")
+    })?;
+    Ok(0)
+}
+
+/// The identity is that of root on this control plane, which ends with its host.
+fn is_root_of(global: &Global, name: &str) -> bool {
+    let Ok(own) = identity::read(&global.identity) else {
+        return false;
+    };
+    let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
+    own.is_ok_and(|own| own.id() == root_of(name))
 }
 
 /// Runs `ctl node replace`: removes what is left of a host that is gone, and waits for a new one of

@@ -51,7 +51,7 @@ pub async fn promote(
     if args.no_wait {
         return Ok(0);
     }
-    let done = bring(global, before.as_deref(), screen).await?;
+    let done = bring(&own(global), before.as_deref(), screen).await?;
     let success = "this host has the master, and serves the bundles";
     print_outcome(&done, success, "ctl master promote", screen)
 }
@@ -88,16 +88,24 @@ async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bo
     Ok(status.success())
 }
 
-/// Brings the hosts to the master of this host. `before` is the address of the host that had it.
-async fn bring(
-    global: &Global,
+/// The options with the master of this host.
+fn own(global: &Global) -> Global {
+    Global {
+        master: Some(OWN.to_owned()),
+        ..global.clone()
+    }
+}
+
+/// Brings the hosts to the master that the options name, which has taken the place of another one.
+/// `before` is the address of that one's host, if it is gone.
+///
+/// # Errors
+/// The master does not serve.
+pub async fn bring(
+    own: &Global,
     before: Option<&str>,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
-    let own = &Global {
-        master: Some(OWN.to_owned()),
-        ..global.clone()
-    };
     wait_for_master(own, screen).await?;
     wait_for_minions(own, before, screen).await?;
     let request = v1::OrchestrateRequest {
@@ -166,14 +174,14 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
         match client::operator(own).await {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() > end => {
-                return Err(
-                    error.context("this host is the master's, and its daemon does not serve")
-                );
+                return Err(error.context(
+                    "the host that has the master now does not serve: see its halite-master",
+                ));
             }
             Err(_) => {}
         }
         if !said {
-            screen.note("waiting for the master of this host to serve");
+            screen.note("waiting for the next master to serve");
             said = true;
         }
         tokio::time::sleep(PAUSE).await;
@@ -243,7 +251,7 @@ async fn first_promoted(
     if !make_master(&args, screen).await? {
         bail!("cannot go on without a master");
     }
-    let done = bring(global, before.as_deref(), screen).await?;
+    let done = bring(&own(global), before.as_deref(), screen).await?;
     if done.retcode != 0 {
         bail!(
             "this host has the master, but not everything that belongs to it: {}; `ctl master promote` repeats what failed",

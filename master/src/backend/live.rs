@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
@@ -23,9 +24,10 @@ use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
-use crate::operator::{backup, history, kubeconfig, masters, run, show, status};
+use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
+use crate::standby::take_over;
 use crate::upkeep::{Room, Upkeep};
 
 /// The backend of a running master.
@@ -201,6 +203,8 @@ impl Backend for LiveBackend {
             self.jobs.declarations().add_nodes(&nodes).await?;
             for node in nodes {
                 tracing::info!(node = %node.name, operator, "node declared");
+                let forgotten = take_over::forget(&self.app.config, &node.name);
+                forgotten.map_err(|error| Refusal::internal(chain(&error)))?;
             }
             let snapshot = self.jobs.declarations().load().await?;
             let warnings = warnings(snapshot.declaration());
@@ -278,6 +282,10 @@ impl Backend for LiveBackend {
             let snapshot = self.jobs.declarations().load().await?;
             Ok(masters::declared(snapshot.declaration()))
         })
+    }
+
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
+        Box::pin(async move { hand_over::hand_over(&self.app, &self.jobs, &request).await })
     }
 
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::clock::rfc3339;
+use crate::config::Config;
+use crate::standby::hand_over;
+use crate::standby::hand_over::Phase;
 use crate::standby::roster::{Seen, State};
 use crate::store::Millis;
 
@@ -42,7 +45,15 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
         "epoch": app.store.epoch(),
         "standbys": names.iter().map(standby).collect::<Vec<_>>(),
         "alone_since": alone.map(rfc3339),
+        "hand_over": failed_move(&app.config),
     })
+}
+
+/// The last hand-over from this host, when it failed.
+fn failed_move(config: &Config) -> Option<Value> {
+    let note = hand_over::read(config).ok().flatten();
+    let note = note.filter(|note| note.phase == Phase::Failed)?;
+    Some(json!({"to": note.to, "since": note.since, "reason": note.reason}))
 }
 
 /// What is wrong with the standbys. Those that have not connected yet count from a minute after the

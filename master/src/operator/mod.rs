@@ -7,6 +7,7 @@ mod backups;
 mod cluster_backups;
 mod etcd;
 mod etcd_members;
+pub mod hand_over;
 mod health;
 pub mod history;
 pub mod kubeconfig;

@@ -15,6 +15,7 @@ use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
 use crate::keys::{Change, change};
 use crate::leaving::{Confirmed, Leaving};
+use crate::standby::take_over;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -118,6 +119,11 @@ impl StepRunner<'_> {
             ..Change::default()
         };
         change(app, &order).await.map_err(failed)?;
+        if action == "delete" {
+            // The last step of a host that has left: its retirement is done.
+            let forgotten = take_over::forget(&app.config, &name);
+            forgotten.map_err(|error| Failure::new(chain(&error)))?;
+        }
         let changes = Map::from_iter([(name.clone(), json!(action))]);
         Ok((changes, format!("the key of {name}: {action}")))
     }

@@ -107,6 +107,20 @@ pub(super) fn make_directory(path: &Path) -> Result<(), CopyError> {
         .map_err(file_error("make", path))
 }
 
+/// Removes a file or directory, if it is there; also across a power cut.
+pub(super) fn remove(path: &Path) -> Result<(), CopyError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(file_error("remove", path)(error)),
+        Ok(()) => sync_directory(path.parent().unwrap_or(Path::new("/"))),
+    }
+}
+
 pub(super) fn sync_directory(path: &Path) -> Result<(), CopyError> {
     File::open(path)
         .and_then(|directory| directory.sync_all())

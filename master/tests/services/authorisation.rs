@@ -150,6 +150,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
         "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
+        "Operator/HandOver" => operator.hand_over(<_>::default()).await.map(drop),
         "Operator/ListOperators" => operator
             .list_operators(v1::ListOperatorsRequest {})
             .await
@@ -268,6 +269,7 @@ async fn missing(site: &Site) -> Option<Line> {
         ("operator:root", "Operator/ChangeKey", "ok"),
         ("operator:root", "Operator/AddNode", "ok"),
         ("operator:root", "Operator/Kubeconfig", "ok"),
+        ("operator:root", "Operator/HandOver", "ok"),
         ("minion:worker-1", "Operator/Kubeconfig", "refused"),
         ("minion:worker-1", "Minion/Sign", "ok"),
         ("127.0.0.1", "Enrolment/Enrol", "ok"),

@@ -201,3 +201,20 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
             .any(|chunk| chunk.function().starts_with("halite.etcd"))
     );
 }
+
+#[test]
+fn a_host_that_had_the_master_serves_bundles_only_with_the_role() {
+    let former = |target: &str| {
+        let (pillar, grains) = promoted(target);
+        sure(with(&pillar, &grains, |input| {
+            compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+        }))
+    };
+    assert!(former("bootstrap").low.chunks.is_empty(), "it has the role");
+    assert!(former("worker").low.chunks.is_empty(), "it has the master");
+    let (pillar, grains) = further(true);
+    let standby = sure(with(&pillar, &grains, |input| {
+        compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+    }));
+    chunk(&standby, "file.absent", "/etc/nginx/conf.d/halite.conf");
+}

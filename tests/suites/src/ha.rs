@@ -9,6 +9,7 @@ mod operators;
 mod pod;
 mod proxies;
 mod reboot;
+mod retiring;
 mod roles;
 mod standbys;
 mod upgraded;
@@ -112,6 +113,19 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
         run: standbys::replaces_the_lost_master,
+    },
+    Test {
+        name: "ha: a master that comes back after a promotion stands by",
+        run: standbys::outlives_its_master,
+    },
+    Test {
+        name: "ha: the master moves to a standby and back",
+        run: retiring::moves_and_returns,
+    },
+    // Last: the first host is bare afterwards.
+    Test {
+        name: "ha: a retired first host is bare, and the cluster goes on",
+        run: retiring::leaves,
     },
     Test {
         name: "ha: nothing tried to leave",

@@ -204,7 +204,9 @@ pub(super) fn under_writes(
         }
         Way::Service => (holder()?, SERVICE),
     };
-    let rest = planes.iter().find(|host| host.spec.name != lost.spec.name);
+    // The last, because the first may be the one that leaves.
+    let mut others = planes.iter().rev();
+    let rest = others.find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
     // It may be there from an earlier attempt.
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;

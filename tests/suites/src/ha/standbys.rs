@@ -1,4 +1,5 @@
-//! Standbys of the master: they follow, and one of them takes the place of a master that is gone.
+//! Standbys of the master: they follow, one of them takes the place of a master that is gone, and a
+//! master that comes back does not act beside it.
 
 use std::collections::BTreeSet;
 
@@ -33,14 +34,14 @@ fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
 }
 
 /// The answer of a command on a host, which must succeed.
-fn answer(host: &Host, words: &[&str]) -> Result<Value> {
+pub(super) fn answer(host: &Host, words: &[&str]) -> Result<Value> {
     let (succeeded, document) = document(host, words)?;
     ensure!(succeeded, "ctl {}: {document}", words.join(" "));
     Ok(document)
 }
 
 /// Waits until exactly these hosts follow the master of a host.
-fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
     wait::until("the standbys to follow", BACK, || {
         let (_, masters) = document(master, &["master", "list"])?;
         let all = masters["standbys"].as_array().context("no list")?;
@@ -65,7 +66,7 @@ fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
 }
 
 /// A highstate of each of these hosts, by the master of another one, would change nothing.
-fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
+pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
     for name in names {
         let planned = answer(on, &["highstate", name, "--test"])?;
         ensure!(planned["changed"] == 0, "{name}: {planned}");
@@ -114,7 +115,7 @@ fn acknowledged(first: &Host) -> Result<(String, Value)> {
 }
 
 /// The keys without what changes by itself.
-fn keys(host: &Host) -> Result<Value> {
+pub(super) fn keys(host: &Host) -> Result<Value> {
     let mut keys = answer(host, &["key", "list"])?;
     for key in keys["keys"].as_array_mut().into_iter().flatten() {
         let key = key.as_object_mut().context("no key")?;
@@ -168,6 +169,67 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     answers(cluster, next, "")?;
     wait_for_followers(next, &["cp-1", "cp-3"])?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
+/// that before it begins anything, and becomes a standby with its next highstate.
+pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (cluster.host("cp-2")?, &cluster.bootstrap);
+    wait_for_followers(old, &["cp-1", "cp-3"])?;
+    let off = [old.spec.name.clone()];
+    cluster.lab.power_off(&off, false)?;
+    println!(
+        "  {}",
+        next.run(&["ctl", "master", "promote"])?
+            .trim()
+            .replace('\n', "\n  ")
+    );
+    answers(cluster, next, "cp-2")?;
+    wait_for_followers(next, &["cp-3"])?;
+    nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
+    // It serves the bundles, and the others ask it.
+    let (_, status) = document(next, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let url = format!(
+        "https://{}:4551/bundles/{version}/manifest.json",
+        next.control_plane_address()
+    );
+    let get = [
+        "curl",
+        "-sS",
+        "--fail",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+        "-o",
+        "/dev/null",
+    ];
+    let ca = ["--cacert", "/etc/halite/pki/site-ca.crt", &url];
+    cluster.worker.run(&[&get[..], &ca[..]].concat())?;
+
+    cluster.lab.power_on(&off)?;
+    wait::until("the old master to stop", BACK, || {
+        let log = old.run(&[
+            "journalctl",
+            "-b",
+            "-u",
+            "halite-master",
+            "--no-pager",
+            "-o",
+            "cat",
+        ])?;
+        ensure!(log.contains("was replaced"), "{log}");
+        ensure!(!log.contains("master serves"), "it has begun: {log}");
+        Ok(())
+    })?;
+    answers(cluster, next, "")?;
+    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
+    next.run(&["ctl", "highstate", "cp-2"])?;
+    wait_for_followers(next, &["cp-2", "cp-3"])?;
     same_content(cluster)?;
     nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)
