@@ -3,6 +3,7 @@
 mod bad_flag;
 mod etcd;
 mod expired;
+mod full_disk;
 mod leaving;
 mod links;
 mod losses;
@@ -104,6 +105,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
+    },
+    Test {
+        name: "ha: a full disk under one member of etcd costs no write, and it comes back when there is room",
+        run: full_disk::costs_no_write,
     },
     Test {
         name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",

@@ -26,7 +26,7 @@ pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 /// The name that leads to it, in the certificate of each API server.
 pub(super) const NAME: &str = "api.demo.internal";
 /// Limits of the gap: three times the targets of the bench.
-const KILLED: Duration = Duration::from_secs(9);
+pub(super) const KILLED: Duration = Duration::from_secs(9);
 /// The same for a host without power.
 pub(super) const CUT: Duration = Duration::from_secs(12);
 /// The same behind the proxies.
