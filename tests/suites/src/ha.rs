@@ -27,6 +27,7 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::kubeadm::control_plane;
 use crate::site::Site;
 use crate::test::{Counts, Test};
 
@@ -45,6 +46,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: two control planes follow the master",
         run: standbys::follow,
+    },
+    Test {
+        name: "ha: a further control plane is the one that kubeadm join makes",
+        run: control_plane::compare,
     },
     Test {
         name: "ha: ctl and kubectl work as root on each control plane",
