@@ -1,6 +1,8 @@
 //! Hosts that leave the cluster of three control planes and come back: a worker that is drained and
 //! removed, and a control plane that is destroyed and replaced.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
@@ -10,8 +12,11 @@ use serde_json::{Value, json};
 
 use super::{BACK, is_complete, same_content};
 use crate::bare::{is_bare, wait_until_bare};
+use crate::health;
 use crate::test::Counts;
 
+/// Limit for `ctl node replace` to print the command for the new host: three times the target.
+const PRINTED: Duration = Duration::from_secs(30);
 /// The namespace of the pods that are evicted.
 const NAMESPACE: &str = "leaving";
 
@@ -141,7 +146,23 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
         is_complete(cluster)
     })?;
     cluster.lab.power_off(&[name.to_owned()], true)?;
-    cluster.replace(name)?;
+    // A host that was there a moment ago may not be replaced.
+    wait::until("the master to notice the loss", BACK, || {
+        let status = health::status(cluster)?;
+        let mut nodes = status["nodes"].as_array().into_iter().flatten();
+        let lost = nodes.any(|node| node["name"] == name && node["connected"] == false);
+        ensure!(lost, "{name} is connected: {}", status["nodes"]);
+        Ok(())
+    })?;
+    let printed = cluster.replace(name)?;
+    println!(
+        "  replace: the command is printed after {:.1} s",
+        printed.as_secs_f64()
+    );
+    ensure!(
+        printed <= PRINTED,
+        "the command was printed after {printed:?}"
+    );
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
     Ok(Counts::ONE)
