@@ -10,10 +10,11 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
+use super::losses::VIP;
 use super::{BACK, is_complete, same_content};
 use crate::bare::{is_bare, wait_until_bare};
-use crate::health;
 use crate::test::Counts;
+use crate::{firewall, health};
 
 /// Limit for `ctl node replace` to print the command for the new host: three times the target.
 const PRINTED: Duration = Duration::from_secs(30);
@@ -89,7 +90,16 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// A removed worker has nothing of Halite, the others have forgotten it, and it can be added again.
+/// At no moment of it a port is open that the roles do not open.
 pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
+    firewall::during(cluster, VIP, || leaves_and_returns(cluster))?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+fn leaves_and_returns(cluster: &Cluster) -> Result<()> {
     let worker = &cluster.worker;
     let name = worker.spec.name.as_str();
     ctl_node(
@@ -113,8 +123,7 @@ pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
         .output(&["ctl", "node", "remove", name, "--yes"])?;
     ensure!(!unknown.status.success(), "{name} was removed twice");
     cluster.join(&[name])?;
-    wait::until("the worker to be back", BACK, || is_complete(cluster))?;
-    Ok(Counts::ONE)
+    wait::until("the worker to be back", BACK, || is_complete(cluster))
 }
 
 /// A control plane whose disks are gone is replaced by one command, and the cluster is as it was.
