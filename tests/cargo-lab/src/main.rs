@@ -130,11 +130,14 @@ enum Verb {
     /// ends; prints JSON.
     #[command(hide = true)]
     WriteLoop(write_loop::Arguments),
-    /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
+    /// Scan TCP ports of an address from the namespace that this is run in; prints JSON.
     #[command(hide = true)]
     Scan {
         /// `10.10.0.11`, `fe80::1%eth0`
         address: String,
+        /// The TCP ports that are asked; all without it.
+        #[arg(long)]
+        only: Vec<u16>,
         /// UDP ports that get a packet each.
         #[arg(long)]
         udp: Vec<u16>,
@@ -336,12 +339,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::WriteLoop(arguments) => arguments.serve()?,
         Verb::Scan {
             address,
+            only,
             udp,
             again,
         } => {
             println!(
                 "{}",
-                serde_json::to_string(&scan::scan(&address, &udp, &again)?)?
+                serde_json::to_string(&scan::scan(&address, &only, &udp, &again)?)?
             );
         }
     }

@@ -3,7 +3,9 @@
 mod bad_flag;
 mod etcd;
 mod expired;
+mod full_disk;
 mod leaving;
+mod links;
 mod losses;
 mod operators;
 mod pod;
@@ -27,6 +29,7 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::kubeadm::control_plane;
 use crate::site::Site;
 use crate::test::{Counts, Test};
 
@@ -47,6 +50,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: standbys::follow,
     },
     Test {
+        name: "ha: a further control plane is the one that kubeadm join makes",
+        run: control_plane::compare,
+    },
+    Test {
         name: "ha: ctl and kubectl work as root on each control plane",
         run: operators::on_each,
     },
@@ -61,6 +68,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: losses::of_power,
+    },
+    Test {
+        name: "ha: links that are cut in one and in both directions heal, with one holder of the address",
+        run: links::heal,
     },
     Test {
         name: "ha: a reboot of the host with the address moves it first, and ends as it began",
@@ -101,6 +112,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
+    },
+    Test {
+        name: "ha: a full disk under one member of etcd costs no write, and it comes back when there is room",
+        run: full_disk::costs_no_write,
     },
     Test {
         name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",

@@ -38,6 +38,7 @@ mod secret;
 mod site;
 mod site_registry;
 mod source;
+mod support;
 mod table;
 mod test;
 mod update;
@@ -131,6 +132,7 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(firewall::TESTS)
         .chain(vip::TESTS)
         .chain(health::TESTS)
+        .chain(support::TESTS)
         .chain(preflight::TESTS)
         .chain(operator::TESTS)
         .chain(enrolment::TESTS)

@@ -28,7 +28,7 @@ pub(super) const NAME: &str = "api.demo.internal";
 /// The `kubernetes` Service, which has the first address of the network of services.
 const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 1), 443);
 /// Limits of the gap: three times the targets of the bench.
-const KILLED: Duration = Duration::from_secs(9);
+pub(super) const KILLED: Duration = Duration::from_secs(9);
 /// The same for a host without power.
 pub(super) const CUT: Duration = Duration::from_secs(12);
 /// The same behind the proxies.
