@@ -150,7 +150,10 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
         "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
-        "Operator/HandOver" => operator.hand_over(<_>::default()).await.map(drop),
+        "Operator/HandOver" => operator
+            .hand_over(v1::HandOverRequest::default())
+            .await
+            .map(drop),
         "Operator/ListOperators" => operator
             .list_operators(v1::ListOperatorsRequest {})
             .await

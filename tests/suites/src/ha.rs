@@ -1,8 +1,10 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
 mod bad_flag;
+mod boundaries;
 mod etcd;
 mod expired;
+mod failovers;
 mod full_disk;
 mod leaving;
 mod links;
@@ -31,7 +33,7 @@ use serde_json::Value;
 use crate::cluster::nothing_left;
 use crate::kubeadm::control_plane;
 use crate::site::Site;
-use crate::test::{Counts, Test};
+use crate::test::{Case, Counts, Test, cases};
 
 pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
@@ -109,6 +111,21 @@ const TESTS: &[Test<Cluster>] = &[
         name: "ha: a destroyed control plane is replaced",
         run: leaving::replaced,
     },
+];
+
+const OF_THE_DAY: &[Test<Cluster>] = &[Test {
+    name: "ha: a command is interrupted at the boundary of the day, and ends the same",
+    run: boundaries::of_the_day,
+}];
+
+/// Further ones of `full`, on which those after them do not depend.
+const FULL: &[Test<Cluster>] = &[Test {
+    name: "ha: an upgrade whose master dies at the end of each step ends the same",
+    run: upgraded::interrupted,
+}];
+
+/// The tests after those that are numbered.
+const THEN: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
@@ -125,10 +142,21 @@ const TESTS: &[Test<Cluster>] = &[
         name: "ha: a newer patch release comes host by host, and no write is lost",
         run: upgraded::upgraded,
     },
-    Test {
-        name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
-        run: standbys::replaces_the_lost_master,
-    },
+];
+
+/// The master is on another host after it.
+const MOVED: &[Test<Cluster>] = &[Test {
+    name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
+    run: standbys::replaces_the_lost_master,
+}];
+
+/// The same in `full`.
+const MOVED_IN_FULL: &[Test<Cluster>] = &[Test {
+    name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
+    run: standbys::replaces_the_lost_master_and_dies,
+}];
+
+const LAST: &[Test<Cluster>] = &[
     Test {
         name: "ha: a master that comes back after a promotion stands by",
         run: standbys::outlives_its_master,
@@ -137,7 +165,7 @@ const TESTS: &[Test<Cluster>] = &[
         name: "ha: the master moves to a standby and back",
         run: retiring::moves_and_returns,
     },
-    // Last: the first host is bare afterwards.
+    // After the others: the first host is bare then.
     Test {
         name: "ha: a retired first host is bare, and the cluster goes on",
         run: retiring::leaves,
@@ -148,15 +176,33 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The site of three control planes and one worker.
-pub(super) fn site() -> Site {
-    Site {
+/// The site of three control planes and one worker. In `full`, all failovers and boundaries are tests.
+pub(super) fn site(full: bool) -> Result<Site> {
+    let numbered: Vec<Case<Cluster>> = if full {
+        failovers::numbered()
+            .into_iter()
+            .chain(boundaries::every()?)
+            .chain(cases(THEN))
+            .chain(cases(FULL))
+            .chain(cases(MOVED_IN_FULL))
+            .collect()
+    } else {
+        [OF_THE_DAY, THEN, MOVED]
+            .into_iter()
+            .flat_map(cases)
+            .collect()
+    };
+    Ok(Site {
         lab: "ha".to_owned(),
         made: "ha: bootstrap, two control planes and a worker",
         layout: &HA,
         make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
-        tests: TESTS.iter().collect(),
-    }
+        tests: cases(TESTS)
+            .into_iter()
+            .chain(numbered)
+            .chain(cases(LAST))
+            .collect(),
+    })
 }
 
 /// Runs etcdctl in the member of a host, with the answer as JSON.

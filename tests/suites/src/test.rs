@@ -8,6 +8,28 @@ pub(crate) struct Test<C> {
     pub(crate) run: fn(&C) -> Result<Counts>,
 }
 
+/// A test as the runner takes it: one of the tables, or one of a numbered series.
+pub(crate) struct Case<C> {
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn Fn(&C) -> Result<Counts>>,
+}
+
+impl<C> Case<C> {
+    /// One test of a numbered series.
+    pub(crate) fn new(name: String, run: impl Fn(&C) -> Result<Counts> + 'static) -> Self {
+        Self {
+            name,
+            run: Box::new(run),
+        }
+    }
+}
+
+/// The tests of a table, in their order.
+pub(crate) fn cases<C: 'static>(tests: &[Test<C>]) -> Vec<Case<C>> {
+    let case = |test: &Test<C>| Case::new(test.name.to_owned(), test.run);
+    tests.iter().map(case).collect()
+}
+
 /// How many tests passed and failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {

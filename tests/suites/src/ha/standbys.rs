@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
+use crate::interrupted::Running;
+use crate::kills::{master_answers, moments};
 use crate::test::Counts;
 
 /// The roles of the first host once it is the first no more.
@@ -127,6 +129,47 @@ pub(super) fn keys(host: &Host) -> Result<Value> {
 /// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
 /// master first. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
+    master_lost(cluster, |_, _| Ok(())).map(|()| Counts::ONE)
+}
+
+/// The same, and the new master dies each time when a step has ended: those of the promotion, then those
+/// of the removal of the lost host.
+pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Counts> {
+    let mut steps = 0;
+    master_lost(cluster, |next, lost| {
+        let replace = [
+            "ctl",
+            "node",
+            "replace",
+            lost,
+            "--force",
+            "--cluster",
+            "demo",
+        ];
+        let mut running = Running::start(next, &[&replace[..], &["--no-wait"]].concat())?;
+        while let Some(line) = running.next_end(steps)? {
+            println!("  {}", line.trim());
+            steps += 1;
+            moments::die(next, "halite-master")?;
+            master_answers(next)?;
+        }
+        let (status, said) = running.ended(|| Ok(()))?;
+        println!("  it ended with {status}");
+        ensure!(steps > 5, "only {steps} steps were shown: {said}");
+        Ok(())
+    })?;
+    Ok(Counts {
+        passed: steps,
+        failed: 0,
+    })
+}
+
+/// Loses the host of the master with its disks, does something on the standby that is to be the next,
+/// and replaces the host from there.
+fn master_lost(
+    cluster: &Cluster,
+    before_the_replacement: impl FnOnce(&Host, &str) -> Result<()>,
+) -> Result<()> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     let lost = first.spec.name.clone();
     wait_for_followers(first, &["cp-2", "cp-3"])?;
@@ -150,6 +193,7 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
         "demo",
     ];
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
+    before_the_replacement(next, &lost)?;
     // The document of the first host has no address.
     let add = ["ctl", "node", "add", &lost, "--roles", ROLES].map(str::to_owned);
     cluster.replace_on(next, &lost, &add)?;
@@ -170,8 +214,7 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     wait_for_followers(next, &["cp-1", "cp-3"])?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
-    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
-    Ok(Counts::ONE)
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])
 }
 
 /// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
