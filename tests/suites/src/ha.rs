@@ -4,6 +4,7 @@ mod bad_flag;
 mod etcd;
 mod expired;
 mod leaving;
+mod links;
 mod losses;
 mod operators;
 mod proxies;
@@ -59,6 +60,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: losses::of_power,
+    },
+    Test {
+        name: "ha: a link between two control planes that is cut costs a moment, and no write",
+        run: links::cut,
     },
     Test {
         name: "ha: a reboot of the host with the address moves it first, and ends as it began",
