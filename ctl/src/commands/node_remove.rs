@@ -107,13 +107,13 @@ pub async fn replace(
     });
     let done = run(global, name, &pillar, screen).await?;
     if done.retcode != 0 {
-        let again = format!("ctl node replace {name} --force --cluster {}", args.cluster);
-        return print_outcome(&done, "", &again, screen);
+        return print_outcome(&done, "", &replaced_again(args).text(), screen);
     }
     for note in &done.notes {
         screen.note(note.as_str());
     }
-    nodes::join(global, declared, &[], args.no_wait, screen).await
+    let ignored = &args.ignore_preflight;
+    nodes::join(global, declared, ignored, args.no_wait, screen).await
 }
 
 /// What the master knows about the host.
@@ -195,6 +195,15 @@ fn again(args: &NodeRemove) -> Again {
         .pods(&args.pods)
 }
 
+/// The replacement with the same words.
+fn replaced_again(args: &NodeReplace) -> Again {
+    Again::new(format!("ctl node replace {}", args.name))
+        .flag(args.force, "force")
+        .option("cluster", Some(&args.cluster))
+        .list("ignore-preflight", &args.ignore_preflight)
+        .flag(args.no_wait, "no-wait")
+}
+
 /// The request that declares the node as it is declared: what was recorded of the lost host has
 /// gone with it.
 fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> {
@@ -274,6 +283,20 @@ mod tests {
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl node remove {words}"));
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_repeated_with_the_same_words() {
+        for line in [
+            "ctl node replace a --force --cluster prod",
+            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait",
+        ] {
+            let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            let Command::Node(Node::Replace(args)) = cli.command else {
+                panic!("another command");
+            };
+            assert_eq!(replaced_again(&args).text(), line);
         }
     }
 
