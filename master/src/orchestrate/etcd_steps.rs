@@ -67,7 +67,7 @@ impl StepRunner<'_> {
             return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
         }
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
-        let members = self.jobs.clusters().etcd().members(&snapshot).await;
+        let members = self.jobs.clusters().etcd().own_members(&snapshot).await;
         let members = members.map_err(failed)?;
         let pace = StepPace::new(self.recorder, index, PAUSE);
         let pace = pace.remedy("`ctl etcd status` shows each member");
@@ -124,6 +124,15 @@ impl StepRunner<'_> {
         Ok((Map::new(), comment))
     }
 
+    /// Asks the members of an external etcd.
+    pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let etcd = self.jobs.clusters().etcd();
+        let asked = tokio::time::timeout(timeout(chunk), etcd.external_answers(&snapshot)).await;
+        let asked = asked.map_err(|_| Failure::new("the external etcd does not answer in time"))?;
+        Ok((Map::new(), asked.map_err(failed)?))
+    }
+
     /// Gives the free pages in the members' databases back.
     pub(super) async fn etcd_defragment(
         &self,
@@ -136,7 +145,7 @@ impl StepRunner<'_> {
             return Ok((Map::new(), format!("a real run defragments {which}")));
         }
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
-        let members = self.jobs.clusters().etcd().members(&snapshot).await;
+        let members = self.jobs.clusters().etcd().own_members(&snapshot).await;
         let members = members.map_err(failed)?;
         let pace = StepPace::new(self.recorder, index, PAUSE);
         let pace = pace.remedy("`ctl etcd status` shows each member");

@@ -201,11 +201,10 @@ fn peers(
                 service: service.to_owned(),
             });
         };
-        let has_joined = other.is_member();
-        if has_joined && other.has(Role::ControlPlane) && node.runs_containers() {
+        if other.serves_api() && node.runs_containers() {
             add(API_PORT, "the API server");
         }
-        if has_joined && node.has(Role::Etcd) {
+        if other.is_member() && node.has(Role::Etcd) {
             add(PEER_PORT, "etcd");
         }
         if declaration.part(host.as_str()) == Some(masters::Part::Master) {

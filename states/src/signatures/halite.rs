@@ -232,6 +232,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "control_plane_joined",
+        "Records that the control plane of a host runs, where no member of etcd on the host says so.",
+        &[NODE],
+    ),
+    step(
         "node_forget",
         "Removes the document of a node.",
         &[
@@ -308,6 +313,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "etcd_quorum_allows",
         "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
         &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_answers",
+        "Asks each member of an external etcd, with the client's certificate of the cluster document, and refuses one with the data of another cluster.",
+        &[TIMEOUT],
     ),
     step(
         "etcd_defragment",

@@ -116,9 +116,18 @@ promoted:
 control-plane:
   halite.state:
     - tgt: {{ name }}
-    - sls: [halite.base.etcd, halite.base.control_plane.running]
+    - sls: [{{ 'halite.base.etcd, ' if is_member }}halite.base.control_plane.running]
     - require:
-        - halite: promoted
+        - halite: {{ 'promoted' if is_member else 'kubelet' }}
+{%- if not is_member %}
+
+# No member of etcd says that it has joined.
+joined:
+  halite.control_plane_joined:
+    - node: {{ name }}
+    - require:
+        - halite: control-plane
+{%- endif %}
 
 # Where the API's name leads to proxies, they learn the new server.
 api-clients:
@@ -128,7 +137,7 @@ api-clients:
     - sls: [halite.host.hosts]
     - offline: skip
     - require:
-        - halite: control-plane
+        - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- endif %}
 
 # Labels and taints of the new node.
@@ -137,7 +146,7 @@ node:
     - tgt: master
     - sls: [halite.base.nodes]
     - require:
-        - halite: {{ 'control-plane' if is_control_plane else 'kubelet' }}
+        - halite: {{ 'kubelet' if not is_control_plane else 'control-plane' if is_member else 'joined' }}
 
 ready:
   halite.wait_for_node:
