@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
 use crate::bare::{is_bare, wait_until_bare};
+use crate::etcd;
 use crate::test::{Counts, Test};
 
 /// Limit for a minion to be connected again, and for the pods of the new cluster.
@@ -49,8 +50,9 @@ fn destroyed(cluster: &Cluster) -> Result<Counts> {
         host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
             .with_context(|| format!("{}: packages or data", host.spec.name))?;
     }
-    // The same hosts, as at the first time.
-    cluster.bootstrap(CLUSTER)?;
+    // The same hosts, as at the first time, but for etcd, which is a service now: the suite after this
+    // one needs it.
+    cluster.bootstrap(&etcd::document())?;
     cluster.add_worker()?;
     cluster.wait_for_pods(BACK)?;
     Ok(Counts::ONE)

@@ -12,6 +12,7 @@ mod deadline;
 mod destroy;
 mod disaster;
 mod enrolment;
+mod etcd;
 mod every_option;
 mod explain;
 mod external;
@@ -117,14 +118,14 @@ fn ordinary(options: &Options) -> Site {
         made: "cluster: bootstrap and node add",
         layout: &TWO,
         make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
-        tests: on_cluster(options.full).collect(),
+        tests: on_cluster(options).collect(),
     }
 }
 
 /// The tests that share one cluster, in their order: tests that only read, tests that repair their
 /// own damage, tests that cut power, one that makes the cluster again, and at the end a test that no
 /// packet tried to leave the lab.
-fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
+fn on_cluster(options: &Options) -> impl Iterator<Item = &'static Test<Cluster>> {
     cluster::TESTS
         .iter()
         .chain(kubeadm::TESTS)
@@ -146,8 +147,9 @@ fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
         .chain(addons::TESTS)
         .chain(network::TESTS)
         .chain(repair::TESTS)
-        .chain(kills::tests(full))
+        .chain(kills::tests(options.full))
         .chain(disaster::TESTS)
         .chain(destroy::TESTS)
+        .chain(etcd::tests(options.full || !options.filter.is_empty()))
         .chain(cluster::AT_THE_END)
 }
