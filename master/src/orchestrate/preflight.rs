@@ -211,7 +211,23 @@ fn peers(
             add(BUNDLE_PORT, "the bundle server");
         }
     }
+    if node.has(Role::ControlPlane) {
+        let external = declaration.cluster.external_etcd();
+        let endpoints = external.map_or(&[][..], |external| &external.endpoints);
+        peers.extend(endpoints.iter().filter_map(|url| endpoint(url)));
+    }
     peers
+}
+
+/// An endpoint of an external etcd that is given by its address.
+fn endpoint(url: &str) -> Option<Peer> {
+    let (host, port) = url.strip_prefix("https://")?.rsplit_once(':')?;
+    Some(Peer {
+        host: host.to_owned(),
+        address: host.parse().ok()?,
+        port: port.parse().ok()?,
+        service: "the external etcd".to_owned(),
+    })
 }
 
 /// The problems, or the warnings, each with its name and what to do.

@@ -266,7 +266,7 @@ fn a_change_of_the_mode_ends_the_other_first() {
     let ended = chunk(
         &pod,
         "cmd.run",
-        "systemctl disable --now etcd.service && rm -rf /etc/systemd/system/etcd.service /usr/local/lib/halite/etcd && systemctl daemon-reload",
+        "systemctl disable --now etcd.service && rm -rf /etc/systemd/system/etcd.service /usr/local/lib/halite/etcd && rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload",
     );
     assert!(
         json!(ended.controls)

@@ -8,7 +8,7 @@ include:
 # A member that was a unit before ends first: both have the same data and the same ports.
 etcd-unit-ended:
   cmd.run:
-    - name: systemctl disable --now etcd.service && rm -rf {{ unit }} {{ programs }} && systemctl daemon-reload
+    - name: systemctl disable --now etcd.service && rm -rf {{ unit }} {{ programs }} && rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload
     - onlyif: {{ is_own_unit }}
 
 # The kubelet watches this directory and restarts the pod after a change.
