@@ -115,6 +115,9 @@ mod tests {
         }
         let first = [Bootstrap, Registry, Etcd, ControlPlane];
         assert!(of(&first, &[Registry, Etcd, ControlPlane]).contains("keeps it"));
+        // Of an external etcd no host is a member.
+        let alone = [Bootstrap, Registry, ControlPlane];
+        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
         assert!(of(&[Worker], &[Worker, Bootstrap]).contains("only the first host"));
         assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
         assert!(of(&[Worker, Registry], &[Registry]).contains("no Kubernetes node any more"));
