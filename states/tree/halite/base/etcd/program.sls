@@ -5,7 +5,7 @@ etcd-program:
     - name: |
         set -e
         mounted=/run/halite-etcd-image
-        free() { ctr --namespace k8s.io images unmount --rm "$mounted" >/dev/null 2>&1 || umount -q "$mounted" || true; }
+        free() { ctr --namespace k8s.io images unmount --rm "$mounted" >/dev/null 2>&1 || umount "$mounted" 2>/dev/null || true; }
         free
         mkdir -p "$mounted" {{ directory }}
         trap 'free; rmdir "$mounted"' EXIT
