@@ -22,7 +22,7 @@ use super::pod::StaticPod;
 use super::{Host, HostError, HostResult};
 
 pub use self::machine::{Facts, Probe};
-pub use self::observe::{observe, record, same_manifest};
+pub use self::observe::{record, same_manifest};
 
 /// Seconds between two observations.
 const AGAIN: f64 = 0.25;
@@ -81,6 +81,17 @@ pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
             }
             Step::Failed(fault) => return Err(failure(host, pod, &fault).await?),
         }
+    }
+}
+
+/// Observes a static pod, or the unit in its place. A probe is asked only if its program runs.
+///
+/// # Errors
+/// The host cannot be read.
+pub async fn observe(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
+    match &pod.unit {
+        Some(unit) => unit::observe(host, pod, unit).await,
+        None => observe::observe_pod(host, pod).await,
     }
 }
 

@@ -17,10 +17,7 @@ const LINES: usize = 10;
 ///
 /// # Errors
 /// The host cannot be read.
-pub async fn observe(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
-    if let Some(unit) = &pod.unit {
-        return super::unit::observe(host, pod, unit).await;
-    }
+pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
     let manifest = read(host, &pod.manifest).await?;
     let record = record(host, pod).await?;
     let uids = uids(host, &pod.name).await?;
