@@ -213,8 +213,8 @@ fn peers(
     }
     if node.has(Role::ControlPlane) {
         let external = declaration.cluster.external_etcd();
-        let endpoints = external.map_or(&[][..], |external| &external.endpoints);
-        peers.extend(endpoints.iter().filter_map(|url| endpoint(url)));
+        let endpoints = external.into_iter().flat_map(|own| &own.endpoints);
+        peers.extend(endpoints.filter_map(|url| endpoint(url)));
     }
     peers
 }
