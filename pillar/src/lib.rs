@@ -12,6 +12,7 @@ pub mod bundle_facts;
 pub mod certificates;
 pub mod cluster;
 pub mod declaration;
+pub mod etcd;
 pub mod example;
 mod field_schemas;
 pub mod formats;

@@ -1,6 +1,7 @@
 //! The view of one minion: all data that its templates may use.
 
 mod api;
+mod etcd;
 mod proxy;
 mod registry;
 
@@ -89,6 +90,7 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
         .map(|(name, _)| format!("secrets.{name}"));
     pki.chain(own)
         .chain(registry::allowed(declaration, minion, node))
+        .chain(etcd::allowed(&declaration.cluster, node))
         .collect()
 }
 
@@ -102,7 +104,7 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
     let cluster = &declaration.cluster;
     match path.strip_prefix("secrets.") {
         Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
-        None => registry::secret(cluster, path),
+        None => registry::secret(cluster, path).or_else(|| etcd::secret(cluster, path)),
     }
 }
 
@@ -162,7 +164,7 @@ pub fn view(
         },
         "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
         "scheduler": {"extraArgs": cluster.scheduler.extra_args},
-        "etcd": {"extraArgs": cluster.etcd.extra_args},
+        "etcd": etcd::view(cluster, |path| allowed.contains(path)),
         "kubernetes": {"version": kubernetes},
         "components": bundle.components,
         "images": bundle.images,

@@ -88,7 +88,13 @@ fn said<'a>(summary: &'a Value, step: &str) -> &'a str {
 
 /// Formats the quorum, the members as a table, and all problems.
 fn overview(status: &Value, paint: &Paint) -> String {
-    let mut text = format!("{}\n\n{}", table::cell(&status["quorum"]), members(status));
+    let external = if status["external"] == true {
+        " (external: not this cluster's to change)"
+    } else {
+        ""
+    };
+    let quorum = table::cell(&status["quorum"]);
+    let mut text = format!("{quorum}{external}\n\n{}", members(status));
     for problem in status["problems"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
     }
@@ -163,5 +169,10 @@ cp-2    b1                follower  -    -         -       -         -
 ✗ cp-2: no answer within 2 s
 ";
         assert_eq!(text, expected);
+        let mut external = status;
+        external["external"] = json!(true);
+        let text = overview(&external, &Paint { colour: false });
+        let first = "2 members, 1 of them serves: no quorum, 2 are needed (external: not this cluster's to change)\n";
+        assert!(text.starts_with(first), "{text}");
     }
 }

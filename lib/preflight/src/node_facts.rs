@@ -70,6 +70,9 @@ pub struct HostRequirements {
     pub eviction: Option<BTreeMap<String, String>>,
     /// The VIP, if keepalived manages one.
     pub vip: Option<Ipv4Addr>,
+    /// etcd is not on the cluster's hosts.
+    #[serde(default)]
+    pub external_etcd: bool,
 }
 
 /// A file system that the kubelet watches.
@@ -95,6 +98,7 @@ impl Default for HostRequirements {
             nftables: true,
             eviction: None,
             vip: None,
+            external_etcd: false,
         }
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use halite_errors::chain;
 use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
@@ -240,8 +239,7 @@ async fn certified(app: &App, snapshot: &Arc<Snapshot>) -> Result<BTreeSet<Strin
 }
 
 fn api_servers(declaration: &Declaration) -> Result<Vec<MinionId>, Refusal> {
-    let planes = (declaration.nodes.iter())
-        .filter(|(_, node)| node.has(Role::ControlPlane) && node.is_member());
+    let planes = (declaration.nodes.iter()).filter(|(_, node)| node.serves_api());
     planes
         .map(|(name, _)| name.as_str().parse().map_err(Refusal::from))
         .collect()

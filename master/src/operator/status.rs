@@ -208,7 +208,7 @@ fn servers(seen: &Seen) -> Value {
 
 fn members(seen: &Seen) -> Value {
     match &seen.etcd {
-        Some(Ok(overview)) => etcd_members::json(overview),
+        Some(Ok(overview)) => etcd_members::json(overview, seen.etcd_is_external),
         Some(Err(error)) => json!({"error": chain(error)}),
         None => Value::Null,
     }

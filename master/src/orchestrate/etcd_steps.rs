@@ -91,7 +91,7 @@ impl StepRunner<'_> {
     /// Prepares the work of a step on the members of the declared cluster.
     async fn work(&self, chunk: &Chunk, index: usize) -> Result<Work<'_>, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
-        let members = self.jobs.clusters().etcd().members(&snapshot).await;
+        let members = self.jobs.clusters().etcd().own_members(&snapshot).await;
         let pace = StepPace::new(self.recorder, index, PAUSE);
         Ok(Work {
             members: members.map_err(failed)?,
@@ -174,6 +174,15 @@ impl StepRunner<'_> {
             }
         };
         Ok((Map::new(), comment))
+    }
+
+    /// Asks the members of an external etcd.
+    pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let etcd = self.jobs.clusters().etcd();
+        let asked = tokio::time::timeout(timeout(chunk), etcd.external_answers(&snapshot)).await;
+        let asked = asked.map_err(|_| Failure::new("the external etcd does not answer in time"))?;
+        Ok((Map::new(), asked.map_err(failed)?))
     }
 
     /// Gives the free pages in the members' databases back.

@@ -230,18 +230,33 @@ fn peers(
                 service: service.to_owned(),
             });
         };
-        let has_joined = other.is_member();
-        if has_joined && other.has(Role::ControlPlane) && node.runs_containers() {
+        if other.serves_api() && node.runs_containers() {
             add(API_PORT, "the API server");
         }
-        if has_joined && node.has(Role::Etcd) {
+        if other.is_member() && node.has(Role::Etcd) {
             add(PEER_PORT, "etcd");
         }
         if declaration.part(host.as_str()) == Some(masters::Part::Master) {
             add(BUNDLE_PORT, "the bundle server");
         }
     }
+    if node.has(Role::ControlPlane) {
+        let external = declaration.cluster.external_etcd();
+        let endpoints = external.into_iter().flat_map(|own| &own.endpoints);
+        peers.extend(endpoints.filter_map(|url| endpoint(url)));
+    }
     peers
+}
+
+/// An endpoint of an external etcd that is given by its address.
+fn endpoint(url: &str) -> Option<Peer> {
+    let (host, port) = url.strip_prefix("https://")?.rsplit_once(':')?;
+    Some(Peer {
+        host: host.to_owned(),
+        address: host.parse().ok()?,
+        port: port.parse().ok()?,
+        service: "the external etcd".to_owned(),
+    })
 }
 
 /// The problems, or the warnings, each with its name and what to do.

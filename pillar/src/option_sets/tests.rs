@@ -19,6 +19,9 @@ const FREE: &[&str] = &[
     "controllerManager.extraArgs",
     "scheduler.extraArgs",
     "etcd.extraArgs",
+    "etcd.external.endpoints",
+    "etcd.external.ca",
+    "etcd.external.clientSecret",
     "kubernetes.version",
     // The completeness check installs all charts of the bundle in each cluster.
     "charts",
@@ -61,6 +64,7 @@ const FREE: &[&str] = &[
     "resolved.kubernetes",
     "resolved.bundle",
     "resolved.master",
+    "resolved.etcd",
 ];
 
 #[test]
@@ -92,6 +96,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("addons.localPath", "/addons/localPath", 2),
         ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
         ("firewall.podsToHosts", "/firewall/podsToHosts", 2),
+        ("etcd", "/etcd", 3),
     ] {
         assert!(
             CHOICES.0.iter().any(|choice| choice.path == path),
@@ -105,7 +110,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 11, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 12, "a choice that this test does not know");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::TWO;
 use halite_lab::wait;
@@ -11,6 +11,7 @@ use halite_states::shipped;
 use serde_json::json;
 
 use crate::bare::{is_bare, wait_until_bare};
+use crate::etcd;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::moments;
 use crate::test::{Case, Counts, Test};
@@ -87,8 +88,9 @@ fn bare_and_again(cluster: &Cluster) -> Result<Counts> {
         host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
             .with_context(|| format!("{}: packages or data", host.spec.name))?;
     }
-    // The same hosts, as at the first time.
-    cluster.bootstrap(CLUSTER)?;
+    // The same hosts, as at the first time, but for etcd, which is a service now: the suite after this
+    // one needs it.
+    cluster.bootstrap(&etcd::document())?;
     cluster.add_worker()?;
     cluster.wait_for_pods(BACK)?;
     Ok(Counts::ONE)

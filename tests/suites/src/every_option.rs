@@ -291,6 +291,9 @@ mod tests {
 
     /// Fields that the document leaves empty, with the reasons.
     const EMPTY: &[(&str, &str)] = &[
+        ("etcd.external.endpoints", "etcd is the cluster's own"),
+        ("etcd.external.ca", "etcd is the cluster's own"),
+        ("etcd.external.clientSecret", "etcd is the cluster's own"),
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",
@@ -298,6 +301,7 @@ mod tests {
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
         ("resolved.master", "Halite writes it"),
+        ("resolved.etcd", "Halite writes it"),
     ];
 
     fn node(name: &str, address: &str, roles: &[Role]) -> String {

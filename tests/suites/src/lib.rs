@@ -12,6 +12,7 @@ mod deadline;
 mod destroy;
 mod disaster;
 mod enrolment;
+mod etcd;
 mod every_option;
 mod explain;
 mod external;

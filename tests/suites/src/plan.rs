@@ -11,9 +11,10 @@ use halite_upstream::prepare;
 use crate::site::Site;
 use crate::test::{Case, cases};
 use crate::{
-    addons, bundle, bundles, cluster, destroy, disaster, enrolment, external, firewall, ha, health,
-    iso, keepalived, kills, kubeadm, lab_itself, limits, network, operator, packages, preflight,
-    registry, repair, repository, secret, site_registry, source, support, update, versions, vip,
+    addons, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external, firewall, ha,
+    health, iso, keepalived, kills, kubeadm, lab_itself, limits, network, operator, packages,
+    preflight, registry, repair, repository, secret, site_registry, source, support, update,
+    versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -126,6 +127,7 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         .chain(cases(disaster::TESTS))
         .chain(cases(destroy::TESTS))
         .chain(ends)
+        .chain(etcd::tests(full))
         .chain(cases(cluster::AT_THE_END))
         .collect())
 }

@@ -266,6 +266,15 @@ fn an_added_host_is_compared_with_the_others() {
 }
 
 #[test]
+fn a_first_host_needs_no_ports_of_an_etcd_that_is_elsewhere() {
+    let mut facts = good();
+    facts.listening.extend([2379, 2380]);
+    assert_eq!(bad(&facts), ["ports-etcd"]);
+    facts.requirements.external_etcd = true;
+    assert_eq!(bad(&facts), [""; 0]);
+}
+
+#[test]
 fn an_added_host_needs_the_ports_and_the_size_of_its_roles() {
     let mut facts = good_added();
     facts.listening = [6443, 10250, 2380, 4550, 4551].into();

@@ -191,7 +191,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-members",
         title: "Each member of etcd serves",
         severity: Severity::Failure,
-        remedy: "`crictl ps -a --name etcd` on HOST; `ctl highstate HOST` starts it again",
+        remedy: "`crictl ps -a --name etcd`, or `systemctl status etcd`, on HOST; `ctl highstate HOST` starts it again",
         judge: etcd::members,
     },
     Check {

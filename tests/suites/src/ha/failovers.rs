@@ -1,17 +1,16 @@
 //! The hundred failovers of `--full`: five are in each run, as tests of their own.
 
-use anyhow::Result;
 use halite_lab::cluster::Cluster;
 
 use super::{losses, reboot};
-use crate::test::{Case, Counts};
+use crate::test::{Case, Run};
 
 /// The number of those that each run has: API server, keepalived, power, reboot, proxies.
 const EACH_RUN: usize = 5;
 const ALL: usize = 100;
 
 /// The kinds, in turns.
-const KINDS: [(&str, fn(&Cluster) -> Result<Counts>); 4] = [
+const KINDS: [(&str, Run<Cluster>); 4] = [
     ("killed API server", losses::of_the_api_server),
     ("killed keepalived", losses::of_keepalived),
     ("power cut", losses::of_power),
