@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_etcd::fake::{Database, FakeCluster, QUOTA, host};
-use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Snapshot, Status};
+use halite_etcd::{Alarm, Answer, Host, Keys, Member, MemberId, Members, Snapshot, Status};
 use halite_proto::v1;
 use halite_proto::v1::backup_part::Part;
 use serde_json::{Value, json};
@@ -111,6 +111,9 @@ impl Members for Recovering {
     }
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
         self.cluster.disarm(alarm)
+    }
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        self.cluster.keys(member, revision)
     }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)
