@@ -127,7 +127,7 @@ impl Etcd {
         let failed = |error: &dyn std::error::Error| {
             Refusal::internal(format!("cannot make the client of etcd: {}", chain(error)))
         };
-        let urls = client_urls(snapshot.declaration());
+        let urls = client_urls(snapshot.declaration(), None);
         let ca = self.app.cas.certificate_pem("etcd");
         let ca = ca.map_err(|error| failed(&error))?.to_owned();
         let made_for = Sha256::digest(format!("{urls:?}\n{ca}")).into();
@@ -152,6 +152,27 @@ impl Etcd {
         });
         Ok(members)
     }
+}
+
+/// A client for one use, without the master: of the declared members, that of one host first.
+///
+/// # Errors
+/// The certificate cannot be made. Whether a member answers is another matter.
+pub fn client(
+    declaration: &Declaration,
+    cas: &Cas,
+    now: Millis,
+    first: Option<&str>,
+) -> Result<Client, Refusal> {
+    let failed = |error: &dyn std::error::Error| {
+        Refusal::internal(format!("cannot make the client of etcd: {}", chain(error)))
+    };
+    let ca = cas
+        .certificate_pem("etcd")
+        .map_err(|error| failed(&error))?;
+    let access = access(cas, ca.to_owned(), now)?;
+    let urls = client_urls(declaration, first);
+    Client::new(urls, &access).map_err(|error| failed(&error))
 }
 
 /// A certificate without names: etcd compares those that a client's has with where it comes from.
@@ -181,23 +202,24 @@ fn access(cas: &Cas, ca: String, now: Millis) -> Result<Access, Refusal> {
     })
 }
 
-/// The addresses of all hosts that may have a member, those first that have one.
-fn client_urls(declaration: &Declaration) -> Vec<String> {
-    let mut hosts: Vec<(bool, String)> = Vec::new();
+/// The addresses of all hosts that may have a member, those first that have one, before them one host.
+fn client_urls(declaration: &Declaration, first: Option<&str>) -> Vec<String> {
+    let mut hosts: Vec<((bool, bool), String)> = Vec::new();
     for node in declaration
         .nodes
         .values()
         .filter(|node| node.has(Role::Etcd))
     {
+        let is_other = first != Some(node.metadata.name.as_str());
         let Some(address) = node.control_plane() else {
             continue;
         };
         hosts.push((
-            !node.is_member(),
+            (is_other, !node.is_member()),
             format!("https://{address}:{CLIENT_PORT}"),
         ));
     }
-    hosts.sort_by_key(|(may_be_bare, _)| *may_be_bare);
+    hosts.sort_by_key(|(order, _)| *order);
     hosts.into_iter().map(|(_, url)| url).collect()
 }
 

@@ -402,7 +402,7 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     // Not the leader, which has enough to do, and not the member that does not answer.
     assert_eq!(
         head["etcd"],
-        json!({"member": "cp-3", "version": "3.6.0", "cluster": "1"})
+        json!({"member": "cp-3", "version": "3.6.0", "cluster": "1", "keys": {"revision": 100, "count": 100}})
     );
     assert_eq!(head["backup"]["keep"], 28);
     for path in [

@@ -1,5 +1,6 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod exports;
 mod kills;
 mod promotion;
 mod streams;
