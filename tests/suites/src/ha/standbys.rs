@@ -16,7 +16,7 @@ use crate::test::Counts;
 const ROLES: &str = "registry,etcd,control-plane";
 
 /// The document of a command on a host, whatever its exit code.
-fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
+pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
     // First, because what follows `--` is the command of the hosts.
     let all = [&["ctl", "-o", "json"], words].concat();
     let output = host.output(&all)?;
@@ -33,14 +33,14 @@ fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
 }
 
 /// The answer of a command on a host, which must succeed.
-fn answer(host: &Host, words: &[&str]) -> Result<Value> {
+pub(super) fn answer(host: &Host, words: &[&str]) -> Result<Value> {
     let (succeeded, document) = document(host, words)?;
     ensure!(succeeded, "ctl {}: {document}", words.join(" "));
     Ok(document)
 }
 
 /// Waits until exactly these hosts follow the master of a host.
-fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
     wait::until("the standbys to follow", BACK, || {
         let (_, masters) = document(master, &["master", "list"])?;
         let all = masters["standbys"].as_array().context("no list")?;
