@@ -153,7 +153,7 @@ impl Etcd {
     /// # Errors
     /// Those that do not answer, all in one report; or it has the data of another cluster.
     pub async fn external_answers(&self, snapshot: &Snapshot) -> Result<String, Refusal> {
-        let way = Way::to(snapshot.declaration(), &self.app.cas)?;
+        let way = Way::to(snapshot.declaration(), &self.app.cas, None)?;
         let Some(access) = way.external else {
             return Ok("etcd is this cluster's own".to_owned());
         };
@@ -216,7 +216,7 @@ impl Etcd {
     /// # Errors
     /// The certificate cannot be made. Whether a member answers is another matter.
     pub async fn members(&self, snapshot: &Snapshot) -> Result<Arc<dyn Members>, Refusal> {
-        let mut way = Way::to(snapshot.declaration(), &self.app.cas)?;
+        let mut way = Way::to(snapshot.declaration(), &self.app.cas, None)?;
         let made_for = way.digest();
         let now = self.app.clock.now();
         let mut current = self.current.lock().await;
@@ -279,12 +279,12 @@ struct Way {
 }
 
 impl Way {
-    fn to(declaration: &Declaration, cas: &Cas) -> Result<Self, Refusal> {
+    fn to(declaration: &Declaration, cas: &Cas, first: Option<&str>) -> Result<Self, Refusal> {
         let cluster = &declaration.cluster;
         let Some(external) = cluster.external_etcd() else {
             let ca = cas.certificate_pem("etcd");
             return Ok(Self {
-                urls: client_urls(declaration),
+                urls: client_urls(declaration, first),
                 ca: ca.map_err(|error| no_client(&error))?.to_owned(),
                 external: None,
             });
@@ -328,6 +328,21 @@ impl Way {
     }
 }
 
+/// A client for one use, without the master: of the declared members, that of one host first.
+///
+/// # Errors
+/// The certificate cannot be made. Whether a member answers is another matter.
+pub fn client(
+    declaration: &Declaration,
+    cas: &Cas,
+    now: Millis,
+    first: Option<&str>,
+) -> Result<Client, Refusal> {
+    let mut way = Way::to(declaration, cas, first)?;
+    let access = way.access(cas, now)?;
+    Client::new(way.urls, &access).map_err(|error| no_client(&error))
+}
+
 /// A certificate without names: etcd compares those that a client's has with where it comes from.
 fn access(cas: &Cas, ca: String, now: Millis) -> Result<Access, Refusal> {
     let failed = |error: &dyn std::error::Error| {
@@ -355,23 +370,24 @@ fn access(cas: &Cas, ca: String, now: Millis) -> Result<Access, Refusal> {
     })
 }
 
-/// The addresses of all hosts that may have a member, those first that have one.
-fn client_urls(declaration: &Declaration) -> Vec<String> {
-    let mut hosts: Vec<(bool, String)> = Vec::new();
+/// The addresses of all hosts that may have a member, those first that have one, before them one host.
+fn client_urls(declaration: &Declaration, first: Option<&str>) -> Vec<String> {
+    let mut hosts: Vec<((bool, bool), String)> = Vec::new();
     for node in declaration
         .nodes
         .values()
         .filter(|node| node.has(Role::Etcd))
     {
+        let is_other = first != Some(node.metadata.name.as_str());
         let Some(address) = node.control_plane() else {
             continue;
         };
         hosts.push((
-            !node.is_member(),
+            (is_other, !node.is_member()),
             format!("https://{address}:{CLIENT_PORT}"),
         ));
     }
-    hosts.sort_by_key(|(may_be_bare, _)| *may_be_bare);
+    hosts.sort_by_key(|(order, _)| *order);
     hosts.into_iter().map(|(_, url)| url).collect()
 }
 

@@ -12,6 +12,7 @@
 
 pub mod app;
 pub mod backend;
+pub mod backup_parts;
 pub mod ca;
 pub mod clock;
 pub mod compile;
@@ -40,6 +41,7 @@ pub mod refusal;
 pub mod saved;
 pub mod serve;
 pub mod standby;
+pub mod standby_backup;
 pub mod store;
 pub mod succession;
 mod supervision;

@@ -194,7 +194,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
-        "backup": backup(&cluster.backup),
+        "backup": backup(declaration, minion),
         "certificates": cluster.certificates,
         "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
@@ -229,12 +229,19 @@ fn masters(declaration: &Declaration, own: Ipv4Addr) -> Value {
     })
 }
 
-/// The schedule of backups. `ctl` gets the recipients from the master when it makes one.
-fn backup(backup: &Backup) -> Value {
+/// The schedule of backups, with the times of this host. `ctl` gets the recipients from the master
+/// when it makes one.
+fn backup(declaration: &Declaration, minion: &str) -> Value {
+    let backup = &declaration.cluster.backup;
+    let hosts = declaration.backup_hosts();
+    let turn = hosts.iter().position(|host| host.metadata.name == minion);
+    let number = turn.and_then(|turn| u32::try_from(turn).ok()).unwrap_or(0);
     json!({
-        "at": backup.at,
+        "isMade": turn.is_some(),
+        "at": backup.times_of(number),
         "directory": backup.directory,
         "verify": backup.verify,
+        "verifyAt": Backup::verified_at(number),
         "isVerified": backup.is_verified(),
     })
 }

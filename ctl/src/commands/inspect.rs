@@ -34,12 +34,13 @@ fn overview(status: &Value, paint: &Paint) -> String {
         _ => paint.bad("does not answer"),
     };
     let mut text = format!(
-        "cluster     {}\nmaster      {}\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}\n",
+        "cluster     {}\nmaster      {}\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}{}\n",
         table::cell(&status["cluster"]),
         master(status, paint),
         table::cell(&status["bundle"]["version"]),
         table::cell(&status["bundle"]["kubernetes"]),
         parts(status, paint),
+        saved(&status["backups"]),
         registry(&status["registry"]),
     );
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
@@ -172,6 +173,23 @@ fn standbys(status: &Value, paint: &Paint) -> String {
     match each.collect::<Vec<_>>().join("  ") {
         none if none.is_empty() => none,
         each => format!("standbys    {each}\n"),
+    }
+}
+
+/// Formats the line about the hosts with backups of the cluster, if some make any.
+fn saved(backups: &Value) -> String {
+    let hosts = backups["hosts"].as_array().into_iter().flatten();
+    let each = hosts.map(|host| {
+        let name = table::cell(&host["node"]);
+        match (host["newest"].as_str(), host["verified"].as_str()) {
+            (None, _) => format!("{name} none yet"),
+            (Some(newest), None) => format!("{name} {newest}"),
+            (Some(newest), Some(verified)) => format!("{name} {newest} (verified {verified})"),
+        }
+    });
+    match each.collect::<Vec<_>>().join("  ") {
+        none if none.is_empty() => none,
+        each => format!("backups     {each}\n"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod backup;
+mod backup_hosts;
 mod backups;
 mod cluster_backups;
 mod etcd;

@@ -9,6 +9,7 @@ mod beside;
 pub mod compare;
 pub mod copy;
 pub mod disk;
+pub mod export;
 pub mod feed;
 pub mod follow;
 pub mod hand_over;

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
-pub use sqlite::{SqliteStore, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch};
+pub use sqlite::{
+    SqliteStore, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch,
+};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;

@@ -34,6 +34,7 @@ const FREE: &[&str] = &[
     "siteRegistry.backup.verify",
     "backup.at",
     "backup.keep",
+    "backup.copies",
     "backup.directory",
     "backup.verify",
     "backup.recipients",

@@ -136,8 +136,19 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
 
     let before = declare(host)?;
     let made = ctl(host, &["backup", "create", "--to", DIRECTORY]);
+    // What is encrypted cannot be opened here: a new backup's snapshot is started before it is.
+    let encrypted = made.and_then(|made| {
+        let path = made["path"].as_str().context("no path")?;
+        let started = ctl(host, &["backup", "verify", path, "--start"])?;
+        Ok((made, started))
+    });
     fs::write(host.file(DOCUMENT), before)?;
-    let made = made?;
+    let (made, started) = encrypted?;
+    let started = &started["started"];
+    ensure!(
+        started["made"].is_string() && started["compared"] == true,
+        "{started}"
+    );
     let path = made["path"].as_str().context("no path")?;
     ensure!(made["encrypted"] == true, "{made}");
     let bytes = fs::read(host.file(path))?;

@@ -124,6 +124,7 @@ master:
 backup:
   at: "04:15"
   keep: 3
+  copies: 2
   directory: /srv/backups
   verify: Sat
   recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]

@@ -1,5 +1,6 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
+mod backups;
 mod bad_flag;
 mod boundaries;
 mod etcd;
@@ -54,6 +55,14 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: a further control plane is the one that kubeadm join makes",
         run: control_plane::compare,
+    },
+    Test {
+        name: "ha: standbys hold backups of their own, also while the master is off",
+        run: backups::of_standbys,
+    },
+    Test {
+        name: "ha: an etcd starts with a backup, its keys are counted, and a changed byte is reported",
+        run: backups::started,
     },
     Test {
         name: "ha: ctl and kubectl work as root on each control plane",

@@ -133,11 +133,13 @@ fn unit((): &()) -> Result<Counts> {
     let registry = halite_upstream::registry(&halite_lab::cache(), &mut progress)?;
     let helm = halite_upstream::helm(&halite_lab::cache(), &mut progress)?;
     let etcd = halite_upstream::etcd(&halite_lab::cache(), &mut progress)?;
+    let etcdutl = halite_upstream::etcdutl(&halite_lab::cache(), &mut progress)?;
     let text = cargo_with(
         &[
             ("HALITE_REGISTRY", registry.as_os_str()),
             ("HALITE_HELM", helm.as_os_str()),
             ("HALITE_ETCD", etcd.as_os_str()),
+            ("HALITE_ETCDUTL", etcdutl.as_os_str()),
         ],
         &all,
     )?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use halite_etcd::fake::{Database, FakeCluster, FakePace, QUOTA, host};
 use halite_etcd::{
-    Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Snapshot, Status,
+    Alarm, Answer, ChangeError, Changes, Keys, Member, MemberId, Members, Removal, Snapshot, Status,
 };
 
 use super::support::{finish, run};
@@ -77,6 +77,9 @@ impl Members for Stopped<'_> {
     }
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
         self.write(move || self.cluster.disarm(alarm))
+    }
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        self.cluster.keys(member, revision)
     }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)

@@ -270,8 +270,22 @@ pub(super) const CHECKS: &[Check] = &[
         name: "backup",
         title: "The cluster is backed up",
         severity: Severity::Failure,
-        remedy: "`journalctl -u halite-backup` on the first host; `ctl backup create` makes one",
+        remedy: "`journalctl -u halite-backup` on the host that is named; `systemctl start halite-backup` there makes one",
         judge: |picture| reported(picture, "backup"),
+    },
+    Check {
+        name: "backup-verified",
+        title: "The newest backup on each host is verified, and an etcd starts with it",
+        severity: Severity::Failure,
+        remedy: "`systemctl start halite-backup halite-backup-verify` on the host that is named",
+        judge: |picture| reported(picture, "backup-verified"),
+    },
+    Check {
+        name: "backup-copies",
+        title: "As many hosts as declared hold a backup of the cluster",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate` sets up the timers of the standbys; `systemctl start halite-backup` there makes one",
+        judge: |picture| reported(picture, "backup-copies"),
     },
     Check {
         name: "backup-removal",

@@ -1,5 +1,6 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod exports;
 mod hand_over;
 mod kills;
 mod promotion;

@@ -19,7 +19,7 @@ use crate::test::Counts;
 const ROLES: &str = "registry,etcd,control-plane";
 
 /// The document of a command on a host, whatever its exit code.
-fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
+pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
     // First, because what follows `--` is the command of the hosts.
     let all = [&["ctl", "-o", "json"], words].concat();
     let output = host.output(&all)?;
