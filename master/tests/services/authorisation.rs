@@ -139,13 +139,8 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let reply = operator.add_node(request).await?.into_inner();
             let added = &reply.nodes[0];
             assert_eq!((added.name.as_str(), reply.nodes.len()), ("worker-9", 1));
-            assert!(
-                added
-                    .command
-                    .contains(&format!("| HALITE_TOKEN={} sh -s -- ", added.token)),
-                "{}",
-                added.command
-            );
+            let wanted = format!("| HALITE_TOKEN={} sh -s -- ", added.token);
+            assert!(added.command.contains(&wanted), "{}", added.command);
             Ok(())
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),

@@ -156,7 +156,11 @@ fn a_bootstrap_asks_an_external_etcd_first() {
     let joined = &add.low.chunks[at("joined")];
     assert_eq!(joined.function(), "halite.control_plane_joined");
     assert_eq!(joined.requisites.require, [at("control-plane")]);
-    for id in ["api-clients", "node"] {
+    assert_eq!(
+        add.low.chunks[at("node")].requisites.require,
+        [at("registered")]
+    );
+    for id in ["api-clients", "registered"] {
         assert_eq!(
             add.low.chunks[at(id)].requisites.require,
             [at("joined")],
