@@ -27,7 +27,7 @@ pub use self::destroy::DestroyCluster;
 pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::health::Health;
 pub use self::kubeconfig::Kubeconfig;
-pub use self::master::{Master, MasterPromote};
+pub use self::master::{Master, MasterPromote, MasterRetire};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
 };
@@ -88,7 +88,7 @@ pub enum Command {
     /// Inspect the members of etcd, which stores the objects of Kubernetes, and look after them.
     #[command(subcommand)]
     Etcd(Etcd),
-    /// Show which host is the master's, and make a standby the master.
+    /// Show which host is the master's, make a standby the master, and let the host of the master go.
     #[command(subcommand)]
     Master(Master),
     /// Apply the highstate: everything that is declared.

@@ -45,8 +45,11 @@ pub async fn follow(
             Err(interruption) => interruption,
         };
         let (error, passing) = match interruption {
-            // If the first connection fails, waiting does not help.
-            Interruption::Connection(error) => (error, lost_since.is_some()),
+            // If the first connection fails, waiting does not help, nor without an identity: it went with
+            // its host.
+            Interruption::Connection(error) => {
+                (error, lost_since.is_some() && global.identity.exists())
+            }
             Interruption::Call(status) => (client::refused(&status), is_passing(&status)),
         };
         let since = *lost_since.get_or_insert_with(Instant::now);
@@ -66,7 +69,8 @@ enum Interruption {
 }
 
 /// Returns true if the connection broke, and false if the master refused.
-fn is_passing(status: &Status) -> bool {
+#[must_use]
+pub fn is_passing(status: &Status) -> bool {
     matches!(
         status.code(),
         Code::Unavailable | Code::Cancelled | Code::Unknown

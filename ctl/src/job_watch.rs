@@ -78,6 +78,8 @@ pub async fn run_job(
 #[derive(Default)]
 struct JobWatch {
     done: FinishedJob,
+    /// The last wait that was printed: the host and the reason.
+    waits: [String; 2],
 }
 
 impl JobWatch {
@@ -89,6 +91,7 @@ impl JobWatch {
         }
         match kind(&event.tag) {
             "prog" => screen.progress(&progress(&data)),
+            "wait" => self.wait(&data, screen),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
                 self.done
@@ -102,6 +105,36 @@ impl JobWatch {
         }
         event.last
     }
+
+    /// Prints what the job waits for: one line, and another one when the reason has changed.
+    fn wait(&mut self, data: &Value, screen: &mut Screen) {
+        let reason = ["step", "because"].map(|key| data[key].to_string());
+        if self.waits != reason {
+            let mark = screen.paint().notable("!");
+            screen.note(format!("{mark} {}", waiting(data)));
+            self.waits = reason;
+        }
+    }
+}
+
+/// Formats what a step waits for, since when, how long it usually takes, and what the operator can do.
+pub fn waiting(data: &Value) -> String {
+    let text = |key: &str| data[key].as_str().unwrap_or_default();
+    let usual = match data["usual"].as_u64() {
+        Some(usual) => format!(" (usually {usual} s here)"),
+        None => String::new(),
+    };
+    let mut line = format!(
+        "{}: waiting for {} s{usual} until {}: {}",
+        text("step"),
+        data["seconds"],
+        text("until"),
+        text("because")
+    );
+    if !text("remedy").is_empty() {
+        line.push_str(&format!("; {}", text("remedy")));
+    }
+    line
 }
 
 /// One line about the state that a minion applies.
@@ -197,6 +230,21 @@ pub fn job_document(done: &FinishedJob) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_has_its_usual_time_and_a_remedy_if_there_are_any() {
+        let mut data = json!({"step": "turn", "until": "it is free", "because": "a holds it", "seconds": 10,
+            "usual": null, "remedy": ""});
+        assert_eq!(
+            waiting(&data),
+            "turn: waiting for 10 s until it is free: a holds it"
+        );
+        (data["usual"], data["remedy"]) = (json!(4), json!("look there"));
+        assert_eq!(
+            waiting(&data),
+            "turn: waiting for 10 s (usually 4 s here) until it is free: a holds it; look there"
+        );
+    }
 
     fn event(tag: &str, data: Value, last: bool) -> v1::Event {
         v1::Event {

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod compile;
 mod confirm;
+mod etcd_image;
 mod event_stream;
 mod files;
 mod generate;

@@ -12,7 +12,7 @@ use crate::FAILED;
 use crate::cli::Global;
 use crate::client::Operator;
 use crate::event_stream::{follow, kind};
-use crate::job_watch::{failures, progress};
+use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
 
 /// A finished orchestration.
@@ -236,15 +236,8 @@ impl StepsWatch {
         if self.waits == reason {
             return;
         }
-        let [step, until, because] = &reason;
         let mark = board.screen.paint().notable("!");
-        let mut line = format!(
-            "{mark} {}  {step}: waiting for {} s until {until}: {because}",
-            self.label, data["seconds"]
-        );
-        if !text("remedy").is_empty() {
-            line.push_str(&format!("; {}", text("remedy")));
-        }
+        let line = format!("{mark} {}  {}", self.label, waiting(data));
         board.screen.line(line);
         self.waits = reason;
     }

@@ -1,5 +1,7 @@
 //! Starts and stops the daemon: store, shared parts, backend, services, background tasks.
 
+mod hand_over;
+
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, KeptJobs};
 use crate::refusal::Refusal;
 use crate::serve::ServeError;
+use crate::standby::disk::CopyError;
 use crate::standby::follow;
 use crate::standby::follow::StandbyError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
@@ -23,6 +26,8 @@ use crate::succession;
 use crate::succession::Replaced;
 use crate::supervision::supervise;
 use crate::{descriptors, metrics, other_masters, serve, watchdog};
+
+pub use self::hand_over::run_hand_over;
 
 /// The age at which events and audit lines are removed.
 const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
@@ -58,6 +63,9 @@ pub enum DaemonError {
     /// This host is a standby, and cannot go on as one.
     #[error(transparent)]
     Standby(#[from] StandbyError),
+    /// The note of a hand-over.
+    #[error(transparent)]
+    HandOver(#[from] CopyError),
     /// Another master has replaced this one.
     #[error(transparent)]
     Replaced(#[from] Replaced),
@@ -170,6 +178,10 @@ where
             _ = interrupt.recv() => None,
             Some(error) = damaged.recv() => Some(error.into()),
             replaced = heard.succession.replaced() => Some(replaced.into()),
+            () = heard.succession.hands_over() => {
+                heard.standbys.end_streams();
+                None
+            }
         };
         // The receiver is read below.
         let _ = end.send(reason);
@@ -193,7 +205,8 @@ where
     ended.await.ok().flatten().map_or(Ok(()), Err)
 }
 
-/// Runs the daemon of a standby until SIGTERM or SIGINT, or until the host is no standby any more.
+/// Runs the daemon of a standby until SIGTERM or SIGINT, or until the host is no standby any more, or
+/// the next master.
 ///
 /// # Errors
 /// The copy on this host cannot be used.
@@ -202,21 +215,23 @@ pub async fn run_standby(config: &Config) -> Result<(), DaemonError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     report("READY=1");
-    let watched = async {
-        let Some(limit) = watchdog::limit() else {
-            return std::future::pending().await;
-        };
-        loop {
-            report("WATCHDOG=1");
-            tokio::time::sleep(limit / 4).await;
-        }
-    };
     let minion = Path::new(MINION);
     tokio::select! {
         ended = follow::run(config, minion, &SystemClock) => Ok(ended?),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
-        () = watched => Ok(()),
+        () = feed_watchdog() => Ok(()),
+    }
+}
+
+/// Reports to systemd again and again that this process lives. It has no end.
+async fn feed_watchdog() {
+    let Some(limit) = watchdog::limit() else {
+        return std::future::pending().await;
+    };
+    loop {
+        report("WATCHDOG=1");
+        tokio::time::sleep(limit / 4).await;
     }
 }
 

@@ -132,6 +132,19 @@ impl Leaving {
         }
     }
 
+    /// The facts as they are once that other host has the master; any other one, when it is not known.
+    #[must_use]
+    pub fn once_moved(self, declaration: &Declaration, to: &str) -> Self {
+        // A host of the master serves packages and images, with the role or without it.
+        let node = declaration.nodes.get(to);
+        let serves_newly = node.is_none_or(|node| !node.has(Role::Registry));
+        Self {
+            has_master: false,
+            other_registries: self.other_registries + usize::from(serves_newly),
+            ..self
+        }
+    }
+
     fn has(&self, role: Role) -> bool {
         self.roles
             .as_ref()
@@ -183,7 +196,7 @@ impl Leaving {
         let mut reasons = Vec::new();
         if self.has_master {
             reasons.push(
-                "it has the master: let a standby take its place first (ctl master promote); nothing forces it".to_owned(),
+                "it has the master: move that to a standby first (ctl master retire); nothing forces it".to_owned(),
             );
         }
         if self.has(Role::ControlPlane) && self.other_control_planes == 0 {

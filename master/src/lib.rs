@@ -12,6 +12,7 @@
 
 pub mod app;
 pub mod backend;
+pub mod backup_parts;
 pub mod ca;
 pub mod clock;
 pub mod compile;
@@ -20,6 +21,7 @@ pub mod connections;
 pub mod daemon;
 pub mod declared;
 mod descriptors;
+mod due;
 pub mod etcd;
 pub mod event_bus;
 pub mod event_stream;
@@ -39,6 +41,7 @@ pub mod refusal;
 pub mod saved;
 pub mod serve;
 pub mod standby;
+pub mod standby_backup;
 pub mod store;
 pub mod succession;
 mod supervision;

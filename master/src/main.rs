@@ -11,7 +11,7 @@ use halite_cli::master::{Cli, Command};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
 use halite_master::standby::promote::{Promoted, Promotion, Unit, Wanted};
-use halite_master::{backend, daemon, init, standby};
+use halite_master::{backend, daemon, init, standby, standby_backup};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             force,
             cluster,
         } => promote(&config, &Wanted { force, cluster }),
+        Command::Save { config } => save(&config),
         Command::Run { config } => start_logging().and_then(|()| serve(&config)),
     };
     match done {
@@ -74,6 +75,23 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn save(path: &Path) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    if out.is_terminal() {
+        anyhow::bail!("this is a part of `ctl backup create --local`, which makes a file of it");
+    }
+    let config = Config::read(path)?;
+    halite_proto::transport::install_crypto();
+    let saved = runtime()?.block_on(standby_backup::save(&config, &SystemClock, &mut out));
+    Ok(saved?)
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build();
+    runtime.context("cannot start the runtime")
+}
+
 /// The daemon's unit in systemd.
 struct Systemd;
 
@@ -101,19 +119,34 @@ impl Unit for Systemd {
     }
 }
 
+/// The unit of this process itself, which neither serves nor follows yet.
+struct OwnUnit;
+
+impl Unit for OwnUnit {
+    fn stop(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn start(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 fn serve(path: &Path) -> anyhow::Result<()> {
     let config = Config::read(path)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime()?;
+    let promotion = Promotion::new(&config, Path::new(daemon::MINION), &SystemClock, &OwnUnit);
+    if let Some(epoch) = runtime.block_on(promotion.take_over())? {
+        tracing::info!(epoch, "the master was handed over to this host");
+    }
     let mark = standby::mark(&config);
     let is_standby = standby::masters(&mark)
         .with_context(|| format!("cannot read {}", mark.display()))?
         .is_some();
     let ended = if is_standby {
         runtime.block_on(daemon::run_standby(&config))
+    } else if let Some(note) = standby::hand_over::under_way(&config)? {
+        runtime.block_on(daemon::run_hand_over(config, note))
     } else {
         runtime.block_on(daemon::run(config, backend::start))
     };

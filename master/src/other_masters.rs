@@ -76,7 +76,7 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
 ///
 /// # Errors
 /// One of them has taken this one's place.
-async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<String>, Replaced> {
+pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<String>, Replaced> {
     let own = app.config.endpoints();
     let further = addresses.iter().filter(|address| !own.contains(address));
     let further: Vec<String> = further.cloned().collect();

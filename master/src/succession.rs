@@ -30,6 +30,8 @@ pub struct Succession {
     own: u64,
     mark: PathBuf,
     replaced: watch::Sender<Option<Replaced>>,
+    /// This master hands over: it is to stop.
+    hands_over: watch::Sender<bool>,
 }
 
 fn mark(state_dir: &Path) -> PathBuf {
@@ -73,7 +75,19 @@ impl Succession {
             own,
             mark: mark(state_dir),
             replaced: watch::Sender::new(None),
+            hands_over: watch::Sender::new(false),
         }
+    }
+
+    /// Has the master stop, because the note of a hand-over is on its disk.
+    pub fn hand_over(&self) {
+        self.hands_over.send_replace(true);
+    }
+
+    /// Waits until this master hands over.
+    pub async fn hands_over(&self) {
+        // The sender is in `self`.
+        let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
     }
 
     /// Takes the epoch that a minion or standby has heard of.

@@ -1,9 +1,21 @@
 //! The answer to the master's question before this host joins: the facts. The master judges them.
 
-use halite_preflight::{NodeFacts, Question};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_preflight::{NodeFacts, Question, VirtualAddress, WhoAnswers};
 use serde_json::Value;
+use tokio::time::{sleep, timeout};
 
 use crate::grains;
+use crate::host::linux::http::{NotCertified, certified};
+
+/// The time for the holder of the virtual address to answer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// The address may move at this moment: it is asked again, after a pause.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The facts that a question asks for, at a time in seconds since 1970.
 ///
@@ -11,10 +23,35 @@ use crate::grains;
 /// The question is malformed.
 pub async fn answer(args_json: &str, now: i64) -> Result<Value, serde_json::Error> {
     let question: Question = serde_json::from_str(args_json)?;
-    let mut facts = NodeFacts::answer(question, now).await;
+    let vip = question.vip.clone();
+    let (mut facts, holder) =
+        tokio::join!(NodeFacts::answer(question, now), who_answers(vip.as_ref()));
+    facts.vip_holder = holder;
     facts.addresses = grains::local_addresses().into_iter().collect();
     facts.mtus = grains::mtus();
     serde_json::to_value(facts)
+}
+
+/// Asks at the virtual address who has it.
+async fn who_answers(vip: Option<&VirtualAddress>) -> Option<WhoAnswers> {
+    let vip = vip?;
+    let server = SocketAddr::from((vip.address, vip.port));
+    let mut attempt = 1;
+    loop {
+        let reason = match timeout(ANSWER, certified(server, &vip.name, &vip.ca)).await {
+            Ok(Ok(())) => return Some(WhoAnswers::ThisCluster),
+            Ok(Err(error @ NotCertified::Certificate(_))) => {
+                return Some(WhoAnswers::Another(chain(&error)));
+            }
+            Ok(Err(error)) => chain(&error),
+            Err(_) => format!("no answer within {} s", ANSWER.as_secs()),
+        };
+        if attempt >= ATTEMPTS {
+            return Some(WhoAnswers::Nothing(reason));
+        }
+        attempt += 1;
+        sleep(PAUSE).await;
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,14 @@ use support::{Case, Snapshot, build, carry_out, chunk};
 /// Functions whose very nature is to do something each time.
 const ALWAYS: &[&str] = &["cmd", "test"];
 /// Modules whose effects leave what only apply can tell: certificates, unpacked files, answers.
-const UNPREDICTABLE: &[&str] = &["archive", "http", "kubeconfig", "static_pod", "x509"];
+const UNPREDICTABLE: &[&str] = &[
+    "archive",
+    "http",
+    "kubeconfig",
+    "static_pod",
+    "unit",
+    "x509",
+];
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()

@@ -1,27 +1,38 @@
-//! Backups of the cluster, which the master's host makes on a timer.
+//! Backups of the cluster, which the master's host and its standbys make on timers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{field_schemas, formats};
 
+/// Minutes between the turns of two hosts.
+const MINUTES_APART: u32 = 15;
+/// The hour of the day at which the first host verifies its newest backup.
+const VERIFIED_HOUR: u32 = 5;
+
 /// Backups of the whole cluster: etcd, the master's store, the CAs, and what is declared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Backup {
     /// The times of day at which one is made, by the clock of the master's host: `02:30`, or
-    /// `00/6:00` for every six hours from midnight on.
+    /// `00/6:00` for every six hours from midnight on. The standbys make theirs a quarter of an hour
+    /// later, one after the other.
     #[schemars(schema_with = "field_schemas::times_of_day")]
     pub at: String,
-    /// The number of backups to keep.
+    /// The number of backups to keep in the directory of each host.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
-    /// The directory of the backups, on the master's host. Mount another disk or a share here, so
-    /// that the backups survive the loss of the host; while it is in `/etc/fstab` and not mounted,
-    /// no backup is made.
+    /// The number of hosts that must hold a verified backup. With one, only the master's host makes
+    /// backups; with more, each standby makes its own, also while the master is down.
+    #[schemars(range(min = 1, max = 3))]
+    pub copies: u32,
+    /// The directory of the backups, on each host that makes some. Mount another disk or a share
+    /// here, one for each host, so that the backups survive the loss of the host; while it is in
+    /// `/etc/fstab` and not mounted, no backup is made.
     #[schemars(schema_with = "field_schemas::path")]
     pub directory: String,
-    /// The day of the week on which the newest backup is read completely; or `daily`, or `never`.
+    /// The day of the week on which the newest backup is read completely, and an etcd of its own
+    /// started with its snapshot; or `daily`, or `never`.
     #[schemars(schema_with = "field_schemas::day_of_week")]
     pub verify: String,
     /// The public keys of age (`age1…`) whose holders can decrypt the backups. Without one they are
@@ -35,6 +46,7 @@ impl Default for Backup {
         Self {
             at: "00/6:00".to_owned(),
             keep: 28,
+            copies: 2,
             directory: "/var/lib/halite/backup".to_owned(),
             verify: "Sun".to_owned(),
             recipients: Vec::new(),
@@ -43,23 +55,64 @@ impl Default for Backup {
 }
 
 impl Backup {
+    /// The first hour of a day, the hours between two backups, and the minute.
+    fn times(&self) -> (u32, u32, u32) {
+        let (hours, minute) = self.at.split_once(':').unwrap_or((&self.at, ""));
+        let (first, step) = hours.split_once('/').unwrap_or((hours, "24"));
+        let number = |text: &str| text.parse().ok().filter(|number| (0..60).contains(number));
+        let (first, step) = (number(first), number(step));
+        let step = step.unwrap_or(24).clamp(1, 24);
+        (
+            first.unwrap_or(0).min(23),
+            step,
+            number(minute).unwrap_or(0),
+        )
+    }
+
     /// The longest time between two backups, in hours. Repetitions end with the day, as systemd's do.
     #[must_use]
     pub fn longest_gap(&self) -> i64 {
-        let (hours, _) = self.at.split_once(':').unwrap_or((&self.at, ""));
-        let (first, step) = hours.split_once('/').unwrap_or((hours, "24"));
-        let number = |text: &str| text.parse().ok().filter(|number| (0..=24).contains(number));
-        let (first, step) = (
-            number(first).unwrap_or(0),
-            number(step).unwrap_or(24).max(1),
-        );
-        let last = first + (23 - first).max(0) / step * step;
+        let (first, step, _) = self.times();
+        let last = first + (23 - first) / step * step;
         // Over midnight, from the last of a day to the first of the next.
         let night = 24 - last + first;
-        if last == first {
+        i64::from(if last == first {
             night
         } else {
             night.max(step)
+        })
+    }
+
+    /// The times of day of one host, as systemd writes them. The turn is its place among the hosts
+    /// that make backups: no two begin at the same time.
+    #[must_use]
+    pub fn times_of(&self, turn: u32) -> String {
+        if turn == 0 {
+            return self.at.clone();
+        }
+        let (first, step, minute) = self.times();
+        let minute = minute + turn * MINUTES_APART;
+        let all = (first..24).step_by(step as usize);
+        let mut hours: Vec<u32> = all.map(|hour| (hour + minute / 60) % 24).collect();
+        hours.sort_unstable();
+        let hours: Vec<String> = hours.iter().map(|hour| format!("{hour:02}")).collect();
+        format!("{}:{:02}", hours.join(","), minute % 60)
+    }
+
+    /// The time of day at which one host verifies its newest backup.
+    #[must_use]
+    pub fn verified_at(turn: u32) -> String {
+        let minute = turn * MINUTES_APART;
+        format!("{:02}:{:02}", VERIFIED_HOUR + minute / 60, minute % 60)
+    }
+
+    /// The longest time between two verifications, in hours; none when there are none.
+    #[must_use]
+    pub fn verified_every(&self) -> Option<i64> {
+        match self.verify.as_str() {
+            formats::NEVER => None,
+            "daily" => Some(24),
+            _ => Some(7 * 24),
         }
     }
 
@@ -91,5 +144,43 @@ mod tests {
             };
             assert_eq!(backup.longest_gap(), hours, "{at}");
         }
+    }
+
+    #[test]
+    fn the_hosts_take_turns_at_the_declared_interval() {
+        for (at, turn, times) in [
+            ("00/6:00", 0, "00/6:00"),
+            ("00/6:00", 1, "00,06,12,18:15"),
+            ("00/6:00", 2, "00,06,12,18:30"),
+            ("02:30", 1, "02:45"),
+            ("02:50", 1, "03:05"),
+            ("23:50", 2, "00:20"),
+            ("05/6:50", 1, "00,06,12,18:05"),
+            ("00/5:59", 2, "01,06,11,16,21:29"),
+        ] {
+            let backup = Backup {
+                at: at.to_owned(),
+                ..Backup::default()
+            };
+            assert_eq!(backup.times_of(turn), times, "{at}");
+        }
+        assert_eq!(Backup::verified_at(0), "05:00");
+        assert_eq!(Backup::verified_at(2), "05:30");
+    }
+
+    #[test]
+    fn the_defaults_are_a_backup_each_six_hours_that_is_started_each_week() {
+        let backup = Backup::default();
+        assert_eq!((backup.longest_gap(), backup.copies), (6, 2));
+        assert_eq!(backup.verified_every(), Some(7 * 24));
+        let of = |verify: &str| {
+            let verify = verify.to_owned();
+            let backup = Backup {
+                verify,
+                ..Backup::default()
+            };
+            backup.verified_every()
+        };
+        assert_eq!((of("daily"), of("never")), (Some(24), None));
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
-use crate::etcd::Etcd;
+use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
@@ -49,7 +49,7 @@ pub struct Cluster {
     /// The Kubernetes scheduler.
     #[serde(default)]
     pub scheduler: Component,
-    /// etcd.
+    /// etcd: the hosts of its members, the program that runs a member, and its flags.
     #[serde(default)]
     pub etcd: Etcd,
     /// The version of Kubernetes.
@@ -434,6 +434,10 @@ pub struct ResolvedCluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub master: Option<String>,
+    /// The placement of etcd with which the cluster was made, where it is not `stacked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_etcd_placement")]
+    pub etcd: Option<Placement>,
 }
 
 impl Cluster {
@@ -458,6 +462,20 @@ impl Cluster {
         self.resolved
             .as_ref()
             .map_or(&self.kubernetes.version, |resolved| &resolved.kubernetes)
+    }
+
+    /// The external etcd of the cluster; `None` where its members are the cluster's own.
+    #[must_use]
+    pub fn external_etcd(&self) -> Option<&ExternalEtcd> {
+        let is_external = self.etcd.placement == Placement::External;
+        self.etcd.external.as_ref().filter(|_| is_external)
+    }
+
+    /// The client's certificate of the external etcd with its key.
+    #[must_use]
+    pub fn external_client(&self) -> Option<ClientIdentity> {
+        let secret = self.secrets.get(&self.external_etcd()?.client_secret)?;
+        client_identity(secret.value.reveal()).ok()
     }
 }
 

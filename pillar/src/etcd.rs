@@ -1,19 +1,31 @@
-//! etcd: flags of its members, and their defragmentation.
+//! `etcd` of the cluster document.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use x509_parser::pem::Pem;
 
+use crate::trust::encode;
 use crate::{field_schemas, formats};
 
 pub use crate::formats::Weekly;
 
-/// etcd.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Pillar path of the private key of the client of an external etcd, for hosts with a control plane.
+pub const CLIENT_KEY: &str = "etcd.external.key";
+
+/// etcd: the hosts of its members, the program that runs a member, and its flags.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Etcd {
-    /// Flags added to, or replacing, those of the static pod, without dashes.
+    /// The hosts of its members: the control planes (`stacked`), or none of this cluster
+    /// (`external`). A cluster that has been made keeps it.
+    pub placement: Placement,
+    /// How a member runs: as a pod of the kubelet, or as a unit of systemd.
+    pub mode: Mode,
+    /// The etcd of `placement: external`.
+    pub external: Option<ExternalEtcd>,
+    /// Flags added to, or replacing, those of a member, without dashes.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
     /// The defragmentation of the members' databases, which the master does by itself.
@@ -56,9 +68,183 @@ impl Defrag {
     }
 }
 
+/// The hosts of etcd's members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(schema_with = "field_schemas::etcd_placement")]
+pub enum Placement {
+    /// The hosts with a control plane.
+    #[default]
+    Stacked,
+    /// Hosts that are not of this cluster.
+    External,
+}
+
+impl Placement {
+    /// The placement of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = [Self::Stacked, Self::External].into_iter();
+        all.find(|placement| placement.as_str() == name)
+    }
+
+    /// The name in documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stacked => "stacked",
+            Self::External => "external",
+        }
+    }
+}
+
+/// The program that runs a member.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(schema_with = "field_schemas::etcd_mode")]
+pub enum Mode {
+    /// The kubelet, as a static pod.
+    #[default]
+    StaticPod,
+    /// systemd, as `etcd.service`.
+    HostService,
+}
+
+/// An etcd that is not this cluster's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExternalEtcd {
+    /// The URLs of its members for clients: `https://10.0.0.21:2379`.
+    #[schemars(schema_with = "field_schemas::etcd_endpoints")]
+    pub endpoints: Vec<String>,
+    /// The certificate of the authority that signed those of its members (PEM).
+    #[schemars(with = "String")]
+    pub ca: String,
+    /// The name in `secrets` of the client's certificate and its private key, both PEM, one after
+    /// the other. That secret needs no roles or nodes: the hosts with a control plane get it.
+    #[schemars(schema_with = "field_schemas::secret_name")]
+    pub client_secret: String,
+}
+
+/// The certificate of a client and its private key, both PEM. `Debug` does not write the key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// The certificate, and those of intermediate authorities after it.
+    pub certificate: String,
+    /// The private key: a secret.
+    pub key: String,
+}
+
+impl std::fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientIdentity")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reason why a text is not a client's certificate with its key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoIdentity {
+    /// A block is cut off or not base64.
+    #[error("it is cut off, or not base64 between its lines")]
+    Damaged,
+    /// The text has no certificate.
+    #[error("there is no certificate in it")]
+    NoCertificate,
+    /// The text has no key, or several.
+    #[error("it has {0} private keys, not one")]
+    Keys(usize),
+    /// The key is encrypted, and no program could ask for its password.
+    #[error("its private key is encrypted")]
+    Encrypted,
+    /// Another block than a certificate or a key.
+    #[error("it has a {0}, which is neither a certificate nor a private key")]
+    Other(String),
+}
+
+/// Separates a client's certificate and its key.
+///
+/// # Errors
+/// The text does not have exactly a certificate, or a chain of them, and one key.
+pub fn client_identity(text: &str) -> Result<ClientIdentity, NoIdentity> {
+    let (mut certificate, mut keys) = (String::new(), Vec::new());
+    for block in Pem::iter_from_buffer(text.as_bytes()) {
+        let block = block.map_err(|_| NoIdentity::Damaged)?;
+        let text = encode(&block.label, &block.contents);
+        match block.label.as_str() {
+            "CERTIFICATE" => certificate.push_str(&text),
+            "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => keys.push(text),
+            "ENCRYPTED PRIVATE KEY" => return Err(NoIdentity::Encrypted),
+            // openssl writes the curve before the key.
+            "EC PARAMETERS" => {}
+            other => return Err(NoIdentity::Other(other.to_owned())),
+        }
+    }
+    if certificate.is_empty() {
+        return Err(NoIdentity::NoCertificate);
+    }
+    let count = keys.len();
+    match (keys.pop(), count) {
+        (Some(key), 1) => Ok(ClientIdentity { certificate, key }),
+        _ => Err(NoIdentity::Keys(count)),
+    }
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 mod tests {
     use super::*;
+
+    fn pair() -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let plain = |text: String| text.replace("\r\n", "\n");
+        (plain(certificate.pem()), plain(key.serialize_pem()))
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_are_separated() {
+        let ((certificate, key), (other, other_key)) = (pair(), pair());
+        for text in [
+            format!("{certificate}{key}"),
+            format!("{key}\n# of the operator\n{certificate}").replace('\n', "\r\n"),
+        ] {
+            let found = client_identity(&text).unwrap();
+            assert_eq!(
+                (&found.certificate, &found.key),
+                (&certificate, &key),
+                "{text}"
+            );
+            assert!(!format!("{found:?}").contains(key.lines().nth(1).unwrap()));
+        }
+        let chain = client_identity(&format!("{certificate}{other}{key}")).unwrap();
+        assert_eq!(chain.certificate, format!("{certificate}{other}"));
+        for (text, wanted) in [
+            (String::new(), NoIdentity::NoCertificate),
+            (key.clone(), NoIdentity::NoCertificate),
+            (certificate.clone(), NoIdentity::Keys(0)),
+            (
+                format!("{certificate}{key}{other_key}"),
+                NoIdentity::Keys(2),
+            ),
+            (
+                format!("{certificate}{}", &key[..key.len() / 2]),
+                NoIdentity::Damaged,
+            ),
+            (
+                format!("{certificate}{key}").replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"),
+                NoIdentity::Encrypted,
+            ),
+            (
+                format!("{certificate}{key}").replace("PRIVATE KEY", "PUBLIC KEY"),
+                NoIdentity::Other("PUBLIC KEY".to_owned()),
+            ),
+        ] {
+            assert_eq!(client_identity(&text), Err(wanted), "{text}");
+        }
+    }
 
     #[test]
     fn the_default_is_sunday_night_above_45_percent() {

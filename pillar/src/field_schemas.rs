@@ -131,6 +131,14 @@ pub(crate) fn optional_user(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "null"], "format": "user-name"})
 }
 
+pub(crate) fn secret_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "secret-name"})
+}
+
+pub(crate) fn etcd_endpoints(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "etcd-endpoint"}, "minItems": 1})
+}
+
 pub(crate) fn path(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "absolute-path"})
 }
@@ -185,6 +193,18 @@ pub(crate) fn renewal(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn local_proxy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["auto", "always", "never"]})
+}
+
+pub(crate) fn etcd_placement(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["stacked", "external"]})
+}
+
+pub(crate) fn optional_etcd_placement(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "enum": ["stacked", "external"]})
+}
+
+pub(crate) fn etcd_mode(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["static-pod", "host-service"]})
 }
 
 pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {

@@ -106,6 +106,7 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
             "it becomes a file's: letters, digits, `-` and `_`",
         ),
         "registry-host" => check_registry(text),
+        "etcd-endpoint" => check_etcd_endpoint(text),
         "no-proxy" => check_no_proxy(text),
         "time-server" => check_time_server(text),
         "absolute-path" => check_path(text),
@@ -377,6 +378,26 @@ fn check_registry(text: &str) -> Result<(), Misfit> {
     match host_of(text) {
         Some(host) if check_subdomain(host).is_ok() => Ok(()),
         _ => Err(Misfit::new("is not the host of a registry", EXAMPLE)),
+    }
+}
+
+/// The URL of an etcd member for its clients, with its port.
+fn check_etcd_endpoint(text: &str) -> Result<(), Misfit> {
+    const EXAMPLE: &str = "for example https://10.0.0.21:2379";
+    let host = text.strip_prefix("https://").and_then(|rest| {
+        let host = host_of(rest)?;
+        (host.len() < rest.len()).then_some(host)
+    });
+    match host {
+        Some(host) if check_subdomain(host).is_ok() => Ok(()),
+        _ if text.starts_with("http://") => Err(Misfit::new(
+            "is not encrypted, so everything in the cluster could be read on the network",
+            format!("etcd has to serve with TLS: {EXAMPLE}"),
+        )),
+        _ => Err(Misfit::new(
+            "is not the URL of an etcd member: https, a host and a port",
+            EXAMPLE,
+        )),
     }
 }
 

@@ -58,6 +58,17 @@ impl Declaration {
         is_standby.then_some(Part::Standby)
     }
 
+    /// The hosts that make backups of the cluster: the master's, and its standbys if more than one
+    /// host must have some.
+    #[must_use]
+    pub fn backup_hosts(&self) -> Vec<&Document<Node>> {
+        let standbys = match self.cluster.backup.copies {
+            0 | 1 => Vec::new(),
+            _ => self.standbys(),
+        };
+        self.master_node().into_iter().chain(standbys).collect()
+    }
+
     /// The addresses of the master and its standbys, the master's first.
     #[must_use]
     pub fn master_addresses(&self) -> Vec<Ipv4Addr> {

@@ -63,6 +63,10 @@ pub struct ResolvedNode {
     /// The host's etcd member, once it has joined those of other hosts. The first member has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ResolvedMember>,
+    /// The host's control plane runs. It is recorded where the host has no member of etcd whose
+    /// record says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joined: bool,
     /// The priority of a control-plane host in the choice of the one that holds the virtual
     /// address. It does not change when another host comes or goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +153,15 @@ impl Node {
         self.has(Role::Etcd) && (self.has(Role::Bootstrap) || recorded)
     }
 
+    /// Returns whether the host's control plane has joined the cluster: that of the first host, one
+    /// beside a member of etcd, or one of which it is recorded. A host that is only declared, or has
+    /// only its addresses, may still be bare.
+    #[must_use]
+    pub fn serves_api(&self) -> bool {
+        let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
+        self.has(Role::ControlPlane) && (self.has(Role::Bootstrap) || self.is_member() || recorded)
+    }
+
     /// The bundle and the Kubernetes version that the document records, if they are not the
     /// cluster's.
     #[must_use]
@@ -230,6 +243,9 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
             "    initialCluster: {}",
             Value::from(etcd.initial_cluster.as_str())
         );
+    }
+    if resolved.joined {
+        let _ = writeln!(block, "  joined: true");
     }
     if let Some(priority) = resolved.vrrp_priority {
         let _ = writeln!(block, "  vrrpPriority: {priority}");

@@ -71,6 +71,14 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
                 .filter(|(at, _)| picked.iter().all(|(taken, _)| taken != at));
             let rest = rest.filter_map(|(_, choice)| choice.ways.first());
             let ways: Vec<&Way> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
+            // Of an external etcd no host is a member.
+            let without_members = ways.iter().any(|way| way.is_external_etcd());
+            let own = |roles: &[Role]| -> Vec<Role> {
+                let kept = |role: &Role| *role != Role::Etcd || !without_members;
+                roles.iter().copied().filter(kept).collect()
+            };
+            let roles = own(&roles);
+            let others: Vec<Vec<Role>> = others.iter().map(|roles| own(roles)).collect();
             let declaration = declare(version, &ways, &roles, &others)?;
             let mut targets = vec![
                 Target {

@@ -12,6 +12,7 @@ use halite_document::source::join;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
+use crate::etcd::Placement;
 use crate::schema;
 
 /// The VIP of the declared clusters (RFC 5737).
@@ -36,6 +37,15 @@ pub(crate) struct Way {
     pub settings: Vec<(String, Value)>,
 }
 
+impl Way {
+    /// Returns whether the cluster's etcd is not its own.
+    pub(crate) fn is_external_etcd(&self) -> bool {
+        let external = json!(EXTERNAL_ETCD);
+        let mut settings = self.settings.iter();
+        settings.any(|(path, value)| path == PLACEMENT_PATH && *value == external)
+    }
+}
+
 /// The field that is combined with others into one option.
 const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
@@ -43,6 +53,18 @@ const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
 /// An option of the master alone, on which nothing in a bundle depends.
 const RENEW_PATH: &str = "certificates.renew";
+
+/// The fields of etcd that are one option: an external etcd has no mode.
+const ETCD_PATH: &str = "etcd";
+const PLACEMENT_PATH: &str = "etcd.placement";
+const MODE_PATH: &str = "etcd.mode";
+/// A placement that is recorded follows from the declared one.
+const RECORDED_PLACEMENT_PATH: &str = "resolved.etcd";
+
+const EXTERNAL_ETCD: &str = "external";
+/// A certificate whose key does not exist, and a block in the form of a key.
+const EXAMPLE_CERTIFICATE: &str = include_str!("example-ca.pem");
+const EXAMPLE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nbm9uZQ==\n-----END PRIVATE KEY-----\n";
 
 /// Options that are valid only with further fields: a registry needs a user, a managed clock needs
 /// a server.
@@ -56,11 +78,19 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     // `keepalived` matters only with a VIP, so it is part of that option. The proxy is in each of
     // them: `auto` depends on the number of control planes, and hosts with one have no proxy, so
     // each set has both.
-    choices.retain(|choice| ![KEEPALIVED_PATH, LOCAL_PROXY_PATH].contains(&choice.path.as_str()));
+    let parts = [
+        KEEPALIVED_PATH,
+        LOCAL_PROXY_PATH,
+        PLACEMENT_PATH,
+        MODE_PATH,
+        RECORDED_PLACEMENT_PATH,
+    ];
+    choices.retain(|choice| !parts.contains(&choice.path.as_str()));
     free.retain(|path| path != VIP_PATH);
     // What the master does by itself is in no state.
     choices.retain(|choice| choice.path != RENEW_PATH);
     free.push(RENEW_PATH.to_owned());
+    free.push(RECORDED_PLACEMENT_PATH.to_owned());
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));
     let proxy = (LOCAL_PROXY_PATH.to_owned(), json!("always"));
@@ -76,6 +106,10 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     choices.push(Choice {
         path: VIP_PATH.to_owned(),
         ways: ways.into(),
+    });
+    choices.push(Choice {
+        path: ETCD_PATH.to_owned(),
+        ways: etcd().into(),
     });
     let registry = choices
         .iter_mut()
@@ -95,6 +129,36 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     }
     (choices, free)
 });
+
+/// The ways in which a cluster can have etcd.
+fn etcd() -> [Way; 3] {
+    let way = |name: &str, settings: &[(&str, Value)]| Way {
+        name: name.to_owned(),
+        settings: (settings.iter())
+            .map(|(path, value)| ((*path).to_owned(), value.clone()))
+            .collect(),
+    };
+    let external = json!({
+        "endpoints": ["https://etcd.example.com:2379"],
+        "ca": EXAMPLE_CERTIFICATE,
+        "clientSecret": "etcd",
+    });
+    [
+        way("static-pod", &[]),
+        way("host-service", &[(MODE_PATH, json!("host-service"))]),
+        way(
+            EXTERNAL_ETCD,
+            &[
+                (PLACEMENT_PATH, json!("external")),
+                ("etcd.external", external),
+                (
+                    "secrets.etcd.value",
+                    json!(format!("{EXAMPLE_CERTIFICATE}{EXAMPLE_KEY}")),
+                ),
+            ],
+        ),
+    ]
+}
 
 /// Collects the options of a schema, and the paths of all other fields.
 pub(crate) fn find(schema: &Value, path: &str, choices: &mut Vec<Choice>, free: &mut Vec<String>) {
@@ -167,6 +231,8 @@ pub fn chosen(cluster: &Cluster, path: &str) -> String {
         (VIP_PATH, None) => "none".to_owned(),
         (VIP_PATH, Some(_)) if cluster.api_server.keeps_vip() => "keepalived".to_owned(),
         (VIP_PATH, Some(_)) => "external".to_owned(),
+        (ETCD_PATH, _) if cluster.etcd.placement == Placement::External => EXTERNAL_ETCD.to_owned(),
+        (ETCD_PATH, _) => chosen(cluster, MODE_PATH),
         _ => {
             let document = serde_json::to_value(cluster).unwrap_or_default();
             text(

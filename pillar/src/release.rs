@@ -98,7 +98,10 @@ impl Declaration {
         self.cluster.value.resolved = Some(ResolvedCluster {
             kubernetes: release.kubernetes.clone(),
             bundle: Some(release.bundle.clone()),
-            master: resolved.and_then(|resolved| resolved.master),
+            master: resolved
+                .as_ref()
+                .and_then(|resolved| resolved.master.clone()),
+            etcd: resolved.and_then(|resolved| resolved.etcd),
         });
         let names: Vec<String> = self.nodes.keys().map(ToString::to_string).collect();
         for name in names {

@@ -91,6 +91,7 @@ fn addresses(
         control_plane,
         workload_plane,
         etcd: None,
+        joined: false,
         vrrp_priority: None,
         bundle: None,
         kubernetes: None,
@@ -261,15 +262,7 @@ pub fn member(
     name: &str,
     member: &ResolvedMember,
 ) -> Result<Option<String>, Problem> {
-    let Some(node) = declaration.nodes.get(name) else {
-        return Err(Problem::in_file("", format!("there is no node `{name}`")));
-    };
-    let file = &node.source.file;
-    let Some(resolved) = &node.resolved else {
-        let problem = format!("the addresses of `{name}` are not chosen yet");
-        return Err(Problem::in_file(file, problem)
-            .hint("they are chosen when the minion of this host connects for the first time"));
-    };
+    let (node, resolved) = resolved_node(declaration, name)?;
     if resolved.etcd.as_ref() == Some(member) {
         return Ok(None);
     }
@@ -277,7 +270,41 @@ pub fn member(
         etcd: Some(member.clone()),
         ..resolved.clone()
     });
-    record(file, node.source.text(), &block).map(Some)
+    record(&node.source.file, node.source.text(), &block).map(Some)
+}
+
+/// The text of a node document with the record that its control plane runs; `None` if it has that
+/// record.
+///
+/// # Errors
+/// There is no such node, its addresses are not chosen yet, or the record cannot be written into
+/// its text.
+pub fn joined(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
+    let (node, resolved) = resolved_node(declaration, name)?;
+    if resolved.joined {
+        return Ok(None);
+    }
+    let block = node_block(&ResolvedNode {
+        joined: true,
+        ..resolved.clone()
+    });
+    record(&node.source.file, node.source.text(), &block).map(Some)
+}
+
+/// A node with its chosen addresses.
+fn resolved_node<'a>(
+    declaration: &'a Declaration,
+    name: &str,
+) -> Result<(&'a Document<Node>, &'a ResolvedNode), Problem> {
+    let Some(node) = declaration.nodes.get(name) else {
+        return Err(Problem::in_file("", format!("there is no node `{name}`")));
+    };
+    let Some(resolved) = &node.resolved else {
+        let problem = format!("the addresses of `{name}` are not chosen yet");
+        return Err(Problem::in_file(&node.source.file, problem)
+            .hint("they are chosen when the minion of this host connects for the first time"));
+    };
+    Ok((node, resolved))
 }
 
 /// The text of a node document without what Halite recorded in it, and without the role of the host
@@ -323,6 +350,9 @@ pub fn cluster_block(resolved: &ResolvedCluster) -> String {
             "  master: {}",
             serde_json::Value::from(master.as_str())
         );
+    }
+    if let Some(etcd) = resolved.etcd {
+        let _ = writeln!(block, "  etcd: {}", etcd.as_str());
     }
     block
 }

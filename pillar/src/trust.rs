@@ -54,7 +54,7 @@ pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
             return Err(Unfit::Other(block.label));
         }
         match X509Certificate::from_der(&block.contents) {
-            Ok(([], _)) => found.push(encode(&block.contents)),
+            Ok(([], _)) => found.push(encode("CERTIFICATE", &block.contents)),
             _ => return Err(Unfit::Certificate(found.len() + 1)),
         }
     }
@@ -65,9 +65,10 @@ pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
     }
 }
 
-fn encode(der: &[u8]) -> String {
+/// A block of PEM with lines of 64 characters.
+pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let mut out = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut out = format!("-----BEGIN {label}-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
         let (line, after) = rest.split_at(LINE.min(rest.len()));
@@ -75,7 +76,7 @@ fn encode(der: &[u8]) -> String {
         out.push('\n');
         rest = after;
     }
-    out.push_str("-----END CERTIFICATE-----\n");
+    out.push_str(&format!("-----END {label}-----\n"));
     out
 }
 
@@ -142,6 +143,7 @@ mod tests {
             Err(Unfit::Damaged)
         );
         let cut = encode(
+            "CERTIFICATE",
             &STANDARD
                 .decode(
                     one.lines()
@@ -155,7 +157,7 @@ mod tests {
             Err(Unfit::Certificate(2))
         );
         assert_eq!(
-            certificates(&encode(b"no DER at all")),
+            certificates(&encode("CERTIFICATE", b"no DER at all")),
             Err(Unfit::Certificate(1))
         );
     }

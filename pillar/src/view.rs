@@ -1,6 +1,7 @@
 //! The view of one minion: all data that its templates may use.
 
 mod api;
+mod etcd;
 mod proxy;
 mod registry;
 
@@ -89,6 +90,7 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
         .map(|(name, _)| format!("secrets.{name}"));
     pki.chain(own)
         .chain(registry::allowed(declaration, minion, node))
+        .chain(etcd::allowed(&declaration.cluster, node))
         .collect()
 }
 
@@ -102,7 +104,7 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
     let cluster = &declaration.cluster;
     match path.strip_prefix("secrets.") {
         Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
-        None => registry::secret(cluster, path),
+        None => registry::secret(cluster, path).or_else(|| etcd::secret(cluster, path)),
     }
 }
 
@@ -162,7 +164,7 @@ pub fn view(
         },
         "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
         "scheduler": {"extraArgs": cluster.scheduler.extra_args},
-        "etcd": {"extraArgs": cluster.etcd.extra_args, "defrag": cluster.etcd.defrag},
+        "etcd": etcd::view(cluster, |path| allowed.contains(path)),
         "kubernetes": {"version": kubernetes},
         "components": bundle.components,
         "images": bundle.images,
@@ -192,7 +194,7 @@ pub fn view(
         "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
         "addons": cluster.addons,
         "charts": cluster.charts,
-        "backup": backup(&cluster.backup),
+        "backup": backup(declaration, minion),
         "certificates": cluster.certificates,
         "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
         "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
@@ -227,12 +229,19 @@ fn masters(declaration: &Declaration, own: Ipv4Addr) -> Value {
     })
 }
 
-/// The schedule of backups. `ctl` gets the recipients from the master when it makes one.
-fn backup(backup: &Backup) -> Value {
+/// The schedule of backups, with the times of this host. `ctl` gets the recipients from the master
+/// when it makes one.
+fn backup(declaration: &Declaration, minion: &str) -> Value {
+    let backup = &declaration.cluster.backup;
+    let hosts = declaration.backup_hosts();
+    let turn = hosts.iter().position(|host| host.metadata.name == minion);
+    let number = turn.and_then(|turn| u32::try_from(turn).ok()).unwrap_or(0);
     json!({
-        "at": backup.at,
+        "isMade": turn.is_some(),
+        "at": backup.times_of(number),
         "directory": backup.directory,
         "verify": backup.verify,
+        "verifyAt": Backup::verified_at(number),
         "isVerified": backup.is_verified(),
     })
 }

@@ -469,6 +469,7 @@ proptest! {
         let resolved = halite_pillar::node::ResolvedNode {
             control_plane: [10, 0, 0, a].into(),
             workload_plane: [10, 0, 0, b].into(),
+            joined: joined != upgraded,
             vrrp_priority: None,
             etcd: joined.then(|| halite_pillar::node::ResolvedMember {
                 member: "w".into(),

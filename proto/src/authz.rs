@@ -90,6 +90,10 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/Kubeconfig",
         Caller::Operator(Role::Admin),
     ),
+    (
+        "/halite.v1.Operator/HandOver",
+        Caller::Operator(Role::Admin),
+    ),
 ];
 
 /// The decision of the table about a call.

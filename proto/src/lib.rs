@@ -3,6 +3,7 @@
 //! nothing, and knows nothing of states or jobs beyond their messages.
 
 pub mod authz;
+pub mod framing;
 pub mod identity;
 pub mod ids;
 mod pkcs8;

@@ -11,6 +11,7 @@ use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::etcd::Placement;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
@@ -90,10 +91,9 @@ impl InitialDocuments {
                 .display()
                 .to_string();
             texts.nodes.retain(|text| text.file != file);
-            texts.nodes.push(Text {
-                file,
-                text: Node::new(name, None, &BOOTSTRAP_ROLES).to_text(),
-            });
+            let roles = first_roles(&texts.cluster);
+            let text = Node::new(name, None, &roles).to_text();
+            texts.nodes.push(Text { file, text });
         }
         Ok(Self { texts, existing })
     }
@@ -189,6 +189,7 @@ impl InitialDocuments {
             kubernetes: kubernetes.clone(),
             bundle: Some(preparation.manifest.version.clone()),
             master: cluster.resolved.as_ref().and_then(|own| own.master.clone()),
+            etcd: Some(cluster.etcd.placement).filter(|placement| *placement != Placement::Stacked),
         };
         let cluster_text = if cluster.resolved.as_ref() == Some(&new) {
             cluster.source.text().to_owned()
@@ -217,6 +218,25 @@ impl InitialDocuments {
     }
 }
 
+/// The roles of the first host: without that of a member where etcd is external. A document that
+/// cannot be parsed is reported later.
+fn first_roles(cluster: &Text) -> Vec<Role> {
+    let is_external = is_etcd_external(&to_json(cluster));
+    let kept = |role: &Role| *role != Role::Etcd || !is_external;
+    BOOTSTRAP_ROLES.into_iter().filter(kept).collect()
+}
+
+fn to_json(document: &Text) -> Value {
+    yaml::parse(&document.file, &document.text)
+        .map(|root| root.to_json())
+        .unwrap_or_default()
+}
+
+fn is_etcd_external(cluster: &Value) -> bool {
+    let placement = cluster.pointer("/etcd/placement").and_then(Value::as_str);
+    placement.and_then(Placement::named) == Some(Placement::External)
+}
+
 fn cluster_name(text: &str) -> Option<String> {
     let root = yaml::parse("cluster.yaml", text).ok()?;
     Some(root.get("metadata")?.get("name")?.raw.clone())
@@ -232,6 +252,9 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
             kubernetes: resolved.get("kubernetes")?.raw.clone(),
             bundle: bundle.and_then(|version| version.raw.parse().ok()),
             master: resolved.get("master").map(|name| name.raw.clone()),
+            etcd: resolved
+                .get("etcd")
+                .and_then(|placement| Placement::named(&placement.raw)),
         })
     };
     match (resolved(installed), resolved(&given)) {
@@ -246,9 +269,7 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
 /// The requirements of a document with problems. Its readable values count, so that they are not
 /// reported as missing.
 fn requirements_of_invalid(document: &Text) -> HostRequirements {
-    let json = yaml::parse(&document.file, &document.text)
-        .map(|root| root.to_json())
-        .unwrap_or_default();
+    let json = to_json(document);
     let flag = |pointer: &str| {
         json.pointer(pointer)
             .and_then(Value::as_bool)
@@ -264,6 +285,7 @@ fn requirements_of_invalid(document: &Text) -> HostRequirements {
             .is_none_or(|mode| mode != "iptables"),
         eviction: thresholds(json.pointer("/kubelet/config/evictionHard")),
         vip: None,
+        external_etcd: is_etcd_external(&json),
     }
 }
 
@@ -284,6 +306,11 @@ impl Declared {
     /// The control-plane address of a host.
     pub fn control_plane(&self, name: &str) -> Option<Ipv4Addr> {
         self.declaration.nodes.get(name)?.control_plane()
+    }
+
+    /// True when no host of the cluster is a member of etcd.
+    pub fn has_external_etcd(&self) -> bool {
+        self.declaration.cluster.external_etcd().is_some()
     }
 
     /// The other hosts with the role of a member of etcd, with their addresses.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::registry::Report;
+
 /// `ctl backup`.
 #[derive(Debug, Subcommand)]
 pub enum Backup {
@@ -17,6 +19,12 @@ pub enum Backup {
         /// The directory for the file, on this host; default: the declared one.
         #[arg(long)]
         to: Option<PathBuf>,
+        /// On a standby of the master: make it from its own copy and etcd, without the master. The
+        /// timers of all hosts do so; on another host it changes nothing.
+        #[arg(long)]
+        local: bool,
+        #[command(flatten)]
+        report: Report,
     },
     /// List the backups in a directory, the oldest first. Reads only their first and last lines.
     List {
@@ -26,13 +34,24 @@ pub enum Backup {
     /// Read a whole backup and compare it with its digest.
     ///
     /// With the key, or if it is not encrypted, each file in it is compared with its digest, and
-    /// etcd's snapshot with its hash. The keys in the snapshot are not read, and no etcd is started
-    /// with it.
+    /// etcd's snapshot with its hash.
     Verify {
         /// The backup; for a directory, its newest one; default: the newest in the declared one.
         backup: Option<PathBuf>,
         #[command(flatten)]
         key: Key,
+        /// Start an etcd with the snapshot, which joins no cluster and listens on no port, and count
+        /// its keys: as many as the member had when the backup was made. An encrypted backup without
+        /// its key is not opened: then a new one is made, and an etcd started with its snapshot
+        /// before it is encrypted.
+        #[arg(long)]
+        start: bool,
+        /// The directory of the bundle that has this etcd; default: that of the backup, among this
+        /// host's bundles.
+        #[arg(long, requires = "start")]
+        bundle: Option<PathBuf>,
+        #[command(flatten)]
+        report: Report,
     },
     /// Copy a backup to another place, after comparing it with its digest.
     Get {

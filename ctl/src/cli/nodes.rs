@@ -92,7 +92,7 @@ pub struct NodeReboot {
 }
 
 /// Options of a drain.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DrainedPods {
     /// Evict pods with an emptyDir too; what is in it is lost.
     #[arg(long)]
@@ -223,6 +223,9 @@ pub struct NodeReplace {
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
+    /// Go on in spite of problems that these checks of the preflight find; recorded in the audit log.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
+    pub ignore_preflight: Vec<String>,
     /// Only remove what is left and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,

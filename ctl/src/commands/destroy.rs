@@ -11,6 +11,7 @@ use halite_states::shipped::DESTROY;
 use serde_json::{Value, json};
 
 use crate::cli::{DestroyCluster, Global};
+use crate::commands::again::Again;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
@@ -52,11 +53,14 @@ pub async fn run(
         wait_until_bare(screen).await?;
     }
     let success = format!("nothing of Halite is left on the hosts of {}", args.cluster);
-    print_outcome(&done, &success, &same_words(args), screen)
+    print_outcome(&done, &success, &again(args).text(), screen)
 }
 
-/// Waits until the unit has removed itself, if this host is the last one.
-async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
+/// Waits until the unit has removed itself, if this host leaves.
+///
+/// # Errors
+/// It has not in time.
+pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
     let started = Instant::now();
     while Path::new(UNIT).exists() {
         screen.progress("halite-leave.service removes the rest from this host …");
@@ -82,18 +86,14 @@ fn pillar(args: &DestroyCluster) -> Value {
     })
 }
 
-/// The command with the same words: the master then joins the same run.
-fn same_words(args: &DestroyCluster) -> String {
-    let mut words = format!("ctl destroy --force --cluster {}", args.cluster);
-    let flags = [
-        (args.packages, " --packages"),
-        (args.skip_offline, " --skip-offline"),
-        (args.wipe_data, " --wipe-data"),
-    ];
-    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
-        words.push_str(flag);
-    }
-    words
+/// The command with the same words.
+fn again(args: &DestroyCluster) -> Again {
+    Again::new("ctl destroy")
+        .flag(args.force, "force")
+        .option("cluster", Some(&args.cluster))
+        .flag(args.packages, "packages")
+        .flag(args.skip_offline, "skip-offline")
+        .flag(args.wipe_data, "wipe-data")
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
             let Command::Destroy(args) = cli.command else {
                 panic!("another command");
             };
-            assert_eq!(same_words(&args), words);
+            assert_eq!(again(&args).text(), words);
             let all = words.contains("--packages");
             assert_eq!(
                 pillar(&args),

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
 use crate::client::document;
+use crate::commands::again::Again;
+use crate::commands::promotion;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::{Paint, Screen, table};
 
@@ -31,11 +33,11 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> anyhow::Result<u8> {
-    let (mut pillar, mut again) = (json!({}), "ctl etcd defrag".to_owned());
+    let mut pillar = json!({});
     if let Some(member) = &args.member {
         pillar["member"] = json!(member);
-        again.push_str(&format!(" --member {member}"));
     }
+    let again = Again::new("ctl etcd defrag").option("member", args.member.as_ref());
     let request = v1::OrchestrateRequest {
         sls: DEFRAG_ETCD.to_owned(),
         pillar_json: pillar.to_string(),
@@ -44,7 +46,7 @@ pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> 
     let done = run_orchestration(global, request, "etcd", screen).await?;
     // The room of each member before and after.
     let freed = said(&done.summary, "defragmented");
-    print_outcome(&done, freed, &again, screen)
+    print_outcome(&done, freed, &again.text(), screen)
 }
 
 /// Runs `ctl etcd recover`.
@@ -61,6 +63,7 @@ pub async fn recover(
         force,
         cluster,
     } = args;
+    promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
     let request = v1::OrchestrateRequest {
         sls: RECOVER_ETCD.to_owned(),
         pillar_json: json!({"node": from, "force": force, "cluster": cluster}).to_string(),
@@ -85,7 +88,13 @@ fn said<'a>(summary: &'a Value, step: &str) -> &'a str {
 
 /// Formats the quorum, the members as a table, and all problems.
 fn overview(status: &Value, paint: &Paint) -> String {
-    let mut text = format!("{}\n\n{}", table::cell(&status["quorum"]), members(status));
+    let external = if status["external"] == true {
+        " (external: not this cluster's to change)"
+    } else {
+        ""
+    };
+    let quorum = table::cell(&status["quorum"]);
+    let mut text = format!("{quorum}{external}\n\n{}", members(status));
     for problem in status["problems"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
     }
@@ -160,5 +169,10 @@ cp-2    b1                follower  -    -         -       -         -
 ✗ cp-2: no answer within 2 s
 ";
         assert_eq!(text, expected);
+        let mut external = status;
+        external["external"] = json!(true);
+        let text = overview(&external, &Paint { colour: false });
+        let first = "2 members, 1 of them serves: no quorum, 2 are needed (external: not this cluster's to change)\n";
+        assert!(text.starts_with(first), "{text}");
     }
 }

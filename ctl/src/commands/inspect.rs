@@ -34,13 +34,13 @@ fn overview(status: &Value, paint: &Paint) -> String {
         _ => paint.bad("does not answer"),
     };
     let mut text = format!(
-        "cluster     {}\nmaster      {} ({})\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}\n",
+        "cluster     {}\nmaster      {}\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}{}\n",
         table::cell(&status["cluster"]),
-        table::cell(&status["master"]),
-        table::cell(&status["version"]),
+        master(status, paint),
         table::cell(&status["bundle"]["version"]),
         table::cell(&status["bundle"]["kubernetes"]),
         parts(status, paint),
+        saved(&status["backups"]),
         registry(&status["registry"]),
     );
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
@@ -135,6 +135,27 @@ fn parts(status: &Value, paint: &Paint) -> String {
     text
 }
 
+/// Formats addresses and version of the master, its host and epoch, and since when no standby follows.
+fn master(status: &Value, paint: &Paint) -> String {
+    let mut text = format!(
+        "{} ({})",
+        table::cell(&status["master"]),
+        table::cell(&status["version"])
+    );
+    let masters = &status["masters"];
+    if let Some(node) = masters["node"].as_str() {
+        text.push_str(&format!(" on {}", table::line(node)));
+    }
+    if let Some(epoch) = masters["epoch"].as_u64() {
+        text.push_str(&format!(", epoch {epoch}"));
+    }
+    if let Some(since) = masters["alone_since"].as_str() {
+        let alone = format!("alone since {}", table::line(since));
+        text.push_str(&format!(", {}", paint.bad(&alone)));
+    }
+    text
+}
+
 /// Formats the line about the standbys of the master, if there are some: those that follow with the bytes
 /// that are on their way, and the others with their state.
 fn standbys(status: &Value, paint: &Paint) -> String {
@@ -152,6 +173,23 @@ fn standbys(status: &Value, paint: &Paint) -> String {
     match each.collect::<Vec<_>>().join("  ") {
         none if none.is_empty() => none,
         each => format!("standbys    {each}\n"),
+    }
+}
+
+/// Formats the line about the hosts with backups of the cluster, if some make any.
+fn saved(backups: &Value) -> String {
+    let hosts = backups["hosts"].as_array().into_iter().flatten();
+    let each = hosts.map(|host| {
+        let name = table::cell(&host["node"]);
+        match (host["newest"].as_str(), host["verified"].as_str()) {
+            (None, _) => format!("{name} none yet"),
+            (Some(newest), None) => format!("{name} {newest}"),
+            (Some(newest), Some(verified)) => format!("{name} {newest} (verified {verified})"),
+        }
+    });
+    match each.collect::<Vec<_>>().join("  ") {
+        none if none.is_empty() => none,
+        each => format!("backups     {each}\n"),
     }
 }
 
@@ -400,7 +438,7 @@ mod tests {
         let status = json!({"cluster": "prod", "version": "0.1.0", "master": ["10.0.0.1:4550"],
             "bundle": {"version": "1", "kubernetes": "v1.36.3"}, "api": {"answers": false, "error": "refused"},
             "api_servers": [{"host": "a", "ready": true}, {"host": "b", "ready": false}],
-            "masters": {"epoch": 2, "standbys": [{"name": "a", "state": "following", "lag": 0},
+            "masters": {"node": "a", "epoch": 2, "alone_since": "2026-11-25T18:00Z", "standbys": [{"name": "a", "state": "following", "lag": 0},
                 {"name": "b", "state": "following", "lag": 9000}, {"name": "c", "state": "gone", "lag": 0}]},
             "vip": {"address": "10.0.0.9", "holders": ["a"]},
             "etcd": {"quorum": "2 members, none may fail", "members": [{"name": "a", "role": "leader"}]},
@@ -411,6 +449,7 @@ mod tests {
                 "findings": [{"message": "cluster.yaml:1: no", "remedy": null}]}]}});
         let text = overview(&status, &PLAIN);
         for wanted in [
+            "master      10.0.0.1:4550 (0.1.0) on a, epoch 2, alone since 2026-11-25T18:00Z\n",
             "API         does not answer: refused\nstandbys    a ✓  b ✓ (lag 9000 bytes)  c gone\nservers     a ✓  b ✗\n",
             "VIP         10.0.0.9 on a\netcd        2 members, none may fail\nDNS         on a; no replica on b\n",
             "away",

@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 use crate::cli::{Global, Master};
 use crate::client;
 use crate::client::document;
-use crate::commands::promotion;
 use crate::commands::promotion::STATE_DIR;
+use crate::commands::{promotion, retire};
 use crate::output::{Paint, Screen, table};
 
 /// Runs `ctl master`.
 ///
 /// # Errors
-/// The master does not answer, or this host cannot be promoted.
+/// The master does not answer, this host cannot be promoted, or the master's cannot be retired.
 pub async fn run(global: &Global, command: Master, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Master::List => list(global, screen).await,
         Master::Promote(args) => promotion::promote(global, &args, screen).await,
+        Master::Retire(args) => retire::retire(global, &args, screen).await,
     }
 }
 
@@ -50,6 +51,10 @@ fn masters(status: &Value) -> Value {
             "the master is alone since {since}: what it does is on no other host"
         ));
     }
+    let failed = &status["masters"]["hand_over"];
+    if let (Some(to), Some(reason)) = (failed["to"].as_str(), failed["reason"].as_str()) {
+        problems.push(format!("the master was not handed over to {to}: {reason}"));
+    }
     json!({
         "master": status["master"],
         "epoch": status["masters"]["epoch"],
@@ -58,8 +63,16 @@ fn masters(status: &Value) -> Value {
     })
 }
 
-/// What a standby knows while no master answers; none on another host.
+/// What a standby, or a host that hands the master over, knows while no master answers; none on another
+/// host.
 fn local(state_dir: &Path) -> Option<Value> {
+    if let Some(to) = retire::moving_to(state_dir) {
+        let problem = format!(
+            "this host hands the master over to {to}, which takes it as soon as it has everything; if {to} is dead, `ctl \
+             master promote --force --cluster NAME` on this host takes the master back"
+        );
+        return Some(json!({"master": null, "epoch": null, "standbys": [], "problems": [problem]}));
+    }
     let of = std::fs::read_to_string(state_dir.join("standby-of")).ok()?;
     let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(state_dir.join("standby").join(name));
@@ -142,6 +155,22 @@ cp-3     missing  -                     -    -
 ✗ the master is alone since 2026-11-23T10:00:00Z: what it does is on no other host
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_host_that_hands_over_names_the_next_master() {
+        let directory = tempfile::tempdir().unwrap();
+        let note = json!({"to": "cp-2", "phase": "decided"}).to_string();
+        std::fs::write(directory.path().join("hand-over.json"), note).unwrap();
+        let found = local(directory.path()).unwrap();
+        let text = found["problems"][0].as_str().unwrap();
+        assert!(text.contains("hands the master over to cp-2"), "{text}");
+        let status = json!({"masters": {"hand_over": {"to": "cp-2", "reason": "it was off"}}});
+        let text = masters(&status)["problems"].to_string();
+        assert!(
+            text.contains("not handed over to cp-2: it was off"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One module for each group of commands.
 
+mod again;
 pub mod backup;
 mod bundle;
 mod config;
@@ -19,6 +20,7 @@ mod nodes;
 mod operators;
 mod promotion;
 mod registry;
+mod retire;
 mod support;
 mod targets;
 mod upgrade;

@@ -5,6 +5,7 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
+use crate::commands::again::Again;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
@@ -14,7 +15,16 @@ use crate::output::Screen;
 /// The master does not answer or refuses.
 pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
     let pillar = json!({"node": node.name});
-    run(global, "cordon", shipped::CORDON_NODE, &pillar, screen).await
+    let words = words("cordon", node.name.as_str());
+    run(
+        global,
+        "cordon",
+        words,
+        shipped::CORDON_NODE,
+        &pillar,
+        screen,
+    )
+    .await
 }
 
 /// Runs `ctl node uncordon`.
@@ -23,7 +33,16 @@ pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> any
 /// The master does not answer or refuses.
 pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
     let pillar = json!({"node": node.name});
-    run(global, "uncordon", shipped::UNCORDON_NODE, &pillar, screen).await
+    let words = words("uncordon", node.name.as_str());
+    run(
+        global,
+        "uncordon",
+        words,
+        shipped::UNCORDON_NODE,
+        &pillar,
+        screen,
+    )
+    .await
 }
 
 /// Runs `ctl node drain`.
@@ -32,7 +51,15 @@ pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> a
 /// The master does not answer or refuses.
 pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> anyhow::Result<u8> {
     let pillar = json!({"node": args.name, "drain": options(&args.pods, args.force)});
-    run(global, "drain", shipped::DRAIN_NODE, &pillar, screen).await
+    run(
+        global,
+        "drain",
+        again(args),
+        shipped::DRAIN_NODE,
+        &pillar,
+        screen,
+    )
+    .await
 }
 
 /// The options of a drain as the orchestrations take them.
@@ -48,9 +75,22 @@ pub fn options(pods: &DrainedPods, force: bool) -> Value {
     options
 }
 
+/// `ctl node VERB NAME`.
+fn words(verb: &str, name: &str) -> Again {
+    Again::new(format!("ctl node {verb} {name}"))
+}
+
+/// The drain with the same words.
+fn again(args: &NodeDrain) -> Again {
+    words("drain", args.name.as_str())
+        .flag(args.force, "force")
+        .pods(&args.pods)
+}
+
 async fn run(
     global: &Global,
     verb: &str,
+    again: Again,
     sls: &str,
     pillar: &Value,
     screen: &mut Screen,
@@ -63,6 +103,25 @@ async fn run(
     };
     let done = run_orchestration(global, request, name, screen).await?;
     let success = format!("node/{name} {verb}ed");
-    let again = format!("ctl node {verb} {name}");
-    print_outcome(&done, &success, &again, screen)
+    print_outcome(&done, &success, &again.text(), screen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Node};
+
+    #[test]
+    fn the_command_to_repeat_drains_the_same_pods() {
+        for line in [
+            "ctl node drain a",
+            "ctl node drain a --force --delete-emptydir-data --grace-period 5 --timeout 90s",
+        ] {
+            let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            let Command::Node(Node::Drain(args)) = cli.command else {
+                panic!("another command");
+            };
+            assert_eq!(again(&args).text(), line);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeReboot};
+use crate::commands::again::Again;
 use crate::commands::node_drain;
 use crate::confirm;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
@@ -35,7 +36,7 @@ pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> 
     };
     let done = run_orchestration(global, request, name, screen).await?;
     let success = format!("{name} has rebooted");
-    print_outcome(&done, &success, &again(args), screen)
+    print_outcome(&done, &success, &again(args).text(), screen)
 }
 
 fn question(args: &NodeReboot) -> String {
@@ -56,18 +57,13 @@ fn pillar(args: &NodeReboot) -> Value {
     pillar
 }
 
-/// The command with the same words: the master then joins the same run.
-fn again(args: &NodeReboot) -> String {
-    let mut words = vec![format!("ctl node reboot {}", args.name)];
-    let flags = [
-        (args.yes, "--yes"),
-        (args.no_drain, "--no-drain"),
-        (args.force, "--force"),
-        (args.pods.delete_emptydir_data, "--delete-emptydir-data"),
-    ];
-    let given = flags.iter().filter(|(given, _)| *given);
-    words.extend(given.map(|(_, flag)| (*flag).to_owned()));
-    words.join(" ")
+/// The command with the same words.
+fn again(args: &NodeReboot) -> Again {
+    Again::new(format!("ctl node reboot {}", args.name))
+        .flag(args.yes, "yes")
+        .flag(args.no_drain, "no-drain")
+        .flag(args.force, "force")
+        .pods(&args.pods)
 }
 
 #[cfg(test)]
@@ -94,10 +90,11 @@ mod tests {
         assert_eq!(pillar(&arguments("a --no-drain")), json!({"node": "a"}));
         for words in [
             "a",
-            "a --yes --force --delete-emptydir-data",
+            "a --yes --force --delete-emptydir-data --grace-period 5 --timeout 60s",
             "a --no-drain",
         ] {
-            assert_eq!(again(&arguments(words)), format!("ctl node reboot {words}"));
+            let again = again(&arguments(words)).text();
+            assert_eq!(again, format!("ctl node reboot {words}"));
         }
         let question = question(&arguments("a --no-drain"));
         assert_eq!(question, "Reboot a? Its pods end with it.");

@@ -2,16 +2,19 @@
 
 use anyhow::{Context as _, bail};
 use halite_pillar::role::Role;
+use halite_proto::identity::root_of;
+use halite_proto::pki::Inspected;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::client::document;
-use crate::commands::{node_drain, nodes, promotion};
+use crate::commands::again::Again;
+use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
-use crate::{client, confirm};
+use crate::{client, confirm, identity};
 
 /// Runs `ctl node remove`.
 ///
@@ -28,9 +31,60 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
         screen.note("nothing was changed");
         return Ok(1);
     }
-    let done = run(global, name, &pillar(args, &facts), screen).await?;
     let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
-    print_outcome(&done, &success, &again(args), screen)
+    match carry_out(global, args, &facts, screen).await? {
+        Some(done) => print_outcome(&done, &success, &again(args).text(), screen),
+        None => own_has_left(&success, screen),
+    }
+}
+
+/// Removes a host that the operator has confirmed; none when that is this host, whose access to the
+/// master has ended with the last step.
+///
+/// # Errors
+/// The master does not answer or refuses, or this host is not bare in time.
+pub async fn take_out(
+    global: &Global,
+    args: &NodeRemove,
+    screen: &mut Screen,
+) -> anyhow::Result<Option<FinishedRun>> {
+    let facts = facts(global, &args.name).await?;
+    carry_out(global, args, &facts, screen).await
+}
+
+async fn carry_out(
+    global: &Global,
+    args: &NodeRemove,
+    facts: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<Option<FinishedRun>> {
+    let is_own = is_root_of(global, &args.name);
+    let done = run(global, &args.name, &pillar(args, facts), screen).await;
+    if done.is_err() && is_own && !global.identity.exists() {
+        destroy::wait_until_bare(screen).await?;
+        return Ok(None);
+    }
+    done.map(Some)
+}
+
+/// Says that this host has left, and returns the exit code.
+///
+/// # Errors
+/// The answer cannot be written.
+pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
+    screen.answer(&json!({"retcode": 0, "left": true}), |_| {
+        format!("{success}. The access of this host to the master has ended with it.\n")
+    })?;
+    Ok(0)
+}
+
+/// The identity is that of root on this control plane, which ends with its host.
+fn is_root_of(global: &Global, name: &str) -> bool {
+    let Ok(own) = identity::read(&global.identity) else {
+        return false;
+    };
+    let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
+    own.is_ok_and(|own| own.id() == root_of(name))
 }
 
 /// Runs `ctl node replace`: removes what is left of a host that is gone, and waits for a new one of
@@ -53,13 +107,13 @@ pub async fn replace(
     });
     let done = run(global, name, &pillar, screen).await?;
     if done.retcode != 0 {
-        let again = format!("ctl node replace {name} --force --cluster {}", args.cluster);
-        return print_outcome(&done, "", &again, screen);
+        return print_outcome(&done, "", &replaced_again(args).text(), screen);
     }
     for note in &done.notes {
         screen.note(note.as_str());
     }
-    nodes::join(global, declared, &[], args.no_wait, screen).await
+    let ignored = &args.ignore_preflight;
+    nodes::join(global, declared, ignored, args.no_wait, screen).await
 }
 
 /// What the master knows about the host.
@@ -130,22 +184,24 @@ fn pillar(args: &NodeRemove, facts: &Value) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &NodeRemove) -> String {
-    let mut words = vec![format!("ctl node remove {}", args.name)];
-    let flags = [
-        (args.yes, "--yes"),
-        (args.dead, "--dead"),
-        (args.force, "--force"),
-        (args.packages, "--packages"),
-        (args.wipe_data, "--wipe-data"),
-        (args.pods.delete_emptydir_data, "--delete-emptydir-data"),
-    ];
-    let given = flags.iter().filter(|(given, _)| *given);
-    words.extend(given.map(|(_, flag)| (*flag).to_owned()));
-    if args.force {
-        words.push(format!("--cluster {}", args.cluster));
-    }
-    words.join(" ")
+fn again(args: &NodeRemove) -> Again {
+    Again::new(format!("ctl node remove {}", args.name))
+        .flag(args.yes, "yes")
+        .flag(args.dead, "dead")
+        .flag(args.force, "force")
+        .option("cluster", args.force.then_some(&args.cluster))
+        .flag(args.packages, "packages")
+        .flag(args.wipe_data, "wipe-data")
+        .pods(&args.pods)
+}
+
+/// The replacement with the same words.
+fn replaced_again(args: &NodeReplace) -> Again {
+    Again::new(format!("ctl node replace {}", args.name))
+        .flag(args.force, "force")
+        .option("cluster", Some(&args.cluster))
+        .list("ignore-preflight", &args.ignore_preflight)
+        .flag(args.no_wait, "no-wait")
 }
 
 /// The request that declares the node as it is declared: what was recorded of the lost host has
@@ -222,9 +278,25 @@ mod tests {
         for words in [
             "a",
             "a --yes --packages --delete-emptydir-data",
-            "a --dead --force --wipe-data --cluster prod",
+            "a --dead --force --cluster prod --wipe-data",
+            "a --grace-period 5 --timeout 3600s",
         ] {
-            assert_eq!(again(&arguments(words)), format!("ctl node remove {words}"));
+            let again = again(&arguments(words)).text();
+            assert_eq!(again, format!("ctl node remove {words}"));
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_repeated_with_the_same_words() {
+        for line in [
+            "ctl node replace a --force --cluster prod",
+            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait",
+        ] {
+            let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            let Command::Node(Node::Replace(args)) = cli.command else {
+                panic!("another command");
+            };
+            assert_eq!(replaced_again(&args).text(), line);
         }
     }
 

@@ -5,6 +5,7 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRoles};
+use crate::commands::again::Again;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
@@ -22,7 +23,7 @@ pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> an
     };
     let done = run_orchestration(global, request, name, screen).await?;
     let success = format!("{name} has the roles {roles}");
-    print_outcome(&done, &success, &again(args), screen)
+    print_outcome(&done, &success, &again(args).text(), screen)
 }
 
 /// The pillar of the orchestration.
@@ -34,16 +35,11 @@ fn pillar(args: &NodeRoles) -> Value {
     pillar
 }
 
-/// The command with the same words: the master then joins the same run.
-fn again(args: &NodeRoles) -> String {
-    let mut words = format!("ctl node roles {} {}", args.name, args.roles.join(","));
-    if !args.ignore_preflight.is_empty() {
-        words.push_str(&format!(
-            " --ignore-preflight {}",
-            args.ignore_preflight.join(",")
-        ));
-    }
-    words
+/// The command with the same words.
+fn again(args: &NodeRoles) -> Again {
+    let roles = args.roles.join(",");
+    Again::new(format!("ctl node roles {} {roles}", args.name))
+        .list("ignore-preflight", &args.ignore_preflight)
 }
 
 #[cfg(test)]
@@ -62,7 +58,7 @@ mod tests {
             let Command::Node(Node::Roles(args)) = cli.command else {
                 panic!("another command");
             };
-            assert_eq!(again(&args), line);
+            assert_eq!(again(&args).text(), line);
             let wanted: Vec<&str> = words.split(' ').nth(1).unwrap().split(',').collect();
             assert_eq!(pillar(&args)["roles"], json!(wanted));
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::{Global, NodeAdd, Orchestrate};
 use crate::client;
 use crate::client::refused;
+use crate::commands::again::Again;
 use crate::orchestration_watch::{
     print_outcome, print_outcomes, run_orchestration, run_orchestrations,
 };
@@ -130,27 +131,20 @@ fn run_pillar(name: &str, ignored: &[String]) -> Value {
 
 /// The command with the same words: with others the master refuses to declare a node again.
 fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
-    let mut words = vec!["ctl node add".to_owned()];
-    words.extend(
-        request
-            .nodes
-            .iter()
-            .map(|node| match node.address.as_str() {
-                "" => node.name.clone(),
-                address => format!("{}={address}", node.name),
-            }),
-    );
-    words.push(format!("--roles {}", request.roles.join(",")));
+    let nodes = request.nodes.iter();
+    let hosts = nodes.map(|node| match node.address.as_str() {
+        "" => node.name.clone(),
+        address => format!("{}={address}", node.name),
+    });
+    let hosts = hosts.collect::<Vec<_>>().join(" ");
+    let again = Again::new(format!("ctl node add {hosts}")).list("roles", &request.roles);
     let further: Value = serde_json::from_str(&request.document_json).unwrap_or_default();
     let labels = further["labels"].as_object().into_iter().flatten();
-    words.extend(labels.map(|(key, value)| {
+    let again = labels.fold(again, |again, (key, value)| {
         let value = value.as_str().unwrap_or_default();
-        format!("--label {key}={value}")
-    }));
-    if !ignored.is_empty() {
-        words.push(format!("--ignore-preflight {}", ignored.join(",")));
-    }
-    words.join(" ")
+        again.option("label", Some(format!("{key}={value}")))
+    });
+    again.list("ignore-preflight", ignored).text()
 }
 
 /// What `--no-wait` answers with: node, token and command, or a list of these.

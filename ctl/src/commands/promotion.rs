@@ -1,4 +1,5 @@
-//! `ctl master promote`, and the promotion that replaces or removes the lost host of the master.
+//! `ctl master promote`, and the promotion that comes before the replacement or removal of the master's lost
+//! host, and before the recovery of etcd without it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -50,7 +51,7 @@ pub async fn promote(
     if args.no_wait {
         return Ok(0);
     }
-    let done = bring(global, before.as_deref(), screen).await?;
+    let done = bring(&own(global), before.as_deref(), screen).await?;
     let success = "this host has the master, and serves the bundles";
     print_outcome(&done, success, "ctl master promote", screen)
 }
@@ -87,16 +88,24 @@ async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bo
     Ok(status.success())
 }
 
-/// Brings the hosts to the master of this host. `before` is the address of the host that had it.
-async fn bring(
-    global: &Global,
+/// The options with the master of this host.
+fn own(global: &Global) -> Global {
+    Global {
+        master: Some(OWN.to_owned()),
+        ..global.clone()
+    }
+}
+
+/// Brings the hosts to the master that the options name, which has taken the place of another one.
+/// `before` is the address of that one's host, if it is gone.
+///
+/// # Errors
+/// The master does not serve.
+pub async fn bring(
+    own: &Global,
     before: Option<&str>,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
-    let own = &Global {
-        master: Some(OWN.to_owned()),
-        ..global.clone()
-    };
     wait_for_master(own, screen).await?;
     wait_for_minions(own, before, screen).await?;
     let request = v1::OrchestrateRequest {
@@ -165,14 +174,14 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
         match client::operator(own).await {
             Ok(_) => return Ok(()),
             Err(error) if Instant::now() > end => {
-                return Err(
-                    error.context("this host is the master's, and its daemon does not serve")
-                );
+                return Err(error.context(
+                    "the host that has the master now does not serve: see its halite-master",
+                ));
             }
             Err(_) => {}
         }
         if !said {
-            screen.note("waiting for the master of this host to serve");
+            screen.note("waiting for the next master to serve");
             said = true;
         }
         tokio::time::sleep(PAUSE).await;
@@ -190,6 +199,31 @@ pub async fn in_place_of(
     cluster: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
+    let refuse = |declaration: &Declaration| other(declaration, lost, cluster);
+    first_promoted(global, refuse, screen).await
+}
+
+/// Promotes this host first, if it is a standby whose master does not answer and was on another host than
+/// the one whose member of etcd is left. `cluster` confirms that.
+///
+/// # Errors
+/// No master answers, and it was on the host that is left, or this host cannot be promoted.
+pub async fn for_recovery(
+    global: &Global,
+    left: &str,
+    cluster: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let refuse = |declaration: &Declaration| not_lost(declaration, left, cluster);
+    first_promoted(global, refuse, screen).await
+}
+
+/// Promotes this host, if it is a standby whose master does not answer, and there is no reason against it.
+async fn first_promoted(
+    global: &Global,
+    refuse: impl Fn(&Declaration) -> Option<String>,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
     let Err(error) = client::operator(global).await else {
         return Ok(());
     };
@@ -200,11 +234,13 @@ pub async fn in_place_of(
     let declaration = copied(directory).with_context(|| {
         format!("no master answers, and the copy of this standby cannot be used: {error:#}")
     })?;
-    if let Some(reason) = other(&declaration, lost, cluster) {
+    if let Some(reason) = refuse(&declaration) {
         bail!("{error:#}\n{reason}");
     }
+    let node = declaration.master_node();
+    let host = node.map_or("another host", |node| node.metadata.name.as_str());
     screen.note(format!(
-        "the master was on {lost} and does not answer: this standby takes its place first"
+        "the master was on {host} and does not answer: this standby takes its place first"
     ));
     let before = first(directory);
     let args = MasterPromote {
@@ -215,7 +251,7 @@ pub async fn in_place_of(
     if !make_master(&args, screen).await? {
         bail!("cannot go on without a master");
     }
-    let done = bring(global, before.as_deref(), screen).await?;
+    let done = bring(&own(global), before.as_deref(), screen).await?;
     if done.retcode != 0 {
         bail!(
             "this host has the master, but not everything that belongs to it: {}; `ctl master promote` repeats what failed",
@@ -225,13 +261,30 @@ pub async fn in_place_of(
     Ok(())
 }
 
+/// The reason why this name does not confirm the work on this cluster.
+fn not_confirmed(declaration: &Declaration, cluster: &str) -> Option<String> {
+    let own = declaration.cluster.metadata.name.to_string();
+    (own != cluster).then(|| format!("--cluster {cluster} is not this cluster, which is {own}"))
+}
+
+/// The reason why the master cannot be lost with the hosts that are gone: the one that is left had it.
+fn not_lost(declaration: &Declaration, left: &str, cluster: &str) -> Option<String> {
+    if let Some(reason) = not_confirmed(declaration, cluster) {
+        return Some(reason);
+    }
+    let host = declaration.master_node()?.metadata.name.to_string();
+    (host == left).then(|| {
+        format!(
+            "the master was on {host}, which is left: start it there (`systemctl start halite-master`), then repeat this; \
+             `journalctl -u halite-master` says why it does not serve"
+        )
+    })
+}
+
 /// The reason why the loss of this host is none for a promotion.
 fn other(declaration: &Declaration, lost: &str, cluster: &str) -> Option<String> {
-    let own = declaration.cluster.metadata.name.to_string();
-    if own != cluster {
-        return Some(format!(
-            "--cluster {cluster} is not this cluster, which is {own}"
-        ));
+    if let Some(reason) = not_confirmed(declaration, cluster) {
+        return Some(reason);
     }
     let host = declaration.master_node()?.metadata.name.to_string();
     (host != lost).then(|| {
@@ -336,6 +389,13 @@ mod tests {
         let reason = other(&declaration, "cp-2", "prod").unwrap();
         assert!(reason.contains("the master was on cp-1"), "{reason}");
         let reason = other(&declaration, "cp-1", "test").unwrap();
+        assert!(reason.contains("which is prod"), "{reason}");
+
+        // A member of etcd that is left makes a cluster: the master was on one of the lost hosts.
+        assert_eq!(not_lost(&declaration, "cp-2", "prod"), None);
+        let reason = not_lost(&declaration, "cp-1", "prod").unwrap();
+        assert!(reason.contains("systemctl start halite-master"), "{reason}");
+        let reason = not_lost(&declaration, "cp-2", "test").unwrap();
         assert!(reason.contains("which is prod"), "{reason}");
     }
 }

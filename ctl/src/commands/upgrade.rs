@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{Global, Upgrade};
 use crate::client;
 use crate::client::document;
+use crate::commands::again::Again;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
@@ -37,7 +38,7 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     } else {
         format!("the cluster has the bundle {}", text(bundle))
     };
-    print_outcome(&done, &success, &same_words(args), screen)
+    print_outcome(&done, &success, &again(args).text(), screen)
 }
 
 /// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
@@ -75,21 +76,16 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The command with the same words: the master then joins the same run.
-fn same_words(args: &Upgrade) -> String {
-    let mut words = format!("ctl upgrade {}", args.version);
-    if args.batch != "25%" {
-        words.push_str(&format!(" --batch {}", args.batch));
-    }
-    let flags = [
-        (args.no_backup, " --no-backup"),
-        (args.no_drain, " --no-drain"),
-        (args.force, " --force"),
-    ];
-    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
-        words.push_str(flag);
-    }
-    words
+/// The command with the same words.
+fn again(args: &Upgrade) -> Again {
+    let batch = Some(&args.batch).filter(|batch| *batch != "25%");
+    Again::new(format!("ctl upgrade {}", args.version))
+        .option("batch", batch)
+        .flag(args.no_backup, "no-backup")
+        .flag(args.no_drain, "no-drain")
+        .flag(args.force, "force")
+        .drain_limit("drain-timeout", args.drain_timeout)
+        .flag(args.test, "test")
 }
 
 #[cfg(test)]
@@ -131,12 +127,10 @@ mod tests {
         for words in [
             "1.1",
             "1.1 --batch 50% --no-backup --no-drain",
-            "1.1 --force",
+            "1.1 --force --drain-timeout 90s --test",
         ] {
-            assert_eq!(
-                same_words(&arguments(words)),
-                format!("ctl upgrade {words}")
-            );
+            let again = again(&arguments(words)).text();
+            assert_eq!(again, format!("ctl upgrade {words}"));
         }
         for wrong in ["0", "0%", "half", "-1"] {
             let line = ["ctl", "upgrade", "1.1", &format!("--batch={wrong}")];

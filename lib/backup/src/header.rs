@@ -37,4 +37,17 @@ pub struct EtcdSource {
     pub version: String,
     /// The id of the cluster of members, in hexadecimal as etcd writes it.
     pub cluster: String,
+    /// The keys that the member had when the backup began; backups of older versions have no record
+    /// of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<CountedKeys>,
+}
+
+/// The keys of a member at a revision that is in the snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedKeys {
+    /// The revision.
+    pub revision: i64,
+    /// Their number.
+    pub count: u64,
 }

@@ -31,7 +31,7 @@ pub use archive::{Entry, LIST, Manifest, Sink};
 pub use directory::{Directory, Found, PendingBackup, Pruned};
 pub use envelope::BackupFile;
 pub use error::{Damage, Error};
-pub use header::{EtcdSource, Header};
+pub use header::{CountedKeys, EtcdSource, Header};
 pub use mounts::unmounted;
 pub use snapshot::{SnapshotCheck, SnapshotDamage};
 pub use writer::BackupWriter;

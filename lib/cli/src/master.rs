@@ -36,6 +36,13 @@ pub enum Command {
         #[arg(long)]
         cluster: Option<String>,
     },
+    /// Write what a backup has to standard output, from this standby's copy and etcd, for `ctl backup
+    /// create --local`.
+    Save {
+        /// The configuration file.
+        #[arg(long, default_value = "/etc/halite/master.yaml")]
+        config: PathBuf,
+    },
     /// Serve until told to stop.
     Run {
         /// The configuration file.

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use tokio::sync::Mutex;
 use tonic::{Response, Status as Answered};
 
 use crate::access::{Access, AccessError};
-use crate::connection::Connection;
+use crate::connection::{Connection, Way};
 use crate::error::{EtcdError, NoAnswer, Unanswered};
-use crate::member::{Alarm, AlarmKind, Answer, Member, MemberId, Members, Status};
+use crate::member::{Alarm, AlarmKind, Answer, KEYS, Keys, Member, MemberId, Members, Status};
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
 use crate::wire::alarm_request::AlarmAction;
@@ -30,6 +29,8 @@ use crate::wire::{
 const CALL: Duration = Duration::from_secs(8);
 /// Time limit of a status: it needs no other member.
 const STATUS: Duration = Duration::from_secs(2);
+/// Time limit of a count of all keys.
+const COUNT: Duration = Duration::from_secs(60);
 /// Time limit of a compaction, which the member answers when its database is done.
 const COMPACT: Duration = Duration::from_secs(120);
 /// Time limit of a defragmentation, during which the member answers nothing.
@@ -39,7 +40,7 @@ const DEFRAGMENT: Duration = Duration::from_secs(120);
 /// one that answered last.
 pub struct Client {
     endpoints: Vec<String>,
-    config: Arc<ClientConfig>,
+    way: Way,
     /// The place of the address that answered last.
     last: AtomicUsize,
     open: Mutex<BTreeMap<String, Connection>>,
@@ -52,12 +53,35 @@ impl Client {
     /// # Errors
     /// Certificates and key cannot be used.
     pub fn new(endpoints: Vec<String>, access: &Access) -> Result<Self, AccessError> {
-        Ok(Self {
+        Ok(Self::by(endpoints, Way::Tls(access.config()?)))
+    }
+
+    /// A client of a member on this host that listens on a socket, and trusts each process that can
+    /// open it.
+    #[must_use]
+    pub fn of_socket(path: &Path) -> Self {
+        Self::by(vec![path.display().to_string()], Way::Socket)
+    }
+
+    fn by(endpoints: Vec<String>, way: Way) -> Self {
+        Self {
             endpoints,
-            config: access.config()?,
+            way,
             last: AtomicUsize::new(0),
             open: Mutex::default(),
-        })
+        }
+    }
+
+    /// The member behind the addresses of this client, whatever it says that its own are.
+    #[must_use]
+    pub fn member(&self) -> Member {
+        Member {
+            id: MemberId(0),
+            name: String::new(),
+            peer_urls: Vec::new(),
+            client_urls: self.endpoints.clone(),
+            is_learner: false,
+        }
     }
 
     async fn connection(&self, endpoint: &str) -> Result<Connection, NoAnswer> {
@@ -66,7 +90,7 @@ impl Client {
             return Ok(known);
         }
         // Not under the lock: one address that is silent must not hold up the others.
-        let opened = Connection::open(endpoint, Arc::clone(&self.config)).await?;
+        let opened = Connection::open(endpoint, &self.way).await?;
         self.open
             .lock()
             .await
@@ -380,6 +404,29 @@ impl Members for Client {
                 MaintenanceClient::new(connection).alarm(request).await
             };
             self.any("disarm an alarm", call).await.map(drop)
+        })
+    }
+
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        Box::pin(async move {
+            let call = |connection| async move {
+                let request = RangeRequest {
+                    // All keys, as etcd's documentation of `range_end` has it.
+                    key: vec![0],
+                    range_end: vec![0],
+                    revision,
+                    serializable: true,
+                    count_only: true,
+                    ..RangeRequest::default()
+                };
+                KvClient::new(connection).range(request).await
+            };
+            let answer = self.at(member, COUNT, KEYS, call).await?;
+            let newest = answer.header.map_or(0, |header| header.revision);
+            Ok(Keys {
+                revision: if revision == 0 { newest } else { revision },
+                count: size(answer.count),
+            })
         })
     }
 

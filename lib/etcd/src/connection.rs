@@ -1,4 +1,4 @@
-//! One HTTP/2 connection over TLS to one member.
+//! One HTTP/2 connection to one member: over TLS, or through a socket of this host.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,8 @@ use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::body::Body;
@@ -25,21 +26,41 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Silence after which a ping is sent, and time for its answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
+/// The way to the addresses of a client.
+pub(crate) enum Way {
+    /// They are `https://HOST:PORT`.
+    Tls(Arc<ClientConfig>),
+    /// They are paths of sockets.
+    Socket,
+}
+
 /// A connection; clones share it.
 #[derive(Clone)]
 pub(crate) struct Connection {
     sender: SendRequest<Body>,
+    scheme: Scheme,
     authority: Authority,
 }
 
 impl Connection {
-    /// Connects to `https://HOST:PORT`.
-    pub(crate) async fn open(url: &str, config: Arc<ClientConfig>) -> Result<Self, NoAnswer> {
-        let limited = tokio::time::timeout(CONNECT, Self::open_unlimited(url, config)).await;
+    /// Connects to an address.
+    pub(crate) async fn open(address: &str, way: &Way) -> Result<Self, NoAnswer> {
+        let opened = async {
+            match way {
+                Way::Tls(config) => Self::open_tls(address, Arc::clone(config)).await,
+                Way::Socket => {
+                    let stream = UnixStream::connect(address).await;
+                    let authority = Authority::from_static("localhost");
+                    let stream = stream.map_err(NoAnswer::Connect)?;
+                    Self::begin(stream, Scheme::HTTP, authority).await
+                }
+            }
+        };
+        let limited = tokio::time::timeout(CONNECT, opened).await;
         limited.unwrap_or(Err(NoAnswer::ConnectTimeout(CONNECT.as_secs())))
     }
 
-    async fn open_unlimited(url: &str, config: Arc<ClientConfig>) -> Result<Self, NoAnswer> {
+    async fn open_tls(url: &str, config: Arc<ClientConfig>) -> Result<Self, NoAnswer> {
         let url: Uri = url.parse().map_err(|_| NoAnswer::Address)?;
         let authority = url.authority().cloned().ok_or(NoAnswer::Address)?;
         if url.scheme() != Some(&Scheme::HTTPS) || authority.port().is_none() {
@@ -55,6 +76,14 @@ impl Connection {
             .connect(name, stream)
             .await
             .map_err(NoAnswer::Tls)?;
+        Self::begin(stream, Scheme::HTTPS, authority).await
+    }
+
+    async fn begin(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        scheme: Scheme,
+        authority: Authority,
+    ) -> Result<Self, NoAnswer> {
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
@@ -64,7 +93,11 @@ impl Connection {
             .map_err(NoAnswer::Http2)?;
         // Ends with the last clone of the sender; a failure is reported by the calls.
         tokio::spawn(connection);
-        Ok(Self { sender, authority })
+        Ok(Self {
+            sender,
+            scheme,
+            authority,
+        })
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -85,7 +118,7 @@ impl tower::Service<Request<Body>> for Connection {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
-        parts.scheme = Some(Scheme::HTTPS);
+        parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         match Uri::from_parts(parts) {
             Ok(uri) => *request.uri_mut() = uri,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::change::Host;
 use crate::error::{EtcdError, NoAnswer, Unanswered};
-use crate::member::{Alarm, Answer, Member, MemberId, Members, Status};
+use crate::member::{Alarm, Answer, KEYS, Keys, Member, MemberId, Members, Status};
 use crate::quorum::quorum;
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
@@ -328,9 +328,20 @@ impl FakeCluster {
         })
     }
 
+    fn runs(&self, member: &Member) -> bool {
+        self.state().find(member.id).is_ok_and(|own| own.runs)
+    }
+
     fn listed(&self) -> Vec<Member> {
         let state = self.state();
         state.members.iter().map(|own| own.member.clone()).collect()
+    }
+}
+
+fn stopped(action: &'static str, member: &Member) -> EtcdError {
+    EtcdError::NoAnswer {
+        action,
+        source: Unanswered(vec![(member.client_urls.join(","), NoAnswer::Stopped)]),
     }
 }
 
@@ -419,13 +430,20 @@ impl Members for FakeCluster {
         ready(self.decided("disarm an alarm", |state| state.disarm(alarm)))
     }
 
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        if !self.runs(member) {
+            return ready(Err(stopped(KEYS, member)));
+        }
+        let newest = i64::try_from(self.state().index).unwrap_or(i64::MAX);
+        let revision = if revision == 0 { newest } else { revision };
+        // Each entry of its log has written one key.
+        let count = u64::try_from(revision).unwrap_or(0);
+        ready(Ok(Keys { revision, count }))
+    }
+
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
-        let runs = self.state().find(member.id).is_ok_and(|own| own.runs);
-        if !runs {
-            return ready(Err(EtcdError::NoAnswer {
-                action: SNAPSHOT,
-                source: Unanswered(vec![(member.client_urls.join(","), NoAnswer::Stopped)]),
-            }));
+        if !self.runs(member) {
+            return ready(Err(stopped(SNAPSHOT, member)));
         }
         ready(Ok(Snapshot::of_parts(self.state().snapshot.clone())))
     }

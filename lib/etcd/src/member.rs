@@ -97,6 +97,18 @@ impl Status {
     }
 }
 
+/// Verb and object of a count of keys.
+pub(crate) const KEYS: &str = "count the keys of etcd";
+
+/// The number of keys of a member at one of its revisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keys {
+    /// The revision.
+    pub revision: i64,
+    /// The keys that there were.
+    pub count: u64,
+}
+
 /// The kind of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlarmKind {
@@ -143,6 +155,9 @@ pub trait Members: Send + Sync {
     fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()>;
     /// Takes an alarm back.
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()>;
+    /// The number of a member's own keys at a revision (0: its newest), asked of itself. A snapshot
+    /// that it makes afterwards has this revision, too.
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys>;
     /// A snapshot of a member's database.
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot>;
 }

@@ -28,6 +28,12 @@ pub const REGISTRY_BACKUP: &str = "registry-backup";
 /// The name of the work that verifies the newest of these backups.
 pub const REGISTRY_VERIFY: &str = "registry-verify";
 
+/// The name of the work that backs up the cluster.
+pub const BACKUP: &str = "backup";
+
+/// The name of the work that verifies the newest of these backups.
+pub const BACKUP_VERIFY: &str = "backup-verify";
+
 /// The outcome of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -48,4 +54,7 @@ pub struct Good {
     pub name: String,
     /// The time of its creation, in milliseconds since 1970.
     pub time: i64,
+    /// The number of keys that an etcd had which was started with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
 }

@@ -11,6 +11,7 @@ mod fsync;
 mod node_facts;
 mod part;
 mod peers;
+mod vip;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,7 @@ pub use fsync::p99 as fsync_p99;
 pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts, TOOLS, WatchedFileSystem};
 pub use part::{Added, OtherHost, Part};
 pub use peers::{Peer, unreachable};
+pub use vip::{VirtualAddress, WhoAnswers};
 
 /// The function by which the master asks a minion for the facts.
 pub const FUNCTION: &str = "halite.preflight";
@@ -32,6 +34,8 @@ pub struct Question {
     pub peers: Vec<Peer>,
     /// The host gets a member of etcd: the latency of its disk counts.
     pub etcd: bool,
+    /// The virtual address of the API, if the host is to reach it.
+    pub vip: Option<VirtualAddress>,
 }
 
 impl NodeFacts {

@@ -9,6 +9,7 @@ use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::part::Part;
+use crate::vip::WhoAnswers;
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
 pub const TOOLS: [&str; 8] = [
@@ -69,6 +70,9 @@ pub struct HostRequirements {
     pub eviction: Option<BTreeMap<String, String>>,
     /// The VIP, if keepalived manages one.
     pub vip: Option<Ipv4Addr>,
+    /// etcd is not on the cluster's hosts.
+    #[serde(default)]
+    pub external_etcd: bool,
 }
 
 /// A file system that the kubelet watches.
@@ -94,6 +98,7 @@ impl Default for HostRequirements {
             nftables: true,
             eviction: None,
             vip: None,
+            external_etcd: false,
         }
     }
 }
@@ -183,6 +188,8 @@ pub struct NodeFacts {
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The ports of other hosts that cannot be reached, with the reason.
     pub unreachable: Vec<String>,
+    /// The answer at the virtual address of the API; none if it was not asked.
+    pub vip_holder: Option<WhoAnswers>,
     /// The 99th percentile of the time of a small write to the disk of etcd, in microseconds.
     pub fsync_p99_us: Option<u64>,
 }

@@ -155,5 +155,6 @@ fn good(backup: &Backup) -> Option<Good> {
     Some(Good {
         name: backup.name(),
         time: metadata.time.as_millisecond(),
+        keys: None,
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_etcd::fake::{Database, FakeCluster, QUOTA, host};
-use halite_etcd::{Alarm, Answer, Host, Member, MemberId, Members, Snapshot, Status};
+use halite_etcd::{Alarm, Answer, Host, Keys, Member, MemberId, Members, Snapshot, Status};
 use halite_proto::v1;
 use halite_proto::v1::backup_part::Part;
 use serde_json::{Value, json};
@@ -111,6 +111,9 @@ impl Members for Recovering {
     }
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
         self.cluster.disarm(alarm)
+    }
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        self.cluster.keys(member, revision)
     }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)
@@ -399,7 +402,7 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     // Not the leader, which has enough to do, and not the member that does not answer.
     assert_eq!(
         head["etcd"],
-        json!({"member": "cp-3", "version": "3.6.0", "cluster": "1"})
+        json!({"member": "cp-3", "version": "3.6.0", "cluster": "1", "keys": {"revision": 100, "count": 100}})
     );
     assert_eq!(head["backup"]["keep"], 28);
     for path in [

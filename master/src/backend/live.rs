@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use halite_errors::chain;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
@@ -23,11 +24,11 @@ use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
-use crate::operator::{backup, history, kubeconfig, masters, run, show, status};
+use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
-use crate::upkeep::Upkeep;
-use crate::upkeep::etcd::EtcdUpkeep;
+use crate::standby::take_over;
+use crate::upkeep::{Defragmentation, Room, Upkeep};
 
 /// The backend of a running master.
 pub struct LiveBackend {
@@ -35,7 +36,8 @@ pub struct LiveBackend {
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
     upkeep: Upkeep,
-    etcd_upkeep: EtcdUpkeep,
+    room: Room,
+    defragmentation: Defragmentation,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -88,7 +90,8 @@ impl LiveBackend {
         Ok(Arc::new(Self {
             app,
             upkeep: Upkeep::new(Arc::clone(&jobs)),
-            etcd_upkeep: EtcdUpkeep::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
+            room: Room::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
+            defragmentation: Defragmentation::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             jobs,
             orchestrator,
         }))
@@ -207,6 +210,8 @@ impl Backend for LiveBackend {
             self.jobs.declarations().add_nodes(&nodes).await?;
             for node in nodes {
                 tracing::info!(node = %node.name, operator, "node declared");
+                let forgotten = take_over::forget(&self.app.config, &node.name);
+                forgotten.map_err(|error| Refusal::internal(chain(&error)))?;
             }
             let snapshot = self.jobs.declarations().load().await?;
             let warnings = warnings(snapshot.declaration());
@@ -286,9 +291,17 @@ impl Backend for LiveBackend {
         })
     }
 
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
+        Box::pin(async move { hand_over::hand_over(&self.app, &self.jobs, &request).await })
+    }
+
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            tokio::join!(self.upkeep.run(), self.etcd_upkeep.run());
+            tokio::join!(
+                self.upkeep.run(),
+                self.room.run(),
+                self.defragmentation.run()
+            );
         })
     }
 

@@ -10,6 +10,8 @@ mod etcd_tests;
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(test)]
+mod hand_over_tests;
+#[cfg(test)]
 mod health_tests;
 mod live;
 #[cfg(test)]
@@ -136,6 +138,8 @@ pub trait Backend: Send + Sync {
     fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+    /// `Operator.HandOver`.
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value>;
     /// Work on the cluster that the master does by itself. It has no end.
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::pending())

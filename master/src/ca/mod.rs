@@ -31,10 +31,12 @@ pub use sign::{Issued, request_fingerprint};
 
 /// The CA of identities.
 pub const HALITE: &str = "halite";
+/// The CA of the Kubernetes API and its clients.
+pub const KUBERNETES: &str = "kubernetes";
 /// The CA of the bundle's web server.
 pub const SITE: &str = "site";
 /// All CAs.
-pub const NAMES: [&str; 5] = [HALITE, "kubernetes", "etcd", "front-proxy", SITE];
+pub const NAMES: [&str; 5] = [HALITE, KUBERNETES, "etcd", "front-proxy", SITE];
 /// How far certificates begin in the past, so that a host whose clock is behind believes them. As
 /// long as an hour, because a clock without daylight saving is set wrong by that; kubeadm's
 /// `CertificateBackdate` is five minutes.

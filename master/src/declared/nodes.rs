@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
+use halite_document::Problem;
 use halite_errors::chain;
 use halite_names::NodeName;
 use halite_pillar::host_facts::HostFacts;
@@ -148,6 +149,20 @@ impl Declarations {
         let (snapshot, name) = (self.load().await?, name.to_owned());
         in_background(move || record_member(&snapshot, &name, &member)).await
     }
+
+    /// Records that the control plane of a node runs, where no member of etcd on it says so.
+    ///
+    /// # Errors
+    /// The node is not declared or has no addresses yet, or its document cannot be written.
+    pub async fn record_joined(&self, name: &str) -> Result<(), Refusal> {
+        let _one_at_a_time = self.writing.lock().await;
+        let (snapshot, name) = (self.load().await?, name.to_owned());
+        in_background(move || {
+            let text = resolve::joined(snapshot.declaration(), &name);
+            write_record(&snapshot, &name, text)
+        })
+        .await
+    }
 }
 
 /// Validates the declaration with these new nodes, and writes their documents.
@@ -178,14 +193,21 @@ fn declare(
 
 /// Records the etcd member of a node in its document.
 fn record_member(snapshot: &Snapshot, name: &str, member: &ResolvedMember) -> Result<(), Refusal> {
-    let declaration = snapshot.declaration();
-    let text = resolve::member(declaration, name, member)
-        .map_err(|problem| Refusal::invalid(problem.to_string()))?;
-    match (text, declaration.nodes.get(name)) {
-        (Some(text), Some(node)) => {
-            tracing::info!(node = name, initial_cluster = %member.initial_cluster, "etcd member recorded");
-            write(Path::new(&node.source.file), &text)
-        }
+    let text = resolve::member(snapshot.declaration(), name, member);
+    write_record(snapshot, name, text)?;
+    tracing::info!(node = name, initial_cluster = %member.initial_cluster, "etcd member recorded");
+    Ok(())
+}
+
+/// Writes a node's document with a new record, if it has one.
+fn write_record(
+    snapshot: &Snapshot,
+    name: &str,
+    text: Result<Option<String>, Problem>,
+) -> Result<(), Refusal> {
+    let text = text.map_err(|problem| Refusal::invalid(problem.to_string()))?;
+    match (text, snapshot.declaration().nodes.get(name)) {
+        (Some(text), Some(node)) => write(Path::new(&node.source.file), &text),
         _ => Ok(()),
     }
 }

@@ -74,7 +74,7 @@ fn refusals(node: &Node, roles: &[Role]) -> Vec<String> {
         reasons.push("only the first host has the role bootstrap, and keeps it".to_owned());
     }
     let leaves = |role: Role| node.has(role) && !roles.contains(&role);
-    if node.is_member() && (leaves(Role::Etcd) || leaves(Role::ControlPlane)) {
+    if node.is_member() && leaves(Role::Etcd) || node.serves_api() && leaves(Role::ControlPlane) {
         reasons.push(
             "its member of etcd and its control plane leave only with the host: `ctl node remove`, then `ctl node add` with \
              the roles that it is to have"
@@ -115,6 +115,9 @@ mod tests {
         }
         let first = [Bootstrap, Registry, Etcd, ControlPlane];
         assert!(of(&first, &[Registry, Etcd, ControlPlane]).contains("keeps it"));
+        // Of an external etcd no host is a member.
+        let alone = [Bootstrap, Registry, ControlPlane];
+        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
         assert!(of(&[Worker], &[Worker, Bootstrap]).contains("only the first host"));
         assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
         assert!(of(&[Worker, Registry], &[Registry]).contains("no Kubernetes node any more"));

@@ -4,10 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use halite_etcd::Wait;
 use halite_proto::ids::{JobId, MinionId};
+use serde_json::{Value, json};
 
 use super::Jobs;
 use super::open_job::{OpenJob, PartEnd};
+use super::returns::tag;
 use crate::refusal::Refusal;
 use crate::store::Job;
 
@@ -46,7 +49,7 @@ impl Jobs {
     }
 
     async fn pass(self: &Arc<Self>, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
-        match self.may_miss(host).await {
+        match self.may_miss(jid, host).await {
             Ok(()) => {
                 let now = self.app.clock.steady();
                 let ready = {
@@ -67,14 +70,68 @@ impl Jobs {
         }
     }
 
-    async fn may_miss(&self, host: &MinionId) -> Result<(), Refusal> {
+    async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
         let snapshot = self.declarations.load().await?;
         let etcd = self.clusters.etcd();
         if !etcd.needs_gate(snapshot.declaration(), host) {
             return Ok(());
         }
-        let gate = etcd.allow_missing(&snapshot, host).await?;
+        let report = |wait: &Wait| {
+            tracing::info!(job = %jid, %host, %wait, "a job waits for etcd");
+            let tag = tag(jid, "wait", Some(host));
+            self.app
+                .events
+                .announce(&tag, &waiting(jid, host, wait), None);
+        };
+        let gate = etcd.allow_missing(&snapshot, host, &report).await?;
         tracing::info!(%host, %gate, "etcd can miss the host");
         Ok(())
+    }
+}
+
+/// The wait before a host, for those who watch the job, in the form of a step that waits.
+fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> Value {
+    json!({
+        "jid": jid,
+        "step": host,
+        "until": wait.until,
+        "because": wait.because,
+        "seconds": wait.since.as_secs(),
+        "limit": wait.limit.as_secs(),
+        "remedy": format!(
+            "`ctl etcd status` shows the members: switch on the hosts of those that are missing; `ctl job cancel {jid}` leaves \
+             the hosts out that have not begun"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_for_the_quorum_has_its_own_text_and_verbs() {
+        let wait = Wait {
+            until: "etcd can miss cp-2".to_owned(),
+            because: "2 of 3 members serve".to_owned(),
+            since: Duration::from_secs(10),
+            limit: Duration::from_secs(300),
+        };
+        let jid = "20261121000000123000".parse().unwrap();
+        let said = waiting(&jid, &"cp-2".parse().unwrap(), &wait);
+        assert_eq!(
+            (&said["step"], &said["seconds"]),
+            (&json!("cp-2"), &json!(10))
+        );
+        let remedy = said["remedy"].as_str().unwrap();
+        for verb in [
+            "ctl etcd status",
+            "switch on",
+            "ctl job cancel 20261121000000123000",
+        ] {
+            assert!(remedy.contains(verb), "{remedy}");
+        }
     }
 }

@@ -138,9 +138,9 @@ impl Jobs {
 }
 
 /// Whether the kubelet of a host that has an identity registers its node now. That of a further
-/// control plane does so through its own API server, which needs a member of etcd, and members join
-/// one after the other.
+/// control plane does so through its own API server, which may need a member of etcd, and members
+/// join one after the other.
 fn registers(declaration: &Declaration, name: &str) -> bool {
     let node = declaration.nodes.get(name);
-    node.is_none_or(|node| node.is_member() || !node.has(Role::Etcd))
+    node.is_none_or(|node| node.serves_api() || !node.has(Role::ControlPlane))
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use halite_errors::chain;
 use halite_names::NodeName;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::pki::PrivateKey;
 use sha2::{Digest, Sha256};
@@ -179,8 +178,7 @@ impl Clusters {
 
 /// The hosts with an API server, and their own addresses.
 fn server_addresses(declaration: &Declaration) -> Vec<(NodeName, Ipv4Addr)> {
-    let planes = (declaration.nodes.iter())
-        .filter(|(_, node)| node.has(Role::ControlPlane) && node.is_member());
+    let planes = (declaration.nodes.iter()).filter(|(_, node)| node.serves_api());
     planes
         .filter_map(|(name, node)| Some((name.clone(), node.control_plane()?)))
         .collect()

@@ -12,6 +12,10 @@ use serde_json::Value;
 
 use super::{Api, ApiError, ObjectRef};
 
+/// Time for the pods of DaemonSets on a new node, its network among them, to be ready. One that never
+/// is does not keep the others from being spread.
+const NETWORK: Duration = Duration::from_secs(60);
+
 /// The reason why pods are not spread.
 #[derive(Debug, thiserror::Error)]
 pub enum RebalanceError {
@@ -113,10 +117,12 @@ impl Rebalance<'_> {
             let left = format!("{} of its pods are not ready", pods.missing);
             return Ok((!evicted.is_empty()).then_some(left));
         }
-        let empty = (self.nodes().await?.into_iter()).any(|node| !pods.ready.contains_key(&node));
+        let mut nodes = self.nodes().await?;
+        nodes.retain(|node| !pods.ready.contains_key(node));
         let count: usize = pods.ready.values().map(BTreeSet::len).sum();
         let crowded = pods.ready.values().max_by_key(|pods| pods.len());
-        let Some(pod) = crowded.filter(|pods| empty && pods.len() > 1) else {
+        let (Some(empty), Some(pod)) = (nodes.first(), crowded.filter(|pods| pods.len() > 1))
+        else {
             return Ok(None);
         };
         // The scheduler may have its reasons to put the successor where the pod was.
@@ -126,6 +132,11 @@ impl Rebalance<'_> {
         let Some((name, uid)) = pod.last() else {
             return Ok(None);
         };
+        if self.pace.now() < NETWORK
+            && let Some(left) = self.starting(empty).await?
+        {
+            return Ok(Some(left));
+        }
         let reference = ObjectRef {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
@@ -185,6 +196,23 @@ impl Rebalance<'_> {
             .unwrap_or(1)
             .saturating_sub(u64::try_from(ready).unwrap_or(u64::MAX));
         Ok(Some(pods))
+    }
+
+    /// The pod of a DaemonSet that is not ready on a node, in words. A node is Ready as soon as a
+    /// network is configured there, before the network's own pod runs: the kubelet would try a new pod
+    /// in vain, and again only after ten seconds and more.
+    async fn starting(&self, node: &str) -> Result<Option<String>, ApiError> {
+        let fields = format!("spec.nodeName={node}");
+        let pods = self.api.list("v1", "Pod", "", &fields).await?;
+        let is_of_daemon_set = |pod: &&Value| {
+            let owners = pod.pointer("/metadata/ownerReferences");
+            let mut owners = owners.and_then(Value::as_array).into_iter().flatten();
+            owners.any(|owner| owner["kind"] == "DaemonSet")
+        };
+        let mut own = pods.iter().filter(is_of_daemon_set);
+        let starting = own.find(|pod| !is_ready(pod));
+        let name = starting.and_then(|pod| pod.pointer("/metadata/name")?.as_str());
+        Ok(name.map(|name| format!("{name} is not ready on {node}")))
     }
 
     /// The names of the nodes that are Ready and take pods.

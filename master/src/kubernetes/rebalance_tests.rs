@@ -69,6 +69,23 @@ fn one_pod_makes_room_and_its_successor_is_waited_for() {
 }
 
 #[test]
+fn a_node_whose_network_starts_is_waited_for() {
+    let api = api();
+    let mut network = pod("network", "worker-1");
+    network["metadata"]["ownerReferences"] = json!([{"kind": "DaemonSet", "name": "network"}]);
+    network["metadata"]["labels"] = json!({});
+    network["status"] = json!({});
+    api.put(network.clone());
+    let text = rebalance(&api).unwrap_err().to_string();
+    assert!(text.contains("network is not ready on worker-1"), "{text}");
+    assert!(writes(&api).is_empty());
+    network["status"] = ready();
+    api.put(network);
+    rebalance(&api).unwrap_err();
+    assert_eq!(writes(&api), ["evict Pod kube-system/dns-b"]);
+}
+
+#[test]
 fn pods_stay_where_no_other_node_takes_them_or_they_are_not_ready() {
     let spread = api();
     spread.put(pod("dns-b", "worker-1"));

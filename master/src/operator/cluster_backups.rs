@@ -1,5 +1,5 @@
-//! The backups of the cluster in `ctl status` and `ctl health`: their age and number, and whether they
-//! are encrypted. `ctl backup create` gives a file its name, with the time at which it began, when it is
+//! The backups of the cluster in `ctl status` and `ctl health`: their age and number on the master's
+//! host, and whether they are encrypted. `ctl backup create` gives a file its name, with the time at which it began, when it is
 //! whole and on the disk; so the names say enough.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use super::backup_hosts::is_overdue;
 use crate::app::App;
 use crate::ca::{Cas, HALITE};
 use crate::clock::rfc3339;
@@ -22,12 +23,15 @@ use crate::store::Millis;
 /// The end of a backup's name, and the form of the time before it.
 const SUFFIX: &str = ".halite-backup";
 const TIME: &str = "%Y%m%dT%H%M%SZ";
-const HOUR: Millis = 60 * 60 * 1000;
 /// The time for a directory, which may be a share, to answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The findings about the backups of a cluster.
+/// The findings about the backups on the master's host.
 pub(super) struct Findings {
+    /// The time of the newest one.
+    pub newest: Option<Millis>,
+    /// The time at which the cluster was made.
+    pub made: Millis,
     /// None before the second one is overdue.
     pub overdue: Vec<String>,
     /// None before the second run that did not remove an older one.
@@ -54,8 +58,12 @@ pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     };
     let unremoved = listed.as_ref().ok().and_then(|all| surplus(backup, *all));
     let newest = listed.map(|all| all.newest);
-    let overdue = judge(backup, newest, made(&app.cas), app.clock.now());
+    let made = made(&app.cas);
+    let known = newest.as_ref().ok().copied().flatten();
+    let overdue = judge(backup, newest, made, app.clock.now());
     Findings {
+        newest: known,
+        made,
         overdue: overdue.into_iter().collect(),
         unremoved: unremoved.into_iter().collect(),
     }
@@ -129,8 +137,7 @@ fn judge(
 ) -> Option<String> {
     let directory = &backup.directory;
     let remedy = "`journalctl -u halite-backup` on the first host shows why, and `ctl backup create` makes one";
-    // One may fail, and its successor may take its time.
-    let overdue = |since: Millis| now - since > (2 * backup.longest_gap() + 1) * HOUR;
+    let overdue = |since: Millis| is_overdue(backup, since, now);
     match newest {
         Ok(Some(time)) if overdue(time) => Some(format!(
             "the newest backup of the cluster in {directory} is of {}: {remedy}",
@@ -152,6 +159,7 @@ mod tests {
     use super::*;
 
     const NOW: Millis = 1_800_000_000_000;
+    const HOUR: Millis = 60 * 60 * 1000;
 
     #[test]
     fn the_time_is_in_the_name_of_a_whole_backup() {

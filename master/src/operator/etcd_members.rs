@@ -17,11 +17,12 @@ pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<Value, 
     let overview = Overview::take(members.as_ref()).await;
     let overview =
         overview.map_err(|error| Refusal::new(RefusalKind::Unavailable, chain(&error)))?;
-    Ok(json(&overview))
+    let is_external = snapshot.declaration().cluster.external_etcd().is_some();
+    Ok(json(&overview, is_external))
 }
 
 /// The members as a document.
-pub(super) fn json(overview: &Overview) -> Value {
+pub(super) fn json(overview: &Overview, is_external: bool) -> Value {
     let alarms = || {
         overview
             .alarms
@@ -29,6 +30,7 @@ pub(super) fn json(overview: &Overview) -> Value {
             .map(|alarm| (owner(overview, alarm.member), alarm.kind))
     };
     json!({
+        "external": is_external,
         "quorum": overview.quorum_line(),
         "voters": overview.voters.all,
         "serving": overview.voters.serving,

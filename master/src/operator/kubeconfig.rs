@@ -8,7 +8,6 @@ use std::sync::Arc;
 use halite_errors::chain;
 use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
@@ -16,7 +15,7 @@ use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES}
 use serde_json::Value;
 
 use crate::app::App;
-use crate::ca::{Issued, Profile};
+use crate::ca::{Issued, KUBERNETES, Profile};
 use crate::clock::rfc3339;
 use crate::compile;
 use crate::compile::Wanted;
@@ -25,8 +24,6 @@ use crate::jobs::{Jobs, target};
 use crate::refusal::Refusal;
 use crate::store::Certificate;
 
-/// The CA of Kubernetes.
-const CA: &str = "kubernetes";
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
 
@@ -98,7 +95,7 @@ pub async fn sign(
 ) -> Result<Issued, Refusal> {
     let failed = |error: crate::ca::CaError| Refusal::invalid(chain(&error));
     let now = app.clock.now();
-    let limit = app.cas.not_after(CA).map_err(failed)?;
+    let limit = app.cas.not_after(KUBERNETES).map_err(failed)?;
     let ends = i64::try_from(ttl_seconds)
         .ok()
         .and_then(|ttl| (now / 1000).checked_add(ttl));
@@ -123,11 +120,14 @@ pub async fn sign(
         ends: Some(ends),
         ..Profile::default()
     };
-    let issued = app.cas.sign(CA, csr_pem, &profile, now).map_err(failed)?;
+    let issued = app
+        .cas
+        .sign(KUBERNETES, csr_pem, &profile, now)
+        .map_err(failed)?;
     app.store
         .put_certificate(&Certificate {
             serial: issued.serial.clone(),
-            ca: CA.to_owned(),
+            ca: KUBERNETES.to_owned(),
             subject: issued.subject.clone(),
             owner: format!("operator:{operator}"),
             job: None,
@@ -239,8 +239,7 @@ async fn certified(app: &App, snapshot: &Arc<Snapshot>) -> Result<BTreeSet<Strin
 }
 
 fn api_servers(declaration: &Declaration) -> Result<Vec<MinionId>, Refusal> {
-    let planes = (declaration.nodes.iter())
-        .filter(|(_, node)| node.has(Role::ControlPlane) && node.is_member());
+    let planes = (declaration.nodes.iter()).filter(|(_, node)| node.serves_api());
     planes
         .map(|(name, _)| name.as_str().parse().map_err(Refusal::from))
         .collect()

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::clock::rfc3339;
+use crate::config::Config;
+use crate::standby::hand_over;
+use crate::standby::hand_over::Phase;
 use crate::standby::roster::{Seen, State};
 use crate::store::Millis;
 
@@ -20,7 +23,7 @@ pub fn declared(declaration: &Declaration) -> Vec<String> {
     standbys.map(|node| node.metadata.name.clone()).collect()
 }
 
-/// The masters: the epoch, each standby, and since when none follows.
+/// The masters: the host of this one, the epoch, each standby, and since when none follows.
 pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
     let seen = app.standbys.seen();
     let names = declaration.map(declared);
@@ -36,11 +39,21 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
         None => json!({"name": name, "state": "missing"}),
     };
     let alone = app.standbys.alone_since().filter(|_| !names.is_empty());
+    let node = declaration.and_then(Declaration::master_node);
     json!({
+        "node": node.map(|node| &node.metadata.name),
         "epoch": app.store.epoch(),
         "standbys": names.iter().map(standby).collect::<Vec<_>>(),
         "alone_since": alone.map(rfc3339),
+        "hand_over": failed_move(&app.config),
     })
+}
+
+/// The last hand-over from this host, when it failed.
+fn failed_move(config: &Config) -> Option<Value> {
+    let note = hand_over::read(config).ok().flatten();
+    let note = note.filter(|note| note.phase == Phase::Failed)?;
+    Some(json!({"to": note.to, "since": note.since, "reason": note.reason}))
 }
 
 /// What is wrong with the standbys. Those that have not connected yet count from a minute after the

@@ -3,10 +3,12 @@
 
 pub mod audit;
 pub mod backup;
+mod backup_hosts;
 mod backups;
 mod cluster_backups;
 mod etcd;
 mod etcd_members;
+pub mod hand_over;
 mod health;
 pub mod history;
 pub mod kubeconfig;

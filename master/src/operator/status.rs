@@ -11,7 +11,7 @@ use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
-use super::{backups, cluster_backups, etcd, etcd_members, health, masters, updates};
+use super::{backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
@@ -35,6 +35,7 @@ const RUNS: u32 = 5;
 /// The store failed.
 pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let mut problems = Problems::default();
+    let mut on_master = None;
     let snapshot = match jobs.declarations().load().await {
         Ok(snapshot) => {
             let warned = warnings(snapshot.declaration());
@@ -44,6 +45,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             let backups = cluster_backups::inspect(app, declaration).await;
             problems.add("backup", backups.overdue);
             problems.warnings("backup-removal", backups.unremoved);
+            on_master = Some((backups.newest, backups.made));
             problems.warnings("standbys", masters::problems(app, declaration));
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)
@@ -81,13 +83,22 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .map(|facts| (facts.minion.clone(), facts))
         .collect();
     let connected: BTreeSet<MinionId> = app.connections.connected().into_iter().collect();
+    let mut saved = Value::Null;
+    if let (Some(snapshot), Some((newest, made))) = (&snapshot, on_master) {
+        let (declaration, now) = (snapshot.declaration(), app.clock.now());
+        let (hosts, found) = backup_hosts::inspect(declaration, &facts, newest, made, now);
+        problems.add("backup", found.overdue);
+        problems.add("backup-verified", found.unverified);
+        problems.warnings("backup-copies", found.few);
+        saved = hosts;
+    }
     let registry = snapshot
         .as_ref()
         .map(|snapshot| backups::inspect(snapshot.declaration(), &facts, app.clock.now()));
     let (registry, troubles) = registry.unwrap_or_default();
     problems.add("registry-backup", troubles);
-    let trouble = app.upkeep.etcd().map(|trouble| trouble.text());
-    problems.warnings("etcd-upkeep", trouble.into_iter().collect());
+    let trouble = app.upkeep.trouble().map(|trouble| trouble.text());
+    problems.warnings("etcd-defrag", trouble.into_iter().collect());
     problems.add("etcd-data", etcd::problems(&facts));
     problems.add("minion-update", updates::problems(&facts));
     let highstates = last_highstates(app).await?;
@@ -164,6 +175,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "etcd": picture.seen.as_ref().map(members),
         "dns": picture.seen.as_ref().map(dns),
         "registry": registry,
+        "backups": saved,
         "certificates": report::json(&upkeep),
         "nodes": names.iter().copied().map(node).collect::<Vec<_>>(),
         "master_highstate": highstates.get(MASTER.as_str()),
@@ -210,7 +222,7 @@ fn servers(seen: &Seen) -> Value {
 
 fn members(seen: &Seen) -> Value {
     match &seen.etcd {
-        Some(Ok(overview)) => etcd_members::json(overview),
+        Some(Ok(overview)) => etcd_members::json(overview, seen.etcd_is_external),
         Some(Err(error)) => json!({"error": chain(error)}),
         None => Value::Null,
     }

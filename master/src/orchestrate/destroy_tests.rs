@@ -1,44 +1,11 @@
 //! The shipped orchestration that ends a cluster, on the minions of tests.
 
-use std::sync::Arc;
-
-use futures_util::StreamExt as _;
-use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::backend::Backend as _;
+use super::fixture::{TREE, applied, key, killed, newest_run, orchestrate, request, resumed};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::names::minion;
-use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.destroy";
-
-/// A state of this id, in the place of the shipped ones.
-macro_rules! stub {
-    ($id:literal) => {
-        concat!(
-            $id,
-            ":\n  file.managed:\n    - name: /",
-            $id,
-            "\n    - contents: x\n"
-        )
-    };
-}
-
-const TREE: &[(&str, &str)] = &[
-    ("top.sls", "base:\n  '*': []\n"),
-    (
-        "halite/orchestrate/destroy.sls",
-        include_str!("../../../states/tree/halite/orchestrate/destroy.sls"),
-    ),
-    ("halite/leave/mounts.sls", stub!("mounts")),
-    ("halite/leave/data_mounts.sls", stub!("data_mounts")),
-    ("halite/leave/address.sls", stub!("address")),
-    ("halite/leave/host.sls", stub!("host")),
-    ("halite/leave/data.sls", stub!("data")),
-    ("halite/leave/packages.sls", stub!("packages")),
-    ("halite/leave/minion.sls", stub!("minion")),
-];
 
 /// The names of the hosts, the host of the master last.
 const HOSTS: [&str; 4] = ["worker-1", "worker-2", "cp-2", "bootstrap-1"];
@@ -66,29 +33,12 @@ fn confirmed() -> Value {
     json!({"force": true, "cluster": "test"})
 }
 
-fn request(pillar: &Value) -> v1::OrchestrateRequest {
-    v1::OrchestrateRequest {
-        sls: SLS.into(),
-        pillar_json: pillar.to_string(),
-        ..Default::default()
-    }
-}
-
 fn destroy(life: &Life, pillar: &Value) -> (i32, String) {
-    let stream = life.backend.orchestrate("root", request(pillar));
-    let stream = life.runtime.block_on(stream);
-    let events = life.collect(stream.unwrap());
-    let last = events.last().unwrap();
-    (last.retcode, last.data_json.clone())
-}
-
-fn applied(minion: &ScriptedMinion) -> Vec<String> {
-    minion.journal.lock().unwrap().applied.clone()
+    orchestrate(life, request(SLS, pillar))
 }
 
 fn has_key(life: &Life, id: &str) -> bool {
-    let key = life.runtime.block_on(life.store.key(&minion(id)));
-    key.unwrap().is_some()
+    key(life, id).is_some()
 }
 
 #[test]
@@ -214,34 +164,15 @@ fn an_end_that_was_killed_at_any_event_goes_on_where_it_stood() {
         let all = minions();
         let life = site.live();
         all.iter().for_each(|minion| life.connect(minion));
-        let seen = life.runtime.block_on(async {
-            let stream = life.backend.orchestrate("root", request(&confirmed()));
-            let mut stream = stream.await.unwrap();
-            let mut seen = 0;
-            while seen < kill_after && stream.next().await.is_some() {
-                seen += 1;
-            }
-            seen
-        });
-        life.kill();
+        let ended = killed(life, request(SLS, &confirmed()), kill_after);
         let life = site.live();
-        let runs = life.runtime.block_on(life.store.runs(10));
-        let run = runs.unwrap().remove(0);
+        let run = newest_run(&life);
         // A host that has left does not come back.
         for minion in all.iter().filter(|host| has_key(&life, &host.id)) {
             life.reconnect(minion);
         }
-        let bus = life.app.events.subscribe();
-        let stream = life.runtime.block_on(async {
-            super::steps_watch::follow(Arc::clone(life.backend.jobs()), run.id, bus)
-        });
-        let events = life.collect(stream);
-        let last = events.last().unwrap();
-        assert_eq!(
-            last.retcode, 0,
-            "killed after {kill_after}: {}",
-            last.data_json
-        );
+        let (retcode, data) = resumed(&life, &run);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
         assert_eq!(applied(&all[0]), ["mounts", "host", "minion"]);
         assert_eq!(
             applied(&all[3]),
@@ -253,7 +184,7 @@ fn an_end_that_was_killed_at_any_event_goes_on_where_it_stood() {
             [false, false, false, true],
             "killed after {kill_after}"
         );
-        if seen < kill_after {
+        if ended {
             return;
         }
     }

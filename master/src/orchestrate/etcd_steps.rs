@@ -1,5 +1,6 @@
-//! `halite.etcd_*` and `halite.lock`: changes of etcd's members, one run at a time.
+//! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
@@ -11,10 +12,29 @@ use serde_json::{Map, json};
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
+use crate::declared::Snapshot;
 use crate::etcd::member_host;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// The work of one step on the members of etcd.
+struct Work<'a> {
+    snapshot: Arc<Snapshot>,
+    members: Arc<dyn Members>,
+    pace: StepPace<'a>,
+    limit: Duration,
+}
+
+impl Work<'_> {
+    fn changes(&self) -> Changes<'_> {
+        Changes {
+            members: self.members.as_ref(),
+            pace: &self.pace,
+            limit: self.limit,
+        }
+    }
+}
 
 impl StepRunner<'_> {
     /// Waits until this run holds the lock.
@@ -55,6 +75,34 @@ impl StepRunner<'_> {
         }
     }
 
+    /// Releases a lock before this run has ended.
+    pub(super) async fn unlock(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let name = required(chunk, "lock")?;
+        if self.run.test {
+            return Ok((Map::new(), format!("a real run releases the lock {name}")));
+        }
+        let released = self.jobs.app().store.release_lock(&name, &self.run.id);
+        released
+            .await
+            .map_err(|error| Failure::new(chain(&error)))?;
+        Ok((Map::new(), format!("the lock {name} is free")))
+    }
+
+    /// Prepares the work of a step on the members of the declared cluster.
+    async fn work(&self, chunk: &Chunk, index: usize) -> Result<Work<'_>, Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let members = self.jobs.clusters().etcd().own_members(&snapshot).await;
+        let pace = StepPace::new(self.recorder, index, PAUSE);
+        Ok(Work {
+            members: members.map_err(failed)?,
+            snapshot,
+            pace: pace.remedy(
+                "`ctl etcd status` shows each member; switch on the hosts of those that are missing",
+            ),
+            limit: timeout(chunk),
+        })
+    }
+
     /// Runs one of the `halite.etcd_*`.
     pub(super) async fn etcd(
         &self,
@@ -66,16 +114,9 @@ impl StepRunner<'_> {
         if self.run.test {
             return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
         }
-        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
-        let members = self.jobs.clusters().etcd().members(&snapshot).await;
-        let members = members.map_err(failed)?;
-        let pace = StepPace::new(self.recorder, index, PAUSE);
-        let pace = pace.remedy("`ctl etcd status` shows each member");
-        let changes = Changes {
-            members: members.as_ref(),
-            pace: &pace,
-            limit: timeout(chunk),
-        };
+        let work = self.work(chunk, index).await?;
+        let changes = work.changes();
+        let snapshot = &work.snapshot;
         let host = || member_host(snapshot.declaration(), &name).map_err(failed);
         let comment = match fun {
             "etcd_add_learner" => {
@@ -103,13 +144,24 @@ impl StepRunner<'_> {
                 confirm(snapshot.cluster(), confirmed.flatten().as_deref(), &name)?;
                 let alone = changes.may_be_alone(&name).await;
                 alone.map_err(|error| Failure::new(chain(&error)))?;
-                forgotten(members.as_ref(), &name).await
+                forgotten(changes.members, &name).await
             }
             "etcd_wait_alone" => {
                 let alone = changes.wait_alone(&name).await;
                 alone.map_err(|error| Failure::new(chain(&error)))?;
                 format!("{name} is the only member of etcd, and serves")
             }
+            "etcd_leader_moved_off" => match changes.move_leader_off(&name).await {
+                Ok(Some(leader)) => {
+                    let changes = Map::from_iter([("leader".to_owned(), json!(leader))]);
+                    return Ok((
+                        changes,
+                        format!("{leader} leads etcd in the place of {name}"),
+                    ));
+                }
+                Ok(None) => format!("{name} does not lead etcd, or no other member can"),
+                Err(error) => return Err(refused(error)),
+            },
             "etcd_quorum_allows" => {
                 let gate = changes.allow_missing(&name).await.map_err(refused)?;
                 return Ok((Map::new(), format!("{name}: {gate}")));
@@ -124,6 +176,15 @@ impl StepRunner<'_> {
         Ok((Map::new(), comment))
     }
 
+    /// Asks the members of an external etcd.
+    pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let etcd = self.jobs.clusters().etcd();
+        let asked = tokio::time::timeout(timeout(chunk), etcd.external_answers(&snapshot)).await;
+        let asked = asked.map_err(|_| Failure::new("the external etcd does not answer in time"))?;
+        Ok((Map::new(), asked.map_err(failed)?))
+    }
+
     /// Gives the free pages in the members' databases back.
     pub(super) async fn etcd_defragment(
         &self,
@@ -135,19 +196,11 @@ impl StepRunner<'_> {
             let which = only.as_deref().unwrap_or("each member");
             return Ok((Map::new(), format!("a real run defragments {which}")));
         }
-        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
-        let members = self.jobs.clusters().etcd().members(&snapshot).await;
-        let members = members.map_err(failed)?;
-        let pace = StepPace::new(self.recorder, index, PAUSE);
-        let pace = pace.remedy("`ctl etcd status` shows each member");
-        let changes = Changes {
-            members: members.as_ref(),
-            pace: &pace,
-            limit: timeout(chunk),
-        };
+        let work = self.work(chunk, index).await?;
+        let changes = work.changes();
         let freed = match &only {
             Some(name) => changes.defragment_member(name).await,
-            None if is_full(members.as_ref()).await => changes.make_room().await,
+            None if is_full(changes.members).await => changes.make_room().await,
             None => changes.defragment(above(chunk)).await,
         };
         let freed = freed.map_err(|error| Failure::new(chain(&error)))?;

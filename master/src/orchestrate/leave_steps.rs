@@ -15,6 +15,7 @@ use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
 use crate::keys::{Change, change};
 use crate::leaving::{Confirmed, Leaving};
+use crate::standby::take_over;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -65,7 +66,8 @@ impl StepRunner<'_> {
         index: usize,
     ) -> Result<(), Failure> {
         let (id, limit) = (minion(node)?, timeout(chunk));
-        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = StepPace::new(self.recorder, index, PAUSE)
+            .remedy("it goes on by itself when the master has noticed that the host is silent");
         while self.jobs.app().connections.is_connected(&id) && pace.now() < limit {
             let wait = Wait {
                 until: format!("{node} is disconnected"),
@@ -117,6 +119,11 @@ impl StepRunner<'_> {
             ..Change::default()
         };
         change(app, &order).await.map_err(failed)?;
+        if action == "delete" {
+            // The last step of a host that has left: its retirement is done.
+            let forgotten = take_over::forget(&app.config, &name);
+            forgotten.map_err(|error| Failure::new(chain(&error)))?;
+        }
         let changes = Map::from_iter([(name.clone(), json!(action))]);
         Ok((changes, format!("the key of {name}: {action}")))
     }

@@ -3,49 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use halite_etcd::fake::FakeCluster;
-use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::backend::Backend as _;
+use super::fixture::{
+    TREE, applied, key, killed, newest_run, orchestrate, put_pod, request, resumed,
+};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::declared::NodeRequest;
-use crate::names::minion;
-use crate::store::{KeyState, Store as _};
+use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.remove_node";
-
-/// A state of this id, in the place of the shipped ones.
-macro_rules! stub {
-    ($id:literal) => {
-        concat!(
-            $id,
-            ":\n  file.managed:\n    - name: /",
-            $id,
-            "\n    - contents: x\n"
-        )
-    };
-}
-
-const TREE: &[(&str, &str)] = &[
-    ("top.sls", "base:\n  '*': []\n"),
-    (
-        "halite/orchestrate/remove_node.sls",
-        include_str!("../../../states/tree/halite/orchestrate/remove_node.sls"),
-    ),
-    ("halite/leave/mounts.sls", stub!("mounts")),
-    ("halite/leave/data_mounts.sls", stub!("data_mounts")),
-    ("halite/leave/address.sls", stub!("address")),
-    ("halite/leave/control_plane.sls", stub!("planes")),
-    ("halite/leave/host.sls", stub!("host")),
-    ("halite/leave/data.sls", stub!("data")),
-    ("halite/leave/minion.sls", stub!("minion")),
-    ("halite/host/hosts.sls", stub!("hosts")),
-    ("halite/host/firewall.sls", stub!("firewall")),
-    ("halite/host/keepalived.sls", stub!("keepalived")),
-    ("halite/services/masters.sls", stub!("masters")),
-];
 
 fn site() -> Site {
     let site = Site::new(TREE);
@@ -54,10 +22,7 @@ fn site() -> Site {
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}),
         );
     }
-    site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "default",
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
-        "spec": {"nodeName": "worker-1"}}));
+    put_pod(&site.api);
     site
 }
 
@@ -81,25 +46,7 @@ fn document(site: &Site, name: &str) -> std::path::PathBuf {
 }
 
 fn remove(life: &Life, pillar: &Value) -> (i32, String) {
-    let request = v1::OrchestrateRequest {
-        sls: SLS.into(),
-        pillar_json: pillar.to_string(),
-        ..Default::default()
-    };
-    let backend = &life.backend;
-    let stream = life.runtime.block_on(backend.orchestrate("root", request));
-    let events = life.collect(stream.unwrap());
-    let last = events.last().unwrap();
-    (last.retcode, last.data_json.clone())
-}
-
-fn applied(minion: &ScriptedMinion) -> Vec<String> {
-    minion.journal.lock().unwrap().applied.clone()
-}
-
-fn key(life: &Life, id: &str) -> Option<KeyState> {
-    let key = life.runtime.block_on(life.store.key(&minion(id)));
-    key.unwrap().map(|key| key.state)
+    orchestrate(life, request(SLS, pillar))
 }
 
 #[test]
@@ -226,26 +173,10 @@ fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
         let life = site.live();
         life.connect(&first);
         life.connect(&worker);
-        let seen = life.runtime.block_on(async {
-            let request = v1::OrchestrateRequest {
-                sls: SLS.into(),
-                pillar_json: r#"{"node": "worker-1"}"#.into(),
-                ..Default::default()
-            };
-            let mut stream = life.backend.orchestrate("root", request).await.unwrap();
-            let mut seen = 0;
-            while seen < kill_after && stream.next().await.is_some() {
-                seen += 1;
-            }
-            seen
-        });
-        life.kill();
+        let leaving = request(SLS, &json!({"node": "worker-1"}));
+        let ended = killed(life, leaving, kill_after);
         let life = site.live();
-        let run = life
-            .runtime
-            .block_on(life.store.runs(10))
-            .unwrap()
-            .remove(0);
+        let run = newest_run(&life);
         // The worker is not there any more when the others forget it; connecting it would make its
         // key again. Without the first host no run gets past that step.
         let steps = life.runtime.block_on(life.store.steps(&run.id)).unwrap();
@@ -254,17 +185,8 @@ fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
             life.connect(&worker);
         }
         life.connect(&first);
-        let bus = life.app.events.subscribe();
-        let stream = life.runtime.block_on(async {
-            super::steps_watch::follow(Arc::clone(life.backend.jobs()), run.id, bus)
-        });
-        let events = life.collect(stream);
-        let last = events.last().unwrap();
-        assert_eq!(
-            last.retcode, 0,
-            "killed after {kill_after}: {}",
-            last.data_json
-        );
+        let (retcode, data) = resumed(&life, &run);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
         assert_eq!(
             applied(&worker),
             ["mounts", "host", "minion"],
@@ -273,7 +195,7 @@ fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
         assert!(site.api.object("Node", "worker-1").is_none());
         assert!(!document(&site, "worker-1").exists());
         assert_eq!(key(&life, "worker-1"), None, "killed after {kill_after}");
-        if seen < kill_after {
+        if ended {
             return;
         }
     }

@@ -11,6 +11,8 @@ mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
 mod etcd_steps;
+#[cfg(test)]
+mod fixture;
 mod leave_steps;
 #[cfg(test)]
 mod leave_tests;
@@ -26,11 +28,13 @@ mod record;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;
+mod stall;
 mod state_step;
 mod step_runner;
 mod steps_watch;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod vip_step;
 #[cfg(test)]
 mod vip_tests;

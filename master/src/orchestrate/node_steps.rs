@@ -65,7 +65,9 @@ impl StepRunner<'_> {
             return Ok(left_out);
         }
         let api = self.api().await?;
-        let pace = StepPace::new(self.recorder, index, ROUND);
+        let pace = StepPace::new(self.recorder, index, ROUND).remedy(
+            "scale up the owner or change the budget, and the drain goes on; or end the pod yourself (kubectl delete pod)",
+        );
         let drain = Drain {
             api: api.as_ref(),
             pace: &pace,
@@ -98,7 +100,9 @@ impl StepRunner<'_> {
             return Ok((Map::new(), comment));
         }
         let api = self.api().await?;
-        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
+            "`kubectl -n {namespace} get pods -o wide` and `kubectl -n {namespace} describe deployment {deployment}` show why"
+        ));
         let rebalance = Rebalance {
             api: api.as_ref(),
             pace: &pace,
@@ -160,7 +164,8 @@ impl StepRunner<'_> {
         change: Change,
     ) -> Result<bool, Failure> {
         let (api, limit) = (self.api().await?, timeout(chunk));
-        let pace = StepPace::new(self.recorder, index, PAUSE);
+        let pace = StepPace::new(self.recorder, index, PAUSE)
+            .remedy("`ctl health` names the API servers and members of etcd that do not serve");
         loop {
             let error = match change.make(api.as_ref(), node).await {
                 Ok(changed) => return Ok(changed),

@@ -1,16 +1,14 @@
 //! Time of a step that waits, and what is said about it: one line after a while, and again as long
 //! as it waits.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_etcd::{Moment, Pace, Wait};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::record::Recorder;
-
-/// Time after which a step says what it waits for, and then again.
-pub(super) const SAY: Duration = Duration::from_secs(10);
+use crate::due::Due;
 
 /// Real time. Reports go to those who watch the run, into the record of the step, and into the log.
 pub(super) struct StepPace<'a> {
@@ -18,27 +16,11 @@ pub(super) struct StepPace<'a> {
     index: usize,
     pause: Duration,
     start: Instant,
-    due: Mutex<Due>,
+    due: Due,
     /// What the operator can do, where the reason does not say it.
     remedy: String,
-}
-
-/// The time of the next report.
-#[derive(Debug, Default)]
-struct Due {
-    /// Time of the last report.
-    said: Duration,
-}
-
-impl Due {
-    /// Returns whether a wait is reported now, and notes that it is.
-    fn take(&mut self, since: Duration) -> bool {
-        let is_due = since >= self.said + SAY;
-        if is_due {
-            self.said = since;
-        }
-        is_due
-    }
+    /// The time that this step usually takes here, looked up with the first report.
+    usual: OnceCell<Option<Duration>>,
 }
 
 impl<'a> StepPace<'a> {
@@ -49,8 +31,9 @@ impl<'a> StepPace<'a> {
             index,
             pause,
             start: Instant::now(),
-            due: Mutex::default(),
+            due: Due::default(),
             remedy: String::new(),
+            usual: OnceCell::new(),
         }
     }
 
@@ -62,13 +45,37 @@ impl<'a> StepPace<'a> {
 
     /// Reports a wait that began with this pace.
     pub(super) async fn say(&self, until: String, because: String, limit: Duration) {
+        let remedy = self.remedy.as_str();
+        self.say_with(until, because, limit, remedy).await;
+    }
+
+    /// The same, with a remedy that belongs to the reason of this moment.
+    pub(super) async fn say_with(
+        &self,
+        until: String,
+        because: String,
+        limit: Duration,
+        remedy: &str,
+    ) {
         let wait = Wait {
             until,
             because,
             since: self.now(),
             limit,
         };
-        self.report(&wait).await;
+        self.note(&wait, remedy).await;
+    }
+
+    async fn note(&self, wait: &Wait, remedy: &str) {
+        if !self.due.take(wait.since) {
+            return;
+        }
+        tracing::info!(%wait, "a step waits");
+        let usual = self.usual.get_or_init(|| self.recorder.usual(self.index));
+        let usual = *usual.await;
+        // A store that fails stops the run at the end of the step.
+        let noted = self.recorder.note_wait(self.index, wait, usual, remedy);
+        let _ = noted.await;
     }
 }
 
@@ -82,33 +89,6 @@ impl Pace for StepPace<'_> {
     }
 
     fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
-        let is_due = {
-            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-            due.take(wait.since)
-        };
-        Box::pin(async move {
-            if is_due {
-                tracing::info!(%wait, "a step waits");
-                // A store that fails stops the run at the end of the step.
-                let _ = self
-                    .recorder
-                    .note_wait(self.index, wait, &self.remedy)
-                    .await;
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_reported_every_ten_seconds() {
-        let mut due = Due::default();
-        let reported: Vec<u64> = (0..35)
-            .filter(|second| due.take(Duration::from_secs(*second)))
-            .collect();
-        assert_eq!(reported, [10, 20, 30]);
+        Box::pin(self.note(wait, &self.remedy))
     }
 }

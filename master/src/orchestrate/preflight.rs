@@ -17,7 +17,8 @@ use halite_pillar::role::Role;
 use halite_pillar::view::API_PORT;
 use halite_preflight::checks::{Finding, Verdict};
 use halite_preflight::{
-    Added, ExistingCluster, FUNCTION, NodeFacts, OtherHost, Part, Peer, Question, checks,
+    Added, ExistingCluster, FUNCTION, NodeFacts, OtherHost, Part, Peer, Question, VirtualAddress,
+    checks,
 };
 use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
@@ -25,7 +26,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::step_runner::{Outcome, StepRunner, failed, required, texts};
-use crate::ca::SITE;
+use crate::ca::{CaError, KUBERNETES, SITE};
 use crate::declared::Snapshot;
 use crate::jobs::Unanswered;
 use crate::jobs::target::grains;
@@ -92,6 +93,9 @@ impl StepRunner<'_> {
             requirements: checks::of_cluster(cluster),
             peers: peers(declaration, name, node, &is_connected),
             etcd: node.has(Role::Etcd),
+            vip: self
+                .virtual_address(declaration, node)
+                .map_err(|error| Failure::new(format!("cannot check {name}: {}", chain(&error))))?,
         };
         let question = json!(question);
         let own = self.ask_again(&minion, &question);
@@ -120,6 +124,31 @@ impl StepRunner<'_> {
             others,
         });
         Ok(facts)
+    }
+
+    /// The virtual address, which a node reaches the API at; none before the first control plane is there.
+    fn virtual_address(
+        &self,
+        declaration: &Declaration,
+        node: &Node,
+    ) -> Result<Option<VirtualAddress>, CaError> {
+        let cluster = &declaration.cluster;
+        let mut planes = declaration.nodes.values();
+        let serves = planes.any(|other| other.has(Role::ControlPlane) && other.is_member());
+        let Some(address) = cluster
+            .api_server
+            .vip
+            .filter(|_| serves && node.runs_containers())
+        else {
+            return Ok(None);
+        };
+        let ca = self.jobs.app().cas.certificate_pem(KUBERNETES)?;
+        Ok(Some(VirtualAddress {
+            address,
+            port: API_PORT,
+            name: cluster.endpoint(),
+            ca: ca.to_owned(),
+        }))
     }
 
     /// The facts as the minion answers them, and the times before and after the answer.
@@ -201,18 +230,33 @@ fn peers(
                 service: service.to_owned(),
             });
         };
-        let has_joined = other.is_member();
-        if has_joined && other.has(Role::ControlPlane) && node.runs_containers() {
+        if other.serves_api() && node.runs_containers() {
             add(API_PORT, "the API server");
         }
-        if has_joined && node.has(Role::Etcd) {
+        if other.is_member() && node.has(Role::Etcd) {
             add(PEER_PORT, "etcd");
         }
         if declaration.part(host.as_str()) == Some(masters::Part::Master) {
             add(BUNDLE_PORT, "the bundle server");
         }
     }
+    if node.has(Role::ControlPlane) {
+        let external = declaration.cluster.external_etcd();
+        let endpoints = external.into_iter().flat_map(|own| &own.endpoints);
+        peers.extend(endpoints.filter_map(|url| endpoint(url)));
+    }
     peers
+}
+
+/// An endpoint of an external etcd that is given by its address.
+fn endpoint(url: &str) -> Option<Peer> {
+    let (host, port) = url.strip_prefix("https://")?.rsplit_once(':')?;
+    Some(Peer {
+        host: host.to_owned(),
+        address: host.parse().ok()?,
+        port: port.parse().ok()?,
+        service: "the external etcd".to_owned(),
+    })
 }
 
 /// The problems, or the warnings, each with its name and what to do.

@@ -139,8 +139,9 @@ impl StepRunner<'_> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let declared = snapshot.declaration().nodes.get(node);
         let runs = declared.is_some_and(|node| node.runs_containers());
-        // A member alone has a kubelet that knows no API yet, if its control plane never joined.
-        let is_node = declared.is_some_and(|node| !node.has(Role::Etcd) || node.is_member());
+        // The kubelet of a control plane that never joined knows no API yet.
+        let is_node =
+            declared.is_some_and(|node| !node.has(Role::ControlPlane) || node.serves_api());
         if !runs || !is_node {
             return Ok(());
         }

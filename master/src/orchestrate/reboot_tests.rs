@@ -4,24 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::backend::Backend as _;
+use super::fixture::{TREE, killed, newest_run, orchestrate, put_pod, request, resumed};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::kubernetes::fake::FakeApi;
-use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.reboot_node";
-
-const TREE: &[(&str, &str)] = &[
-    ("top.sls", "base:\n  '*': []\n"),
-    (
-        "halite/orchestrate/reboot_node.sls",
-        include_str!("../../../states/tree/halite/orchestrate/reboot_node.sls"),
-    ),
-];
 
 fn site() -> Site {
     let site = Site::new(TREE);
@@ -29,10 +18,7 @@ fn site() -> Site {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}, "spec": {},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
     );
-    site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "default",
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
-        "spec": {"nodeName": "worker-1"}}));
+    put_pod(&site.api);
     lease(&site.api, 0);
     site
 }
@@ -73,21 +59,8 @@ fn live(site: &Site) -> Life {
     life
 }
 
-fn request(pillar: &Value) -> v1::OrchestrateRequest {
-    v1::OrchestrateRequest {
-        sls: SLS.into(),
-        pillar_json: pillar.to_string(),
-        ..Default::default()
-    }
-}
-
 fn reboot(life: &Life, pillar: &Value) -> (i32, String) {
-    let stream = life
-        .runtime
-        .block_on(life.backend.orchestrate("root", request(pillar)));
-    let events = life.collect(stream.unwrap());
-    let last = events.last().unwrap();
-    (last.retcode, last.data_json.clone())
+    orchestrate(life, request(SLS, pillar))
 }
 
 fn spec(site: &Site) -> Value {
@@ -151,35 +124,17 @@ fn a_reboot_that_was_killed_at_any_event_is_done_once() {
         let minion = worker(&boots);
         let life = live(&site);
         life.connect(&minion);
-        let seen = life.runtime.block_on(async {
-            let request = request(&json!({"node": "worker-1", "drain": {}}));
-            let mut stream = life.backend.orchestrate("root", request).await.unwrap();
-            let mut seen = 0;
-            while seen < kill_after && stream.next().await.is_some() {
-                seen += 1;
-            }
-            seen
-        });
-        life.kill();
+        let booting = request(SLS, &json!({"node": "worker-1", "drain": {}}));
+        let ended = killed(life, booting, kill_after);
         let life = live(&site);
-        let runs = life.runtime.block_on(life.store.runs(10));
-        let run = runs.unwrap().remove(0);
+        let run = newest_run(&life);
         life.connect(&minion);
-        let bus = life.app.events.subscribe();
-        let stream = life.runtime.block_on(async {
-            super::steps_watch::follow(Arc::clone(life.backend.jobs()), run.id, bus)
-        });
-        let events = life.collect(stream);
-        let last = events.last().unwrap();
-        assert_eq!(
-            last.retcode, 0,
-            "killed after {kill_after}: {}",
-            last.data_json
-        );
+        let (retcode, data) = resumed(&life, &run);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
         let count = boots.load(Ordering::SeqCst);
         assert_eq!(count, 1, "killed after {kill_after}");
         assert_eq!(spec(&site), json!({}), "killed after {kill_after}");
-        if seen < kill_after {
+        if ended {
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! The record of a run's steps: stored before and after each step, and published as events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use halite_etcd::Wait;
 use halite_proto::ids::JobId;
@@ -8,6 +9,7 @@ use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
 use serde_json::{Map, Value, json};
 
+use super::usual::usual;
 use crate::jobs::Jobs;
 use crate::refusal::Refusal;
 use crate::store::{Run, RunStatus, Step, StepStatus};
@@ -99,17 +101,30 @@ impl Recorder {
             .await
     }
 
+    /// The time that a step usually takes at this site; none if no earlier run has such a step, or
+    /// the store does not say.
+    pub(super) async fn usual(&self, index: usize) -> Option<Duration> {
+        let step = self.step(index)?;
+        let found = usual(self.jobs.app().store.as_ref(), &self.run, &step.name).await;
+        found.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the usual time of a step is not known");
+            None
+        })
+    }
+
     /// Records what a step waits for, and announces it to those who watch the run.
     pub(super) async fn note_wait(
         &self,
         index: usize,
         wait: &Wait,
+        usual: Option<Duration>,
         remedy: &str,
     ) -> Result<(), Failure> {
         self.note(index, "waits", json!(wait.to_string())).await?;
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
         let event = json!({"id": self.run.id, "step": name, "until": wait.until, "because": wait.because,
-            "seconds": wait.since.as_secs(), "limit": wait.limit.as_secs(), "remedy": remedy});
+            "seconds": wait.since.as_secs(), "usual": usual.map(|usual| usual.as_secs()), "limit": wait.limit.as_secs(),
+            "remedy": remedy});
         let tag = format!("halite/run/{}/wait", self.run.id);
         self.jobs.app().events.announce(&tag, &event, None);
         Ok(())

@@ -1,4 +1,5 @@
-//! `halite.node_roles`: other roles of a host, before its states follow.
+//! `halite.node_roles`: other roles of a host, before its states follow; and
+//! `halite.control_plane_joined`: what is recorded when they have.
 
 use halite_pillar::role::Role;
 use halite_states::engine::Failure;
@@ -8,6 +9,20 @@ use serde_json::{Map, json};
 use super::step_runner::{Outcome, StepRunner, failed, required, texts};
 
 impl StepRunner<'_> {
+    /// Records that a control plane runs.
+    pub(super) async fn control_plane_joined(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            return Ok((
+                Map::new(),
+                format!("a real run records that {node} serves the API"),
+            ));
+        }
+        let recorded = self.jobs.declarations().record_joined(&node).await;
+        recorded.map_err(failed)?;
+        Ok((Map::new(), format!("{node} serves the API")))
+    }
+
     /// Declares the roles of a host in its document.
     pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let node = required(chunk, "node")?;

@@ -11,8 +11,10 @@ use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
-use super::pace::{SAY, StepPace};
+use super::pace::StepPace;
+use super::stall::stall;
 use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
+use crate::due::SAY;
 use crate::jobs::NewJob;
 use crate::jobs::failure::failure;
 use crate::jobs::function::Function;
@@ -276,9 +278,7 @@ impl StepRunner<'_> {
 
     /// The rows of a job when it has ended; says meanwhile which minions have not returned.
     async fn ended(&self, index: usize, jid: &JobId, new: &NewJob) -> Result<Vec<JobRow>, Failure> {
-        let pace = StepPace::new(self.recorder, index, SAY).remedy(format!(
-            "`ctl job show {jid}` shows its parts, `ctl job cancel {jid}` ends it"
-        ));
+        let pace = StepPace::new(self.recorder, index, SAY);
         let limit = Duration::from_secs(new.timeout.into());
         let ended = self.jobs.wait(jid);
         tokio::pin!(ended);
@@ -287,9 +287,15 @@ impl StepRunner<'_> {
                 ended = &mut ended => return ended.map(|(_, rows)| rows).map_err(failed),
                 () = pace.pause() => {}
             }
-            let until = format!("{} has returned", self.jobs.pending(jid).join(", "));
-            let because = format!("the job {jid} ({}) runs there", new.function);
-            pace.say(until, because, limit).await;
+            let pending = self.jobs.pending(jid);
+            let until = format!("{} has returned", pending.join(", "));
+            let connections = &self.jobs.app().connections;
+            let is_away =
+                |minion: &&MinionId| !minion.is_master() && !connections.is_connected(minion);
+            let away: Vec<&MinionId> = pending.iter().filter(is_away).collect();
+            let stall = stall(jid, new, &away);
+            pace.say_with(until, stall.because, limit, &stall.remedy)
+                .await;
         }
     }
 

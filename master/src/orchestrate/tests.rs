@@ -385,7 +385,9 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
             since: Duration::from_secs(10),
             limit: Duration::from_secs(600),
         };
-        recorder.note_wait(0, &wait, "enrol it").await.unwrap();
+        let usual = Some(Duration::from_secs(4));
+        let noted = recorder.note_wait(0, &wait, usual, "enrol it").await;
+        noted.unwrap();
         loop {
             let event = events.next().await.unwrap().unwrap();
             if event.tag.ends_with("/wait") {
@@ -400,6 +402,9 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
         (&waits["seconds"], &waits["limit"]),
         (&json!(10), &json!(600))
     );
-    assert_eq!(waits["remedy"], "enrol it");
+    assert_eq!(
+        (&waits["usual"], &waits["remedy"]),
+        (&json!(4), &json!("enrol it"))
+    );
     life.kill();
 }

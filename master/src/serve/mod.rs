@@ -2,6 +2,7 @@
 //! the table in [`halite_proto::authz`] has decided already that they may call.
 
 mod enrolment;
+mod hand_over;
 mod minion;
 mod operator;
 mod roles;
@@ -16,7 +17,7 @@ use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic::service::Routes;
 use halite_proto::tonic::{Code, Response, Status};
-use halite_proto::transport::{Peer, PeerPolicy as _, STRANGER_MESSAGE, Server, TlsError};
+use halite_proto::transport::{Peer, PeerPolicy, STRANGER_MESSAGE, Server, TlsError};
 use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
@@ -32,6 +33,8 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::store::Audit;
 use crate::supervision::supervise;
 use crate::{descriptors, init};
+
+pub use self::hand_over::serve_standbys;
 
 /// Largest message of a minion: the return of a long highstate.
 const MINION_MESSAGE: usize = 64 * 1024 * 1024;
@@ -72,12 +75,7 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
-    let ca = app.cas.certificate_pem(HALITE)?;
-    let policy = Arc::clone(&app.gate) as Arc<_>;
-    let server = Server::new(&app.config.cluster, &certificate, &key, ca, policy)?
-        .with_connections(descriptors::for_connections());
-    let server = Arc::new(server);
+    let server = Arc::new(server(&app, Arc::clone(&app.gate) as Arc<_>)?);
     let renewal = tokio::spawn({
         let (app, server) = (Arc::clone(&app), Arc::clone(&server));
         async move { supervise("renewal", || renew_own(&app, &server)).await }
@@ -103,6 +101,14 @@ pub async fn serve(
     server.serve(listener, routes, ending).await;
     renewal.abort();
     Ok(())
+}
+
+/// The server with this master's identity.
+fn server(app: &App, policy: Arc<dyn PeerPolicy>) -> Result<Server, ServeError> {
+    let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
+    let ca = app.cas.certificate_pem(HALITE)?;
+    let server = Server::new(&app.config.cluster, &certificate, &key, ca, policy)?;
+    Ok(server.with_connections(descriptors::for_connections()))
 }
 
 /// Renews the master's certificate when it is due, without a restart.

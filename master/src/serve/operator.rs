@@ -14,10 +14,10 @@ use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
     AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
     ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest, CreateTokenReply,
-    CreateTokenRequest, Document, Event, KubeconfigReply, KubeconfigRequest, ListJobsRequest,
-    ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode, OrchestrateRequest,
-    ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest,
-    ShowRequest, StatusRequest,
+    CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply, KubeconfigRequest,
+    ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode,
+    OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
+    ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
 use crate::keys;
 use crate::keys::{Change, NewOperator, Wanted};
-use crate::operator::{audit, kubeconfig};
+use crate::operator::{audit, hand_over, kubeconfig};
 use crate::orchestrate::ignored;
 use crate::refusal::Refusal;
 
@@ -153,6 +153,23 @@ impl Operator for Services {
             })
         })
         .await
+    }
+
+    async fn hand_over(
+        &self,
+        request: Request<HandOverRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let request = request.into_inner();
+        let backend = Arc::clone(&self.backend);
+        let call = Call::new(&peer, "Operator/HandOver", hand_over::words(&request));
+        let is_question = request.check_only;
+        let work = async move { Ok(document(&backend.hand_over(request).await?)) };
+        if is_question {
+            self.counted(call, work).await
+        } else {
+            self.audited(call, work).await
+        }
     }
 
     type OrchestrateStream = Events;

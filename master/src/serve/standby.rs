@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use futures_util::Stream;
+use futures_util::Stream as Streams;
 use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
 use halite_proto::v1::standby_server::Standby;
 use halite_proto::v1::{
-    CompareReply, CompareRequest, StandbyMessage, StandbyRecord, standby_message,
+    CompareReply, CompareRequest, StandbyHello, StandbyMessage, StandbyRecord, standby_message,
 };
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt as _;
@@ -21,6 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::enrolment::protocol_refusal;
 use super::{Services, caller_minion, status};
+use crate::app::App;
 use crate::standby::feed::{Feed, Line, Times};
 use crate::standby::roster::State;
 
@@ -29,7 +30,8 @@ const HELLO: Duration = Duration::from_secs(15);
 /// Records that may wait for a slow standby.
 const QUEUE: usize = 4;
 
-type Records = Pin<Box<dyn Stream<Item = Result<StandbyRecord, Status>> + Send>>;
+/// The records for a standby.
+pub(super) type Records = Pin<Box<dyn Streams<Item = Result<StandbyRecord, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Standby for Services {
@@ -41,7 +43,7 @@ impl Standby for Services {
     ) -> Result<Response<Self::FollowStream>, Status> {
         let peer = Peer::of(&request)?.clone();
         let minion = caller_minion(&peer)?;
-        let mut inbound = request.into_inner();
+        let inbound = request.into_inner();
         let declared = self.backend.standbys().await.map_err(status)?;
         if !declared.iter().any(|name| name == minion.as_str()) {
             let refusal = Status::permission_denied(format!(
@@ -54,62 +56,31 @@ impl Standby for Services {
             ));
             self.check(&peer, "Standby/Follow", Err(refusal))?;
         }
-        let first = tokio::time::timeout(HELLO, inbound.message()).await;
-        let first =
-            first.map_err(|_| Status::deadline_exceeded("the standby sent no hello in time"))??;
-        let Some(standby_message::Body::Hello(hello)) = first.and_then(|message| message.body)
-        else {
-            return Err(Status::invalid_argument(
-                "the first message must be the hello",
-            ));
-        };
-        if let Some(reason) = protocol_refusal(hello.protocol) {
-            return Err(Status::failed_precondition(reason));
-        }
-        let heard = self.app.succession.hear(hello.epoch, &peer.name());
-        heard.map_err(|replaced| Status::failed_precondition(replaced.to_string()))?;
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let (stored, stored_receiver) = watch::channel(0);
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = inbound.message().await {
-                if let Some(standby_message::Body::Stored(number)) = message.body {
-                    stored.send_replace(number);
-                }
-            }
-        });
-        let (app, name) = (Arc::clone(&self.app), minion.to_string());
-        let lag = Arc::new(AtomicU64::new(0));
-        let number = app.standbys.enter(&name, Arc::clone(&lag), app.clock.now());
-        let line = Line {
-            records: sender,
-            stored: stored_receiver,
-        };
-        let feed = Feed::new(
-            app.store.log(),
-            app.config.clone(),
-            line,
-            Times::default(),
-            lag,
-        );
-        let feeding = tokio::spawn({
-            let (app, name) = (Arc::clone(&app), name.clone());
-            async move {
-                let following = || {
-                    tracing::info!(standby = name, "has all of it");
-                    let now = app.clock.now();
-                    app.standbys.set(&name, number, State::Following, "", now);
-                };
-                let Err(reason) = feed.run(app.store.epoch(), &hello, following).await;
-                let reason = chain(&reason);
-                tracing::warn!(standby = name, reason, "goes on without this standby");
+        let (stream, records) = accept(&self.app, &peer, minion.as_str(), inbound).await?;
+        let app = Arc::clone(&self.app);
+        let (name, number) = (stream.name.clone(), stream.number);
+        let feeding = tokio::spawn(async move {
+            let following = || {
+                tracing::info!(standby = stream.name, "has all of it");
                 let now = app.clock.now();
-                app.standbys.set(&name, number, State::Gone, &reason, now);
-            }
+                app.standbys
+                    .set(&stream.name, stream.number, State::Following, "", now);
+            };
+            let (epoch, hello) = (app.store.epoch(), &stream.hello);
+            let Err(reason) = stream.feed.run(epoch, hello, following).await;
+            let reason = chain(&reason);
+            tracing::warn!(
+                standby = stream.name,
+                reason,
+                "goes on without this standby"
+            );
+            let now = app.clock.now();
+            app.standbys
+                .set(&stream.name, stream.number, State::Gone, &reason, now);
         });
-        app.standbys.set_task(&name, number, feeding.abort_handle());
-        Ok(Response::new(Box::pin(
-            ReceiverStream::new(receiver).map(Ok),
-        )))
+        let task = feeding.abort_handle();
+        self.app.standbys.set_task(&name, number, task);
+        Ok(Response::new(records))
     }
 
     async fn compare(
@@ -118,12 +89,78 @@ impl Standby for Services {
     ) -> Result<Response<CompareReply>, Status> {
         let peer = Peer::of(&request)?.clone();
         caller_minion(&peer)?;
-        let epoch = request.into_inner().epoch;
-        if let Err(replaced) = self.app.succession.hear(epoch, &peer.name()) {
-            tracing::warn!(reason = %replaced, "another master has called");
-        }
-        // The caller needs it in each case.
-        let epoch = self.app.store.epoch();
-        Ok(Response::new(CompareReply { epoch }))
+        Ok(Response::new(compared(
+            &self.app,
+            &peer,
+            request.get_ref().epoch,
+        )))
     }
+}
+
+/// Takes the epoch of a master on another host, and answers with this one's.
+pub(super) fn compared(app: &App, peer: &Peer, epoch: u64) -> CompareReply {
+    if let Err(replaced) = app.succession.hear(epoch, &peer.name()) {
+        tracing::warn!(reason = %replaced, "another master has called");
+    }
+    // The caller needs it in each case.
+    let epoch = app.store.epoch();
+    CompareReply { epoch }
+}
+
+/// A stream of a standby whose hello has come.
+pub(super) struct Stream {
+    /// The name of its host.
+    pub name: String,
+    /// Its number in the roster.
+    pub number: u64,
+    /// Its first message.
+    pub hello: StandbyHello,
+    /// What it is fed with.
+    pub feed: Feed,
+}
+
+/// Takes the hello of a standby, and enters it in the roster; answers with the records for it, too.
+pub(super) async fn accept(
+    app: &Arc<App>,
+    peer: &Peer,
+    name: &str,
+    mut inbound: Streaming<StandbyMessage>,
+) -> Result<(Stream, Records), Status> {
+    let first = tokio::time::timeout(HELLO, inbound.message()).await;
+    let first =
+        first.map_err(|_| Status::deadline_exceeded("the standby sent no hello in time"))??;
+    let Some(standby_message::Body::Hello(hello)) = first.and_then(|message| message.body) else {
+        return Err(Status::invalid_argument(
+            "the first message must be the hello",
+        ));
+    };
+    if let Some(reason) = protocol_refusal(hello.protocol) {
+        return Err(Status::failed_precondition(reason));
+    }
+    let heard = app.succession.hear(hello.epoch, &peer.name());
+    heard.map_err(|replaced| Status::failed_precondition(replaced.to_string()))?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let (stored, stored_receiver) = watch::channel(0);
+    tokio::spawn(async move {
+        while let Ok(Some(message)) = inbound.message().await {
+            if let Some(standby_message::Body::Stored(number)) = message.body {
+                stored.send_replace(number);
+            }
+        }
+    });
+    let lag = Arc::new(AtomicU64::new(0));
+    let number = app.standbys.enter(name, Arc::clone(&lag), app.clock.now());
+    let line = Line {
+        records: sender,
+        stored: stored_receiver,
+    };
+    let (log, config) = (app.store.log(), app.config.clone());
+    let stream = Stream {
+        name: name.to_owned(),
+        number,
+        hello,
+        feed: Feed::new(log, config, line, Times::default(), lag),
+    };
+    let records = Box::pin(ReceiverStream::new(receiver).map(Ok));
+    Ok((stream, records))
 }

@@ -77,6 +77,31 @@ impl Copy {
             .any(|number| name(root, *number).join(FACTS).exists()))
     }
 
+    /// The newest whole copy that no promotion has begun to change, as it is at this moment, while
+    /// the daemon goes on with it. Nothing is changed, and its log is not read.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn peek(root: &Path) -> Result<Option<Self>, CopyError> {
+        for number in numbers(root)?.into_iter().rev() {
+            let directory = name(root, number);
+            let Some(facts) = read_json(&directory.join(FACTS))? else {
+                continue;
+            };
+            let touched = directory.join(TOUCHED).exists();
+            return Ok((!touched).then_some(Self {
+                facts,
+                modes: read_json(&directory.join(MODES))?.unwrap_or_default(),
+                chain: None,
+                base: None,
+                log: None,
+                touched,
+                directory,
+            }));
+        }
+        Ok(None)
+    }
+
     /// Opens the newest whole copy, and removes the others.
     ///
     /// # Errors
@@ -190,6 +215,19 @@ impl Copy {
     #[must_use]
     pub fn store(&self) -> PathBuf {
         self.directory.join(STORE)
+    }
+
+    /// The log of the store.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.directory.join(LOG)
+    }
+
+    /// The file with the facts about the copy, which is written before a log goes into the store's
+    /// file.
+    #[must_use]
+    pub fn facts_file(&self) -> PathBuf {
+        self.directory.join(FACTS)
     }
 
     /// Takes the next bytes of the store's file.

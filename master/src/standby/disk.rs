@@ -32,6 +32,12 @@ pub enum CopyError {
     /// The copy's database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no copy.
+    #[error("there is no whole copy of the master in {}: it comes when this standby follows", .0.display())]
+    None(PathBuf),
+    /// The copy changes all the time.
+    #[error("the copy of the master in {} changes faster than it can be read; try again", .0.display())]
+    Busy(PathBuf),
     /// A file of another place.
     #[error("a standby takes no file {0:?}")]
     Place(String),
@@ -59,7 +65,7 @@ pub enum CopyError {
 }
 
 /// The error of an action on a file.
-pub(super) fn file_error(
+pub fn file_error(
     action: &'static str,
     path: &Path,
 ) -> impl FnOnce(io::Error) -> CopyError + use<> {
@@ -99,12 +105,26 @@ pub(super) fn open_log(path: &Path) -> Result<File, CopyError> {
 }
 
 /// Makes a directory for root only, with those above it.
-pub(super) fn make_directory(path: &Path) -> Result<(), CopyError> {
+pub fn make_directory(path: &Path) -> Result<(), CopyError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
         .map_err(file_error("make", path))
+}
+
+/// Removes a file or directory, if it is there; also across a power cut.
+pub(super) fn remove(path: &Path) -> Result<(), CopyError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(file_error("remove", path)(error)),
+        Ok(()) => sync_directory(path.parent().unwrap_or(Path::new("/"))),
+    }
 }
 
 pub(super) fn sync_directory(path: &Path) -> Result<(), CopyError> {

@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{
-    FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord,
+    FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord, TakeOver,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio::time::{MissedTickBehavior, timeout};
 
 use super::beside::{Beside, BesideError};
+use super::disk::CopyError;
 use crate::config::Config;
-use crate::store::log::Log;
+use crate::store::log::{Follower, Log};
 use crate::store::wal::{Position, WalError};
 
 /// Bytes of one piece of the log or the base, well below the limit of a message.
@@ -75,6 +76,9 @@ pub enum FeedError {
     /// The standby takes too long.
     #[error("the standby did not store it within {} s", .0.as_secs())]
     Slow(Duration),
+    /// The hand-over cannot be decided.
+    #[error("cannot hand the master over")]
+    HandOver(#[source] CopyError),
     /// The log has begun again without this standby.
     #[error("the standby has missed a part of the log and takes a base")]
     Missed,
@@ -154,6 +158,51 @@ impl Feed {
         hello: &StandbyHello,
         following: impl FnOnce(),
     ) -> Result<Infallible, FeedError> {
+        let (mut follower, held) = self.catch_up(epoch, hello).await?;
+        drop(held);
+        following();
+        let mut files = tokio::time::interval(self.times.files);
+        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                round = follower.asked() => {
+                    self.round(false, self.times.round).await?;
+                    follower.done(round);
+                }
+                _ = files.tick() => self.round(true, self.times.round).await?,
+                ended = self.line.stored.changed() => ended.map_err(|_| FeedError::Gone)?,
+            }
+        }
+    }
+
+    /// Feeds the standby until it has everything, then gives it the master. `decide` notes durably that
+    /// this host does not serve again.
+    ///
+    /// # Errors
+    /// The standby is gone or too slow, or the decision cannot be noted: then the standby is given
+    /// nothing.
+    pub async fn hand_over(
+        mut self,
+        epoch: u64,
+        hello: &StandbyHello,
+        decide: impl FnOnce() -> Result<TakeOver, CopyError>,
+    ) -> Result<(), FeedError> {
+        let (follower, _still) = self.catch_up(epoch, hello).await?;
+        // No commit waits for it: nothing that this host writes now is an answer to a caller.
+        drop(follower);
+        let order = decide().map_err(FeedError::HandOver)?;
+        self.send(false, Some(Body::TakeOver(order))).await?;
+        self.end_round(self.times.base).await
+    }
+
+    /// Sends everything, and waits until the standby has it. From then on each commit waits for it;
+    /// while the guard is held the store's file stays as it is.
+    async fn catch_up(
+        &mut self,
+        epoch: u64,
+        hello: &StandbyHello,
+    ) -> Result<(Follower, OwnedMutexGuard<()>), FeedError> {
         // The file of the store stays as it is until the standby follows.
         let held = self.log.hold().await;
         let own = hello.position.as_ref().and_then(position);
@@ -176,24 +225,10 @@ impl Feed {
         // Also without news: the standby learns which files are gone, and that it has all.
         self.send_news(true).await?;
         self.end_round(self.times.base).await?;
-        let mut follower = self.log.join();
+        let follower = self.log.join();
         // What was committed in between asked no one.
         self.round(false, self.times.round).await?;
-        drop(held);
-        following();
-        let mut files = tokio::time::interval(self.times.files);
-        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                round = follower.asked() => {
-                    self.round(false, self.times.round).await?;
-                    follower.done(round);
-                }
-                _ = files.tick() => self.round(true, self.times.round).await?,
-                ended = self.line.stored.changed() => ended.map_err(|_| FeedError::Gone)?,
-            }
-        }
+        Ok((follower, held))
     }
 
     /// Sends the store's file.

@@ -111,7 +111,8 @@ pub fn identity(minion: &Path) -> Result<(ClientIdentity, String), SessionError>
     Ok((identity, read("ca.crt")?))
 }
 
-/// Follows masters until the file that makes this host a standby is gone. `minion` is the directory
+/// Follows masters until the file that makes this host a standby is gone, or a master has handed over
+/// to this host, which takes over with its next start. `minion` is the directory
 /// of the identity of this host's minion.
 ///
 /// # Errors
@@ -129,6 +130,10 @@ pub async fn run(config: &Config, minion: &Path, clock: &dyn Clock) -> Result<()
         };
         for address in &addresses {
             let ended = follow(config, &mut receiver, address, minion, clock).await;
+            if receiver.is_ordered() {
+                tracing::info!(master = address, "the master is handed over to this host");
+                return Ok(());
+            }
             let Err(reason) = ended else { continue };
             tracing::warn!(master = address, reason = chain(&reason), "not following");
         }
@@ -199,6 +204,9 @@ pub async fn session(
             say(standby_message::Body::Stored(number)).await;
             if let Some(following) = following.take() {
                 following()?;
+            }
+            if receiver.is_ordered() {
+                return Ok(());
             }
         }
     }

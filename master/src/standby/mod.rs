@@ -2,17 +2,21 @@
 //!
 //! The master feeds each of them ([`feed`]) with the write-ahead log of its store and the files
 //! beside it; a standby keeps a copy ([`copy`]), which it follows ([`follow`]) until an operator
-//! makes it the master ([`promote`]). See docs/decisions/0021-standby-masters.md.
+//! makes it the master ([`promote`]), or the master hands over to it ([`hand_over`], [`take_over`]). See
+//! docs/decisions/0021-standby-masters.md and 0036-the-master-is-handed-over.md.
 
 mod beside;
 pub mod compare;
 pub mod copy;
 pub mod disk;
+pub mod export;
 pub mod feed;
 pub mod follow;
+pub mod hand_over;
 pub mod promote;
 pub mod receiver;
 pub mod roster;
+pub mod take_over;
 #[cfg(test)]
 mod tests;
 

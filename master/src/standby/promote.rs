@@ -5,7 +5,9 @@
 //! change and removed after the last; the file that makes this host a standby goes only when
 //! everything is in place.
 
-use std::io::ErrorKind;
+mod boundary;
+mod take_over;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
@@ -14,9 +16,11 @@ use halite_proto::transport::connect;
 use serde::{Deserialize, Serialize};
 
 use super::copy::Copy;
-use super::disk::{CopyError, file_error, make_directory, read_json, write, write_json};
+use super::disk::{
+    CopyError, file_error, make_directory, read_json, remove, sync_directory, write, write_json,
+};
 use super::follow::{SessionError, identity};
-use super::{directory, mark, masters};
+use super::{directory, hand_over, mark, masters};
 use crate::ca::CaError;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -27,6 +31,8 @@ use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 use crate::store::{StoreError, fold_log, note_epoch, noted_epoch, raise_epoch};
 use crate::succession;
 use crate::succession::Replaced;
+
+pub use self::boundary::Boundary;
 
 /// The time in which a master must answer to count as alive.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -43,6 +49,12 @@ pub enum PromoteError {
     /// The host had the master, which was replaced.
     #[error(transparent)]
     Replaced(#[from] Replaced),
+    /// The host has the master, and hands it over.
+    #[error(
+        "this host hands the master over to {0}, which takes it as soon as it is there: `ctl master list` there shows it. If \
+         {0} is dead, `ctl master promote --force --cluster NAME` makes this host the master's again"
+    )]
+    HandedOver(String),
     /// The host is neither a standby nor was its promotion interrupted.
     #[error("this host is no standby: {} is not there", .0.display())]
     NoStandby(PathBuf),
@@ -88,51 +100,6 @@ pub enum PromoteError {
     #[cfg(test)]
     #[error("ended at {0:?}")]
     Ended(Boundary),
-}
-
-/// The boundaries between the steps, in their order: a promotion that ends at any of them goes on
-/// later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Boundary {
-    /// The daemon is stopped.
-    Stopped = 1,
-    /// The promotion is noted with its epoch.
-    Noted = 2,
-    /// The copy has the epoch, and no log.
-    Raised = 3,
-    /// The documents, CAs and keys are in place.
-    Files = 4,
-    /// What the host had of an older master is out of the way.
-    Cleared = 5,
-    /// The store is in place.
-    Store = 6,
-    /// The store's epoch is noted beside it.
-    Epoch = 7,
-    /// The host has its certificates.
-    Identities = 8,
-    /// The host is no standby.
-    Master = 9,
-    /// The copy is gone.
-    Removed = 10,
-    /// The daemon is started.
-    Started = 11,
-}
-
-impl Boundary {
-    /// All boundaries.
-    pub const ALL: [Self; 11] = [
-        Self::Stopped,
-        Self::Noted,
-        Self::Raised,
-        Self::Files,
-        Self::Cleared,
-        Self::Store,
-        Self::Epoch,
-        Self::Identities,
-        Self::Master,
-        Self::Removed,
-        Self::Started,
-    ];
 }
 
 /// The daemon's unit.
@@ -209,7 +176,7 @@ impl<'a> Promotion<'a> {
     /// # Errors
     /// A master answers, there is no copy, or a step fails: then the next start goes on.
     pub async fn run(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
-        let note = self.config.state_dir.join("promotion.json");
+        let note = self.note_file();
         let mark = mark(self.config);
         let found: Option<Note> = read_json(&note)?;
         let addresses = masters(&mark).map_err(file_error("read", &mark))?;
@@ -251,6 +218,11 @@ impl<'a> Promotion<'a> {
         Ok(Promoted::Done(epoch))
     }
 
+    /// The note of a promotion that is under way.
+    fn note_file(&self) -> PathBuf {
+        self.config.state_dir.join("promotion.json")
+    }
+
     /// The epoch of this promotion, which is noted when this returns.
     fn epoch(
         &self,
@@ -270,16 +242,20 @@ impl<'a> Promotion<'a> {
     async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
         let store = self.config.state_dir.join(STORE);
         let own = noted_epoch(&store)?;
-        let Err(replaced) = succession::check(&self.config.state_dir, own) else {
-            return Ok(Promoted::WasMaster);
+        let (heard, reason) = match succession::check(&self.config.state_dir, own) {
+            Err(replaced) => (replaced.heard, PromoteError::from(replaced)),
+            Ok(()) => match hand_over::under_way(self.config)? {
+                Some(note) => (note.epoch, PromoteError::HandedOver(note.to)),
+                None => return Ok(Promoted::WasMaster),
+            },
         };
         if !wanted.force {
-            return Err(replaced.into());
+            return Err(reason);
         }
         self.check_cluster(wanted)?;
         self.stop()?;
-        // The record that it was replaced goes last: until then another start goes on.
-        let epoch = replaced.heard + 1;
+        // The records that it was replaced go last: until then another start goes on.
+        let epoch = heard + 1;
         let starts = raise_epoch(&store, epoch).await?;
         note_epoch(&store, epoch, starts)?;
         self.forget_replacement()?;
@@ -312,6 +288,7 @@ impl<'a> Promotion<'a> {
     }
 
     fn forget_replacement(&self) -> Result<(), CopyError> {
+        hand_over::forget(self.config)?;
         let forgotten = succession::forget(&self.config.state_dir);
         forgotten.map_err(file_error(
             "remove",
@@ -371,7 +348,7 @@ impl<'a> Promotion<'a> {
             self.reach(Boundary::Cleared)?;
             self.install_revocations(&copy)?;
             fs::rename(&from, &to).map_err(file_error("move the copy to", &to))?;
-            sync(&self.config.state_dir)?;
+            sync_directory(&self.config.state_dir)?;
         }
         self.reach(Boundary::Store)?;
         let starts: Option<i64> = read_json(&directory(self.config).join("starts"))?;
@@ -461,24 +438,4 @@ impl<'a> Promotion<'a> {
         tracing::debug!(number = boundary as u32, "{boundary:?}");
         Ok(())
     }
-}
-
-/// Removes a file or directory, if it is there; also across a power cut.
-fn remove(path: &Path) -> Result<(), CopyError> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(file_error("remove", path)(error)),
-        Ok(()) => sync(path.parent().unwrap_or(Path::new("/"))),
-    }
-}
-
-fn sync(directory: &Path) -> Result<(), CopyError> {
-    fs::File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(file_error("write", directory))
 }

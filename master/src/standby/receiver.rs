@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use halite_proto::v1::standby_record::Body;
-use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord};
+use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord, TakeOver};
 
 use super::copy::Copy;
 use super::disk::{CopyError, make_directory, read_json, write_json};
 use super::feed::wire;
+use super::take_over::write_order;
 
 /// A standby.
 pub struct Receiver {
@@ -23,6 +24,8 @@ pub struct Receiver {
     /// that it has not named then are gone.
     named: Option<BTreeSet<String>>,
     started: bool,
+    /// The master has given this host its place.
+    is_ordered: bool,
 }
 
 impl Receiver {
@@ -42,6 +45,7 @@ impl Receiver {
             base: None,
             named: None,
             started: false,
+            is_ordered: false,
         })
     }
 
@@ -55,6 +59,12 @@ impl Receiver {
     #[must_use]
     pub fn copy(&self) -> Option<&Copy> {
         self.copy.as_ref()
+    }
+
+    /// Returns whether the master has given this host its place: it follows no longer.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
     }
 
     /// The first message of a stream.
@@ -96,6 +106,7 @@ impl Receiver {
                     named.insert(file.path);
                 }
             }
+            Some(Body::TakeOver(order)) => self.take_order(&order)?,
             None => {}
         }
         if !record.sync {
@@ -103,6 +114,17 @@ impl Receiver {
         }
         self.sync()?;
         Ok(Some(record.number))
+    }
+
+    /// Takes the order to be the master. It counts from the moment in which it is on disk.
+    fn take_order(&mut self, order: &TakeOver) -> Result<(), CopyError> {
+        if order.epoch <= self.epoch {
+            return Err(CopyError::Unexpected("a hand-over without a new epoch"));
+        }
+        self.sync()?;
+        write_order(&self.root, order)?;
+        self.is_ordered = true;
+        Ok(())
     }
 
     fn start(&mut self, start: &FollowStart) -> Result<(), CopyError> {

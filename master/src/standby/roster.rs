@@ -146,6 +146,15 @@ impl Roster {
         self.change(name, number, |entry| entry.task = Some(task));
     }
 
+    /// Ends all streams, because this master hands over: each standby calls again.
+    pub fn end_streams(&self) {
+        for entry in self.inner().entries.values_mut() {
+            if let Some(task) = entry.task.take() {
+                task.abort();
+            }
+        }
+    }
+
     /// Notes the state of a stream, unless a newer one has replaced it.
     pub fn set(&self, name: &str, number: u64, state: State, reason: &str, now: Millis) {
         self.change(name, number, |entry| {

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use halite_proto::ids::{JobId, MinionId};
 
 pub use records::*;
-pub use sqlite::{SqliteStore, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch};
+pub use sqlite::{
+    SqliteStore, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch,
+};
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
@@ -300,6 +302,9 @@ pub trait Store: Send + Sync {
         run: &'a JobId,
         now: Millis,
     ) -> StoreFuture<'a, Option<Run>>;
+    /// Releases a lock that a run holds, before it has ended. Does nothing when it holds none of that
+    /// name.
+    fn release_lock<'a>(&'a self, name: &'a str, run: &'a JobId) -> StoreFuture<'a, ()>;
 
     // Events, audit, facts, blobs
 

@@ -17,6 +17,10 @@ pub(super) const OPERATOR: &str = "master:upkeep";
 /// The caller and the action in the audit log.
 const WHO: &str = "halite-master";
 const ACTION: &str = "upkeep";
+/// The room that is made in etcd, in the audit log.
+const ROOM: &str = "room in etcd";
+/// The defragmentation of etcd at the declared time, in the audit log.
+pub(super) const DEFRAGMENTATION: &str = "defragmentation of etcd";
 /// The outcome of a trial that begins.
 pub(super) const BEGINS: &str = "begins";
 /// The newest jobs, among which the trials are.
@@ -45,6 +49,12 @@ pub(super) async fn ended(app: &App) -> Result<Vec<Job>, Refusal> {
     Ok(ended
         .filter(|job| job.finished.is_some_and(|at| now - at < MEMORY))
         .collect())
+}
+
+/// The time of the oldest of the newest jobs of all kinds.
+pub(super) async fn oldest(app: &App) -> Result<Option<Millis>, Refusal> {
+    let jobs = app.store.jobs(JOBS).await?;
+    Ok(jobs.iter().map(|job| job.created).min())
 }
 
 /// The last of these trials on each of the hosts.
@@ -126,6 +136,16 @@ pub(super) async fn lines(app: &App) -> Result<Vec<Audit>, Refusal> {
         ..AuditFilter::newest(LINES)
     };
     Ok(app.store.audit(&filter).await?)
+}
+
+/// Records in the audit log that room is made in etcd.
+pub(super) async fn room_begins(app: &App) -> Result<(), Refusal> {
+    append(app, ROOM.to_owned(), BEGINS.to_owned()).await
+}
+
+/// Records in the audit log how that ended.
+pub(super) async fn room_ends(app: &App, outcome: String) -> Result<(), Refusal> {
+    append(app, ROOM.to_owned(), outcome).await
 }
 
 fn what(jid: &JobId, hosts: &[MinionId]) -> String {

@@ -1,5 +1,6 @@
-//! Work on the cluster that the master does by itself: certificates are renewed before they end, and
-//! [`etcd`] has room.
+//! Work on the cluster that the master does by itself: certificates are renewed before they end, a
+//! reached quota of etcd is resolved ([`Room`]), and etcd is defragmented at the declared time
+//! ([`Defragmentation`]).
 //!
 //! A look asks the minions how long the certificates of their hosts are valid, and reads from the
 //! store what has been tried. From both follows the next trial ([`schedule::next`]): one job, of the
@@ -8,15 +9,16 @@
 
 mod calendar;
 mod certificates;
-pub mod etcd;
+mod defragmentation;
 #[cfg(test)]
-mod etcd_tests;
-mod etcd_trials;
+mod defragmentation_tests;
 mod history;
 pub mod report;
+mod room;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +35,9 @@ use crate::jobs::function::{Function, Place};
 use crate::jobs::{Jobs, target};
 use crate::refusal::Refusal;
 use crate::store::Millis;
+
+pub use self::defragmentation::Defragmentation;
+pub use self::room::Room;
 
 /// The time that a minion has to answer.
 const LIMIT: Duration = Duration::from_secs(3);

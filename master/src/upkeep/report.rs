@@ -50,31 +50,9 @@ pub enum Renewal {
     },
 }
 
-/// Work on etcd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// A reached quota is resolved.
-    Room,
-    /// The databases are defragmented at the declared time.
-    Defragmentation,
-}
-
-impl Work {
-    /// The work in the audit log.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Room => "room in etcd below its quota",
-            Self::Defragmentation => "defragmentation of etcd",
-        }
-    }
-}
-
-/// Work on etcd whose last trial failed.
+/// A defragmentation of etcd that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The work.
-    pub work: Work,
     /// The reason, with its remedy.
     pub why: String,
     /// The time of the next trial.
@@ -85,8 +63,7 @@ impl Trouble {
     /// One sentence.
     #[must_use]
     pub fn text(&self) -> String {
-        let (title, next) = (self.work.title(), minute(self.next));
-        format!("{title}: {}; next trial {next}", self.why)
+        format!("{}; next trial {}", self.why, minute(self.next))
     }
 }
 
@@ -94,7 +71,7 @@ impl Trouble {
 #[derive(Debug, Default)]
 pub struct Board {
     seen: Mutex<Seen>,
-    etcd: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<Trouble>>,
 }
 
 impl Board {
@@ -112,16 +89,16 @@ impl Board {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// The work on etcd whose last trial failed.
+    /// The defragmentation of etcd whose last trial failed.
     #[must_use]
-    pub fn etcd(&self) -> Option<Trouble> {
-        let trouble = self.etcd.lock();
+    pub fn trouble(&self) -> Option<Trouble> {
+        let trouble = self.trouble.lock();
         trouble.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces it.
-    pub fn put_etcd(&self, trouble: Option<Trouble>) {
-        *self.etcd.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub fn put_trouble(&self, trouble: Option<Trouble>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// Sets the time of the next look.

@@ -139,17 +139,16 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let reply = operator.add_node(request).await?.into_inner();
             let added = &reply.nodes[0];
             assert_eq!((added.name.as_str(), reply.nodes.len()), ("worker-9", 1));
-            assert!(
-                added
-                    .command
-                    .contains(&format!("| HALITE_TOKEN={} sh -s -- ", added.token)),
-                "{}",
-                added.command
-            );
+            let wanted = format!("| HALITE_TOKEN={} sh -s -- ", added.token);
+            assert!(added.command.contains(&wanted), "{}", added.command);
             Ok(())
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
         "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
+        "Operator/HandOver" => operator
+            .hand_over(v1::HandOverRequest::default())
+            .await
+            .map(drop),
         "Operator/ListOperators" => operator
             .list_operators(v1::ListOperatorsRequest {})
             .await
@@ -268,6 +267,7 @@ async fn missing(site: &Site) -> Option<Line> {
         ("operator:root", "Operator/ChangeKey", "ok"),
         ("operator:root", "Operator/AddNode", "ok"),
         ("operator:root", "Operator/Kubeconfig", "ok"),
+        ("operator:root", "Operator/HandOver", "ok"),
         ("minion:worker-1", "Operator/Kubeconfig", "refused"),
         ("minion:worker-1", "Minion/Sign", "ok"),
         ("127.0.0.1", "Enrolment/Enrol", "ok"),

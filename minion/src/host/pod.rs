@@ -1,13 +1,16 @@
-//! Static pods as data.
+//! Static pods, and units of systemd in their place, as data.
 
 use serde::{Deserialize, Serialize};
 
-/// A wait for a static pod.
+/// A wait for a static pod, or for a unit whose file has the place of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticPod {
     /// The name of the pod, its container and the program in it, for example `etcd`.
     pub name: String,
-    /// The path of the manifest.
+    /// The unit that runs the program, if it is not the kubelet's.
+    #[serde(default)]
+    pub unit: Option<String>,
+    /// The path of the manifest, or of the unit's file.
     pub manifest: String,
     /// The path of the record of the last manifest whose pod was ready.
     pub record: String,
@@ -27,13 +30,24 @@ pub struct StaticPod {
     pub reads: Vec<String>,
 }
 
-/// A process of a static pod's container.
+impl StaticPod {
+    /// What is waited for, for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("unit {unit}"),
+            None => format!("static pod {}", self.name),
+        }
+    }
+}
+
+/// A process of a static pod's container, or of a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
     pub pid: u32,
     /// The start, in clock ticks since boot: with the id it names one process.
     pub started: u64,
-    /// The pod's uid.
+    /// The pod's uid, or the name of the unit.
     pub uid: String,
 }

@@ -279,6 +279,12 @@ const FUNCTIONS: &[Function] = &[
         |h, c| Box::pin(test::succeed_without_changes(h, c)),
         |h, c| Box::pin(test::watched(h, c)),
     ),
+    watched(
+        "unit",
+        "ready",
+        |h, c| Box::pin(static_pod::unit_ready(h, c)),
+        |h, c| Box::pin(static_pod::unit_watched(h, c)),
+    ),
     function("user", "absent", |h, c| Box::pin(user::absent(h, c))),
     function("user", "present", |h, c| Box::pin(user::present(h, c))),
     function("x509", "certificate", |h, c| {

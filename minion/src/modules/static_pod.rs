@@ -1,4 +1,4 @@
-//! `static_pod.*`
+//! `static_pod.*`, and `unit.*`: a unit of systemd in the place of a static pod.
 
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -9,17 +9,39 @@ use super::{Failure, Plan, fail};
 use crate::host::Host;
 use crate::host::effect::{Command, Effect, Meta};
 use crate::host::pod::{Process, StaticPod};
-use crate::host::static_pod::{Facts, Probe, files, observe, record, same_manifest};
+use crate::host::static_pod::{Facts, Probe, capital, files, observe, record, same_manifest};
 
 /// The directory of the last good manifests. It is the host's own: a restored disk has both.
 const RECORDS: &str = "/var/lib/halite/manifests";
+/// The directory of the units' files.
+const UNITS: &str = "/etc/systemd/system";
 /// Seconds until a wait fails: longer than the kubelet waits between two restarts of a container.
 const LIMIT: u64 = 330;
 
 /// One observation now; waiting is an effect, so that a check never waits.
 pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
-    let (pod, facts) = observed(host, chunk).await?;
-    let name = &pod.name;
+    compare(host, described(chunk)?).await
+}
+
+/// Salt's `mod_watch`: the pod is waited for after every change of what it is made from, even if it
+/// was ready a moment ago.
+pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    wait_again(host, described(chunk)?).await
+}
+
+/// The same for a unit.
+pub(super) async fn unit_ready(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    compare(host, described_unit(chunk)?).await
+}
+
+/// The same for a unit.
+pub(super) async fn unit_watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    wait_again(host, described_unit(chunk)?).await
+}
+
+async fn compare(host: &dyn Host, pod: StaticPod) -> Result<Plan, Failure> {
+    let facts = observed(host, &pod).await?;
+    let name = capital(&pod.title());
     let process = facts.process.as_ref().filter(|_| facts.certain);
     let known = match process {
         Some(process) => known(host, &pod, process).await?,
@@ -31,40 +53,44 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     }
     let found = match (process, &facts.probe) {
         (Some(_), Probe::Ready) if known == Known::Good => {
-            return Ok(Plan::nothing(format!("Static pod {name} is ready")));
+            return Ok(Plan::nothing(format!("{name} is ready")));
         }
         (Some(_), Probe::Live(reason)) if known == Known::Good && pod.quorum => {
             return Ok(Plan::nothing(format!(
-                "Static pod {name} runs, and waits for its peers: {reason}"
+                "{name} runs, and waits for its peers: {reason}"
             )));
         }
         (Some(_), Probe::Ready) => "ready, not recorded",
         (Some(_), Probe::Live(reason) | Probe::Fails(reason)) => reason,
-        (None, _) if facts.process.is_some() || facts.another => {
-            "the container of another manifest"
-        }
+        (None, _) if facts.process.is_some() || facts.another => match pod.unit {
+            Some(_) => "the program of another unit file",
+            None => "the container of another manifest",
+        },
+        (None, _) if pod.unit.is_some() => "no program",
         (None, _) => "no container",
     };
     plan(host, &pod, found, None).await
 }
 
-/// Salt's `mod_watch`: the pod is waited for after every change of what it is made from, even if it
-/// was ready a moment ago.
-pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
-    let (pod, _) = observed(host, chunk).await?;
+async fn wait_again(host: &dyn Host, pod: StaticPod) -> Result<Plan, Failure> {
+    observed(host, &pod).await?;
     plan(host, &pod, "ready before a change", None).await
 }
 
-async fn observed(host: &dyn Host, chunk: &Chunk) -> Result<(StaticPod, Facts), Failure> {
-    let pod = described(chunk)?;
+async fn observed(host: &dyn Host, pod: &StaticPod) -> Result<Facts, Failure> {
     if host.read(&pod.manifest).await?.is_none() && !host.uncertain() {
         return fail(format!(
-            "cannot wait for static pod {}: its manifest {} does not exist; require the state that writes it",
-            pod.name, pod.manifest
+            "cannot wait for {}: its {} {} does not exist; require the state that writes it",
+            pod.title(),
+            if pod.unit.is_some() {
+                "file"
+            } else {
+                "manifest"
+            },
+            pod.manifest
         ));
     }
-    let facts = observe(host, &pod).await?;
-    Ok((pod, facts))
+    Ok(observe(host, pod).await?)
 }
 
 /// The wait that the arguments describe.
@@ -85,6 +111,29 @@ pub(super) fn described(chunk: &Chunk) -> Result<StaticPod, Failure> {
         ready: args.required("ready")?,
         live: args.text("live")?,
         behind: args.text("behind")?,
+        quorum: args.flag("quorum", false)?,
+        reads: args.list("reads")?,
+        seconds: args.number("timeout")?.unwrap_or(LIMIT),
+        name,
+        ..StaticPod::default()
+    })
+}
+
+/// The wait for a unit that the arguments describe. Its name is that of its program.
+fn described_unit(chunk: &Chunk) -> Result<StaticPod, Failure> {
+    let args = Args::new(chunk);
+    let name = chunk.name.as_str();
+    let name = name.strip_suffix(".service").unwrap_or(name).to_owned();
+    if name.is_empty() || name.contains('/') {
+        return fail(format!("`{name}` is no name of a unit"));
+    }
+    let unit = format!("{name}.service");
+    Ok(StaticPod {
+        manifest: format!("{UNITS}/{unit}"),
+        record: format!("{RECORDS}/{unit}.json"),
+        unit: Some(unit),
+        ready: args.required("ready")?,
+        live: args.text("live")?,
         quorum: args.flag("quorum", false)?,
         reads: args.list("reads")?,
         seconds: args.number("timeout")?.unwrap_or(LIMIT),
@@ -135,7 +184,7 @@ async fn plan(
     found: &str,
     ended: Option<Process>,
 ) -> Result<Plan, Failure> {
-    let name = &pod.name;
+    let (name, title) = (&pod.name, capital(&pod.title()));
     let mut effects = Vec::new();
     let (new, comment) = match &ended {
         Some(process) => {
@@ -146,16 +195,16 @@ async fn plan(
                 argv: argv.to_vec(),
                 ..Command::default()
             }));
-            ("restarted", format!("Static pod {name} would be restarted"))
+            ("restarted", format!("{title} would be restarted"))
         }
-        None => ("ready", format!("Static pod {name} would be waited for")),
+        None => ("ready", format!("{title} would be waited for")),
     };
     effects.extend(wait(host, pod, ended).await?);
     Ok(Plan::change(
         Map::from_iter([(name.clone(), json!({"old": found, "new": new}))]),
         effects,
         comment,
-        format!("Static pod {name} is ready"),
+        format!("{title} is ready"),
     ))
 }
 

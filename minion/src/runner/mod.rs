@@ -118,7 +118,7 @@ impl Modules for Runner<'_> {
                 .await
                 .map_err(|e| redacted_failure(chunk, &e))?;
             if let Effect::StaticPod(_) = effect
-                && chunk.state == "static_pod"
+                && matches!(chunk.state.as_str(), "static_pod" | "unit")
             {
                 applied.comment = redacted(chunk, &output.stdout);
             }

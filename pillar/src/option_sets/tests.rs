@@ -22,6 +22,9 @@ const FREE: &[&str] = &[
     // The master's own work, as `certificates.renew` below.
     "etcd.defrag.at",
     "etcd.defrag.above",
+    "etcd.external.endpoints",
+    "etcd.external.ca",
+    "etcd.external.clientSecret",
     "kubernetes.version",
     // The completeness check installs all charts of the bundle in each cluster.
     "charts",
@@ -34,6 +37,7 @@ const FREE: &[&str] = &[
     "siteRegistry.backup.verify",
     "backup.at",
     "backup.keep",
+    "backup.copies",
     "backup.directory",
     "backup.verify",
     "backup.recipients",
@@ -64,6 +68,7 @@ const FREE: &[&str] = &[
     "resolved.kubernetes",
     "resolved.bundle",
     "resolved.master",
+    "resolved.etcd",
 ];
 
 #[test]
@@ -95,6 +100,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("addons.localPath", "/addons/localPath", 2),
         ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
         ("firewall.podsToHosts", "/firewall/podsToHosts", 2),
+        ("etcd", "/etcd", 3),
     ] {
         assert!(
             CHOICES.0.iter().any(|choice| choice.path == path),
@@ -108,7 +114,7 @@ fn every_value_that_can_be_written_is_declared() {
         let found: BTreeSet<String> = sets.iter().map(written).collect();
         assert_eq!(found.len(), values, "{path}: {found:?}");
     }
-    assert_eq!(CHOICES.0.len(), 11, "a choice that this test does not know");
+    assert_eq!(CHOICES.0.len(), 12, "a choice that this test does not know");
 }
 
 #[test]

@@ -196,8 +196,14 @@ fn secrets(check: &mut Check<'_>) {
             .users
             .values()
             .any(|password| password == name);
+        // Which one it is may be what has to be corrected.
+        let is_client = !check.sound("etcd.external.clientSecret")
+            || declaration
+                .cluster
+                .external_etcd()
+                .is_some_and(|external| external.client_secret == *name);
         let for_hosts = !secret.roles.is_empty() || !secret.nodes.is_empty();
-        if !for_hosts && !is_password && check.sound(&join(&path, "roles")) {
+        if !for_hosts && !is_password && !is_client && check.sound(&join(&path, "roles")) {
             check.cluster(
                 &path,
                 format!("no host gets the secret `{name}`"),

@@ -7,6 +7,7 @@ mod addons;
 mod api;
 mod backup;
 mod components;
+mod etcd;
 mod external;
 mod masters;
 mod networks;
@@ -49,6 +50,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     addons::check(&mut check);
     registry::check(&mut check);
     backup::check(&mut check);
+    etcd::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);
     masters::check(&mut check);

@@ -148,16 +148,6 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>) {
             Role::Registry,
             "the first host holds the bundle and serves it",
         ),
-        (
-            Role::ControlPlane,
-            Role::Etcd,
-            "this version of Halite keeps etcd beside the API server",
-        ),
-        (
-            Role::Etcd,
-            Role::ControlPlane,
-            "this version of Halite keeps etcd beside the API server",
-        ),
     ];
     for (role, needed, why) in needs {
         if node.has(role) && !node.has(needed) {

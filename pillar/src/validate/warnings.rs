@@ -2,13 +2,17 @@
 
 use halite_document::Problem;
 
+use crate::backup::Backup;
 use crate::declaration::Declaration;
 use crate::role::Role;
 
 /// The warnings about valid documents.
 #[must_use]
 pub fn warnings(declaration: &Declaration) -> Vec<Problem> {
-    members(declaration).into_iter().collect()
+    members(declaration)
+        .into_iter()
+        .chain(copies(declaration))
+        .collect()
 }
 
 /// An even number of etcd members: one member more than the next smaller cluster, and no more of
@@ -32,4 +36,20 @@ fn members(declaration: &Declaration) -> Option<Problem> {
         "with {more} members {spare} may fail: give one more host the roles control-plane and etcd"
     );
     Some(last.source.problem("roles", message).hint(hint))
+}
+
+/// More hosts with a backup than the declaration has hosts that make some. Two are the default: a
+/// cluster of one host has declared nothing by it.
+fn copies(declaration: &Declaration) -> Option<Problem> {
+    let copies = declaration.cluster.backup.copies;
+    let hosts = declaration.backup_hosts().len();
+    if copies <= Backup::default().copies || hosts >= copies as usize {
+        return None;
+    }
+    let message = format!(
+        "{copies} hosts are to hold a backup, and {hosts} make some: the master's host and its standbys"
+    );
+    let hint = "give more hosts the role control-plane, or name them in `master.standbys`";
+    let source = &declaration.cluster.source;
+    Some(source.problem("backup.copies", message).hint(hint))
 }

@@ -61,15 +61,14 @@ pub fn api_addresses(declaration: &Declaration) -> Result<Vec<Ipv4Addr>, ViewErr
     Ok(vip.into_iter().chain(own).collect())
 }
 
-/// The control-plane hosts that have joined, the first host first. A host has joined once its etcd
-/// member is recorded; a host that is only declared, or has only its addresses, may still be bare.
-/// The first host is the first one with an API.
+/// The control-plane hosts that have joined, the first host first. The first host is the first one
+/// with an API.
 fn joined(declaration: &Declaration) -> Result<Vec<(&str, Ipv4Addr)>, ViewError> {
     let first = |node: &Node| node.has(Role::Bootstrap);
     let mut hosts: Vec<&Document<Node>> = declaration
         .nodes
         .values()
-        .filter(|node| node.has(Role::ControlPlane) && node.is_member())
+        .filter(|node| node.serves_api())
         .collect();
     // Stable: hosts of the same rank stay in the order of their names.
     hosts.sort_by_key(|node| !first(node));
@@ -113,6 +112,7 @@ mod tests {
                 member: name.to_owned(),
                 initial_cluster: format!("{name}=https://{address}:2380"),
             }),
+            joined: false,
             bundle: None,
             kubernetes: None,
         });

@@ -111,6 +111,9 @@ pub enum NotAdmitted {
     /// There is no operator with this name and key, or they were revoked.
     #[error("no operator has this name and key, or they were revoked")]
     NoOperator,
+    /// The master moves to another host.
+    #[error("the master moves to another host, and only its standbys may connect")]
+    Moving,
 }
 
 /// The decision which verified peers may connect, with notifications about those that may not.

@@ -232,6 +232,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "control_plane_joined",
+        "Records that the control plane of a host runs, where no member of etcd on the host says so.",
+        &[NODE],
+    ),
+    step(
         "node_forget",
         "Removes the document of a node.",
         &[
@@ -260,6 +265,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
             required("lock", Kind::Text, "The lock, for example `etcd-members`."),
             TIMEOUT,
         ],
+    ),
+    step(
+        "unlock",
+        "Releases a lock of this run before the run has ended.",
+        &[required(
+            "lock",
+            Kind::Text,
+            "The lock, for example `etcd-members`.",
+        )],
     ),
     step(
         "preflight",
@@ -308,6 +322,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "etcd_quorum_allows",
         "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
         &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_leader_moved_off",
+        "Makes another member of etcd the leader, if the host has it; does nothing where no other member can lead.",
+        &[MEMBER, TIMEOUT],
+    ),
+    step(
+        "etcd_answers",
+        "Asks each member of an external etcd, with the client's certificate of the cluster document, and refuses one with the data of another cluster.",
+        &[TIMEOUT],
     ),
     step(
         "etcd_defragment",

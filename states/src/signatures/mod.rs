@@ -74,7 +74,10 @@ pub fn find(state: &str, fun: &str) -> Option<&'static Signature> {
 pub fn has_mod_watch(state: &str, fun: &str) -> bool {
     matches!(
         (state, fun),
-        ("cmd", "run" | "wait") | ("service" | "static_pod", "running") | ("test", _)
+        ("cmd", "run" | "wait")
+            | ("service" | "static_pod", "running")
+            | ("unit", "ready")
+            | ("test", _)
     )
 }
 

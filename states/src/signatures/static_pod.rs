@@ -1,4 +1,4 @@
-//! Signatures of `static_pod.*`.
+//! Signatures of `static_pod.*`, and of `unit.*`: units of systemd in their place.
 
 use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
 
@@ -19,38 +19,50 @@ pub(super) const TIMEOUT: Arg = arg(
     "Seconds until it fails (default 330: the kubelet waits up to 300 between two restarts of a container).",
 );
 
-pub(super) const SIGNATURES: &[Signature] = &[on_minion(
-    "static_pod",
-    "running",
-    "Waits until the kubelet runs the pod of a manifest as it is on disk, and its readiness probe answers; otherwise fails with the last lines of the container's log, after it has put back the last manifest whose pod was ready. After a change that it watches it waits, too.",
-    &[
-        MANIFEST,
-        READY,
-        arg(
-            "pod",
-            Kind::Text,
-            "Name of the pod, its container and the program in it (default: the manifest's file name).",
-        ),
-        arg(
-            "live",
-            Kind::Text,
-            "URL that answers when the program runs, even if it lacks its peers.",
-        ),
-        arg(
-            "quorum",
-            Kind::Boolean,
-            "The program has peers: it need not be ready, only run for a while and answer `live` (default false).",
-        ),
-        arg(
-            "reads",
-            Kind::TextList,
-            "Files that the program reads only when it starts: it is restarted when one has changed since it was ready last.",
-        ),
-        arg(
-            "behind",
-            Kind::Text,
-            "URL without whose answer the pod cannot be ready; while it does not answer, no manifest is put back.",
-        ),
-        TIMEOUT,
-    ],
-)];
+const LIVE: Arg = arg(
+    "live",
+    Kind::Text,
+    "URL that answers when the program runs, even if it lacks its peers.",
+);
+const QUORUM: Arg = arg(
+    "quorum",
+    Kind::Boolean,
+    "The program has peers: it need not be ready, only run for a while and answer `live` (default false).",
+);
+const READS: Arg = arg(
+    "reads",
+    Kind::TextList,
+    "Files that the program reads only when it starts: it is restarted when one has changed since it was ready last.",
+);
+
+pub(super) const SIGNATURES: &[Signature] = &[
+    on_minion(
+        "static_pod",
+        "running",
+        "Waits until the kubelet runs the pod of a manifest as it is on disk, and its readiness probe answers; otherwise fails with the last lines of the container's log, after it has put back the last manifest whose pod was ready. After a change that it watches it waits, too.",
+        &[
+            MANIFEST,
+            READY,
+            arg(
+                "pod",
+                Kind::Text,
+                "Name of the pod, its container and the program in it (default: the manifest's file name).",
+            ),
+            LIVE,
+            QUORUM,
+            READS,
+            arg(
+                "behind",
+                Kind::Text,
+                "URL without whose answer the pod cannot be ready; while it does not answer, no manifest is put back.",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    on_minion(
+        "unit",
+        "ready",
+        "Waits until systemd runs the unit (the name) as its file in /etc/systemd/system is, and its readiness probe answers; otherwise fails with the last lines of its log, after it has put back the last file whose program was ready and started the unit with it. The program has the unit's name, and the file one of its arguments on each line. After a change that it watches it waits, too.",
+        &[READY, LIVE, QUORUM, READS, TIMEOUT],
+    ),
+];

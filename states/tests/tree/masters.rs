@@ -88,7 +88,68 @@ fn further(is_standby: bool) -> (Value, Value) {
     halite["master"]["masters"] = json!(["10.10.0.11:4550", "10.10.1.12:4550", "10.10.0.13:4550"]);
     halite["node"]["runs"]["master"] = json!(false);
     halite["node"]["runs"]["standby"] = json!(is_standby);
+    halite["backup"]["isMade"] = json!(is_standby);
+    halite["backup"]["at"] = json!("00,06,12,18:15");
+    halite["backup"]["verifyAt"] = json!("05:15");
     (pillar, grains)
+}
+
+#[test]
+fn a_standby_makes_backups_of_its_own_in_its_turn() {
+    let (mut pillar, grains) = further(true);
+    let standby = highstate(&pillar, &grains);
+    let first = crate::support::of("bootstrap");
+    let unit = |name: &str| format!("/etc/systemd/system/halite-{name}");
+    for service in ["backup.service", "backup-verify.service"] {
+        let same = contents(&first, &unit(service));
+        assert_eq!(contents(&standby, &unit(service)), same, "the same on both");
+    }
+    let made = contents(&standby, &unit("backup.service"));
+    assert!(
+        made.contains("ctl backup create --local --report "),
+        "{made}"
+    );
+    let timer = |host: &Compiled, name: &str| {
+        let lines = contents(host, &unit(name)).lines();
+        let line = lines.filter_map(|line| line.strip_prefix("OnCalendar="));
+        line.collect::<String>()
+    };
+    let each = [
+        (&first, "*-*-* 00/6:00:00", "Sun *-*-* 05:00:00"),
+        (&standby, "*-*-* 00,06,12,18:15:00", "Sun *-*-* 05:15:00"),
+    ];
+    for (host, backup, verification) in each {
+        assert_eq!(timer(host, "backup.timer"), backup);
+        assert_eq!(timer(host, "backup-verify.timer"), verification);
+        chunk(host, "service.running", "halite-backup.timer");
+        chunk(host, "service.running", "halite-backup-verify.timer");
+        chunk(host, "file.managed", "/var/lib/halite/reports/backup.since");
+    }
+    // With one copy only the host of the master makes backups.
+    pillar["halite"]["backup"]["isMade"] = json!(false);
+    let without = highstate(&pillar, &grains);
+    assert!(!has(&without, "halite.services.backup"));
+    chunk(&without, "service.dead", "halite-backup.timer");
+    chunk(
+        &without,
+        "file.absent",
+        "/var/lib/halite/reports/backup.since",
+    );
+}
+
+/// The etcd of the weekly run is beside that of the cluster.
+#[test]
+fn the_etcd_of_the_weekly_run_has_limits_and_leaves_nothing() {
+    let first = crate::support::of("bootstrap");
+    let unit = contents(&first, "/etc/systemd/system/halite-backup-verify.service");
+    for line in [
+        "ExecStopPost=/bin/sh -c \"rm -rf /var/lib/halite/backup-trial-*\"",
+        "TimeoutStartSec=1h",
+        "MemoryMax=2G",
+        "OOMScoreAdjust=800",
+    ] {
+        assert!(unit.lines().any(|there| there == line), "{line}: {unit}");
+    }
 }
 
 #[test]
@@ -105,7 +166,7 @@ fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state(
         assert_eq!(here.args, there.args, "{path}: the same on both");
     }
     // It makes no CA: those of the master come with the copy.
-    assert!(!has(&standby, "halite.services.master") && !has(&standby, "halite.services.backup"));
+    assert!(!has(&standby, "halite.services.master"));
     assert_eq!(
         contents(&standby, "/var/lib/halite/master/standby-of"),
         "# Written by Halite.\n10.10.0.11:4550\n10.10.0.13:4550\n",
@@ -200,4 +261,21 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
             .iter()
             .any(|chunk| chunk.function().starts_with("halite.etcd"))
     );
+}
+
+#[test]
+fn a_host_that_had_the_master_serves_bundles_only_with_the_role() {
+    let former = |target: &str| {
+        let (pillar, grains) = promoted(target);
+        sure(with(&pillar, &grains, |input| {
+            compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+        }))
+    };
+    assert!(former("bootstrap").low.chunks.is_empty(), "it has the role");
+    assert!(former("worker").low.chunks.is_empty(), "it has the master");
+    let (pillar, grains) = further(true);
+    let standby = sure(with(&pillar, &grains, |input| {
+        compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+    }));
+    chunk(&standby, "file.absent", "/etc/nginx/conf.d/halite.conf");
 }

@@ -39,6 +39,8 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "etcd",
             "promoted",
             "control-plane",
+            "registered",
+            "turn-ends",
             "api-clients",
             "node",
             "ready",

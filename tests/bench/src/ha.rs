@@ -1,19 +1,22 @@
 //! `cargo lab bench ha`: what the loss of a host costs its users, and how long hosts take to come and
 //! go, on three control planes and a worker.
 
+mod restore;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
+use halite_lab::cluster::{BUNDLE, CLUSTER, Cluster, ISO_DIRECTORY};
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
 use halite_suites::ha;
-use halite_suites::ha::{Measured, is_complete};
+use halite_suites::ha::{Measured, Way, is_complete};
 use halite_upstream::prepare;
 
-use super::{Table, measure, median, seconds, warm};
+use super::inputs::Inputs;
+use super::{Table, measure, median, peer, seconds, shown, warm};
 
 /// The aims: the longest gap of a loop of writes through the virtual address, and that behind the
 /// proxies.
@@ -33,6 +36,12 @@ const REMOVE: f64 = 1.5;
 const POWER: f64 = 3.0;
 /// `ctl health` against `ctl status`.
 const HEALTH: f64 = 3.0;
+/// Three control planes against kubeadm by hand.
+const BY_HAND: f64 = 0.7;
+/// The gap through the proxy of a planned reboot.
+const PLANNED_PROXY: Duration = Duration::from_millis(500);
+/// The gap through the `kubernetes` Service.
+const SERVICE: Duration = Duration::from_secs(20);
 /// Time for a cluster to be whole again.
 const WHOLE: Duration = Duration::from_secs(300);
 
@@ -46,17 +55,20 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     lab.down()?;
     lab.room_for(&HA)?;
     let iso_directory = prepare::iso_directory(&Board::plain())?;
-    warm(&iso_directory)?;
     let mut table = Table::default();
+    let by_hand = kubeadm(&lab, &mut table, progress)?;
+    warm(&iso_directory)?;
     let cluster = cluster::boot_hosts(lab.clone(), &HA, &[(&iso_directory, ISO_DIRECTORY)])?;
-    growth(&cluster, &mut table, progress)?;
+    let (one, bare) = growth(&cluster, by_hand, &mut table, progress)?;
     commands(&cluster, &mut table)?;
     progress("losses of what serves the API");
     gaps(&cluster, &mut table)?;
     progress("power cuts of one host and of all");
     power(&cluster, &mut table)?;
     progress("hosts that leave and come back");
-    hosts(&cluster, &mut table)?;
+    hosts(&cluster, bare, &mut table)?;
+    progress("all hosts lost, and a restore");
+    restore::measure(&cluster, one, &mut table)?;
     cluster.nothing_tried_to_leave()?;
     lab.down()?;
     print!("\n{}", table.text);
@@ -69,7 +81,13 @@ fn ratio(time: Duration, base: Duration) -> f64 {
 
 impl Table {
     /// A time that is judged against another one of the same run.
-    fn against(&mut self, what: &str, time: Duration, base: (&str, Duration), most: f64) {
+    pub(super) fn against(
+        &mut self,
+        what: &str,
+        time: Duration,
+        base: (&str, Duration),
+        most: f64,
+    ) {
         let found = ratio(time, base.1);
         let value = format!("{} ({found:.2} × {})", seconds(time), base.0);
         self.aim(what, &value, &format!("≤ {most} ×"), found <= most);
@@ -78,26 +96,62 @@ impl Table {
     fn gap(&mut self, what: &str, measured: &Measured, most: Duration) {
         let writes = measured.acknowledged;
         let value = format!("{} ({writes} writes)", seconds(measured.gap.length));
-        let aim = format!("≤ {} s", most.as_secs());
+        let aim = format!("≤ {} s", most.as_secs_f64());
         self.aim(what, &value, &aim, measured.gap.length <= most);
     }
 }
 
-/// One control plane, three, and the worker.
-fn growth(cluster: &Cluster, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<()> {
+/// Three control planes by kubeadm and a script, from the same packages and images.
+fn kubeadm(lab: &Lab, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<Duration> {
+    let bundle = prepare::bundle(&Board::plain())?;
+    let inputs = Inputs::new(&bundle, progress)?;
+    warm(&bundle)?;
+    progress("three control planes by kubeadm and a script");
+    let cluster = cluster::boot_hosts(lab.clone(), &HA, &[(&bundle, BUNDLE)])?;
+    let hosts = cluster.control_planes();
+    let (processor, phases) = measure::processors(|| peer::several(&hosts, &inputs))?;
+    let time = phases.iter().map(|(_, time)| *time).sum();
+    let note = format!("{}; {} of processors", shown(&phases), seconds(processor));
+    table.row(
+        "three control planes, kubeadm by hand",
+        &seconds(time),
+        &note,
+    );
+    lab.down()?;
+    Ok(time)
+}
+
+/// One control plane, three, and the worker; the times of the first and of the worker.
+fn growth(
+    cluster: &Cluster,
+    by_hand: Duration,
+    table: &mut Table,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Duration, Duration)> {
     progress("bootstrap, and two further control planes");
-    let one = cluster.bootstrap(CLUSTER)?;
-    table.row("bootstrap of one control plane", &seconds(one), "");
-    let further = cluster.join(&["cp-2", "cp-3"])?;
+    let (first, one) = measure::processors(|| cluster.bootstrap(CLUSTER))?;
+    table.row(
+        "bootstrap of one control plane",
+        &seconds(one),
+        &format!("{} of processors", seconds(first)),
+    );
+    let (both, further) = measure::processors(|| cluster.join(&["cp-2", "cp-3"]))?;
     table.row(
         "two further ones, side by side",
         &seconds(further),
-        "packages included",
+        &format!("packages included; {} of processors", seconds(both)),
     );
     table.against("three control planes", one + further, ("one", one), THREE);
+    table.against(
+        "three control planes, against kubeadm by hand",
+        one + further,
+        ("kubeadm", by_hand),
+        BY_HAND,
+    );
     let worker = cluster.join(&["worker-1"])?;
-    table.row("a worker", &seconds(worker), "packages included");
-    cluster.wait_for_pods(Duration::from_secs(180))
+    table.row("a bare worker added", &seconds(worker), "packages included");
+    cluster.wait_for_pods(Duration::from_secs(180))?;
+    Ok((one, worker))
 }
 
 fn commands(cluster: &Cluster, table: &mut Table) -> Result<()> {
@@ -119,11 +173,16 @@ fn commands(cluster: &Cluster, table: &mut Table) -> Result<()> {
 }
 
 fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
-    let vip: [(&str, Measured, Duration); 4] = [
+    let vip: [(&str, Measured, Duration); 5] = [
         ("API server killed", ha::api_server(cluster)?, KILLED),
         ("keepalived killed", ha::keepalived(cluster)?, KILLED),
-        ("power cut", ha::power(cluster)?, CUT),
+        ("power cut", ha::power(cluster, Way::Vip)?, CUT),
         ("planned reboot", ha::of_another_holder(cluster)?, PLANNED),
+        (
+            "power cut, in a pod through the Service",
+            ha::power(cluster, Way::Service)?,
+            SERVICE,
+        ),
     ];
     for (what, measured, most) in &vip {
         table.gap(
@@ -144,18 +203,29 @@ fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
         let planes = cluster.control_planes();
         let killed = planes
             .iter()
-            .map(|host| ha::behind_the_proxy(cluster, host));
-        killed.collect::<Result<Vec<_>>>()
+            .map(|host| ha::behind_the_proxy(cluster, host))
+            .collect::<Result<Vec<_>>>()?;
+        let longest = killed
+            .into_iter()
+            .max_by_key(|measured| measured.gap.length);
+        Ok([
+            (
+                "each API server killed",
+                longest.context("no control plane")?,
+                PROXY,
+            ),
+            ("power cut", ha::power(cluster, Way::Proxy)?, CUT),
+            (
+                "planned reboot",
+                ha::rebooted_behind_the_proxy(cluster)?,
+                PLANNED_PROXY,
+            ),
+        ])
     })?;
-    let longest = behind
-        .into_iter()
-        .max_by_key(|measured| measured.gap.length);
-    let longest = longest.context("no control plane")?;
-    table.gap(
-        "longest gap of a write loop, through the local proxy, each API server killed",
-        &longest,
-        PROXY,
-    );
+    for (what, measured, most) in &behind {
+        let what = format!("longest gap of a write loop, through the local proxy, {what}");
+        table.gap(&what, measured, *most);
+    }
     Ok(())
 }
 
@@ -199,8 +269,10 @@ fn power(cluster: &Cluster, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Hosts leave and come back; their packages stay in the cache of the system's package manager.
-fn hosts(cluster: &Cluster, table: &mut Table) -> Result<()> {
+/// Hosts leave and come back. What is removed has its packages still when it is added again; a
+/// destroyed host is as bare as the worker was whose addition took `bare`.
+fn hosts(cluster: &Cluster, bare: Duration, table: &mut Table) -> Result<()> {
+    let bare = ("a bare worker added", bare);
     let leave = |name: &str| -> Result<Duration> {
         let start = Instant::now();
         let confirmed = [
@@ -227,11 +299,11 @@ fn hosts(cluster: &Cluster, table: &mut Table) -> Result<()> {
     whole()?;
     let base = ("a worker added again", worker);
     table.row("a worker added again", &seconds(worker), "");
-    table.against("a worker removed", worker_leaves, base, REMOVE);
+    table.against("a worker removed", worker_leaves, bare, REMOVE);
     let leaves = leave("cp-3")?;
     let plane = cluster.join(&["cp-3"])?;
     whole()?;
-    table.against("a control plane removed", leaves, base, REMOVE);
+    table.against("a control plane removed", leaves, bare, REMOVE);
     table.against("a control plane added again", plane, base, ADD);
     cluster.lab.power_off(&["cp-2".to_owned()], true)?;
     let start = Instant::now();
@@ -241,7 +313,7 @@ fn hosts(cluster: &Cluster, table: &mut Table) -> Result<()> {
     table.against(
         "a destroyed control plane replaced, its boot and packages included",
         replaced,
-        base,
+        bare,
         REPLACE,
     );
     Ok(())

@@ -11,7 +11,7 @@ use halite_pillar::view::{MASTER, Pki};
 use halite_states::low::Chunk;
 use halite_suites::kubeadm::{inputs, rendered};
 use halite_upstream::{Image, versions};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The bootstrap node, as `ctl bootstrap` declares it.
 const NODE: &str = "apiVersion: halite/v1
@@ -30,8 +30,8 @@ pub(super) struct Inputs {
     pub images: Vec<Image>,
     /// containerd's configuration file.
     pub containerd: String,
-    /// kubeadm's configuration file.
-    pub kubeadm: String,
+    /// kubeadm's configuration file, for the node `bootstrap-1`.
+    kubeadm: String,
     /// flannel's objects, a JSON list.
     pub flannel: String,
     /// The name of the API.
@@ -67,8 +67,7 @@ impl Inputs {
             host.iter()
                 .any(|c| c.function() == "image.present" && c.name == image.reference)
         };
-        let flannel =
-            serde_json::json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
+        let flannel = json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
         Ok(Self {
             packages: packages.iter().map(package).collect(),
             images: all.into_iter().filter(wanted).collect(),
@@ -80,6 +79,18 @@ impl Inputs {
             flannel: flannel.to_string(),
             endpoint: declaration.cluster.value.endpoint(),
         })
+    }
+
+    /// kubeadm's configuration file for a first host of that name, which others join with the token
+    /// and the key of the certificates.
+    pub fn kubeadm_on(&self, name: &str, token: &str, key: &str) -> Result<String> {
+        let (init, others) = (self.kubeadm.split_once("\n---\n"))
+            .context("kubeadm's configuration is one document")?;
+        let mut init: Value = serde_json::from_str(init)?;
+        init["nodeRegistration"]["name"] = name.into();
+        init["bootstrapTokens"] = json!([{"token": token}]);
+        init["certificateKey"] = key.into();
+        Ok(format!("{init}\n---\n{others}"))
     }
 }
 
@@ -93,8 +104,6 @@ fn package(item: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

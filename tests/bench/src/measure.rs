@@ -1,9 +1,10 @@
 //! Times of whole commands, memory of daemons, and what else is looked at on a host.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -60,6 +61,30 @@ pub(super) fn times(host: &Host, count: usize, command: &str) -> Result<Vec<Dura
     Ok(times)
 }
 
+/// The processor time of the whole machine while a function runs, and what that returns. Commands
+/// that the lab enters into a host are not in the host's control group.
+pub(super) fn processors<T>(run: impl FnOnce() -> Result<T>) -> Result<(Duration, T)> {
+    let now = || busy(&fs::read_to_string("/proc/stat")?);
+    let before = now()?;
+    let value = run()?;
+    Ok((now()?.saturating_sub(before), value))
+}
+
+/// The time that processors were neither idle nor waited for disks, in `/proc/stat`, whose unit is
+/// USER_HZ, 100 a second on all of Linux's architectures.
+fn busy(stat: &str) -> Result<Duration> {
+    let line = stat.lines().next().context("/proc/stat is empty")?;
+    let fields: Result<Vec<u64>, _> = line.split_whitespace().skip(1).map(str::parse).collect();
+    let fields = fields.with_context(|| format!("/proc/stat has {line:?}"))?;
+    // user, nice, system, idle, iowait, irq, softirq
+    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else {
+        bail!("/proc/stat has {line:?}");
+    };
+    Ok(Duration::from_millis(
+        10 * (user + nice + system + irq + softirq),
+    ))
+}
+
 /// Applies the highstate until there is nothing left to do; a certificate or link that Kubernetes
 /// rotates in its first minute would be work.
 pub(super) fn settled(cluster: &Cluster) -> Result<()> {
@@ -98,6 +123,13 @@ pub(super) fn packages(host: &Host) -> Result<BTreeMap<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_processors_are_not_busy() {
+        let stat = "cpu  100 10 20 9000 500 1 2 0 0 0\ncpu0 1 1 1 1 1 1 1\n";
+        assert_eq!(busy(stat).unwrap(), Duration::from_millis(1330));
+        assert!(busy("cpu 1 2 3\n").is_err());
+    }
 
     #[test]
     fn fields_of_smaps_rollup() {

@@ -45,12 +45,19 @@ enum Verb {
         #[arg(long)]
         keep: bool,
         /// Minutes after which no further test begins; the rest is counted as skipped. 0: no
-        /// limit, as with --full and with a filter.
+        /// limit, as with --full and with a filter; 60 with --part.
         #[arg(long, value_name = "N")]
         minutes: Option<u64>,
+        /// Only what is left of part N of M, recorded in a ledger in the lab's cache. A further run of
+        /// the part goes on where this one ended. Exit code 3: nothing failed, and there is more to run.
+        #[arg(long, value_name = "N/M", requires = "full", conflicts_with = "keep")]
+        part: Option<halite_suites::Part>,
         /// Only tests whose name contains one of these.
         filter: Vec<String>,
     },
+    /// Print each test of --full with its last outcome for this source tree, and what has not run yet.
+    /// Succeeds if all have passed.
+    Ledger,
     /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
     Bench {
         /// Only this part.
@@ -130,11 +137,14 @@ enum Verb {
     /// ends; prints JSON.
     #[command(hide = true)]
     WriteLoop(write_loop::Arguments),
-    /// Scan all TCP ports of an address from the namespace that this is run in; prints JSON.
+    /// Scan TCP ports of an address from the namespace that this is run in; prints JSON.
     #[command(hide = true)]
     Scan {
         /// `10.10.0.11`, `fe80::1%eth0`
         address: String,
+        /// The TCP ports that are asked; all without it.
+        #[arg(long)]
+        only: Vec<u16>,
         /// UDP ports that get a packet each.
         #[arg(long)]
         udp: Vec<u16>,
@@ -227,11 +237,11 @@ fn status(lab: &Lab) -> Result<()> {
 }
 
 /// The time after which no further test begins.
-fn budget(minutes: Option<u64>, takes_its_time: bool) -> Option<Duration> {
-    let usual = if takes_its_time {
-        0
-    } else {
-        halite_suites::MINUTES
+fn budget(minutes: Option<u64>, is_part: bool, takes_its_time: bool) -> Option<Duration> {
+    let usual = match (is_part, takes_its_time) {
+        (true, _) => halite_suites::PART_MINUTES,
+        (false, true) => 0,
+        (false, false) => halite_suites::MINUTES,
     };
     let minutes = minutes.unwrap_or(usual);
     (minutes > 0).then(|| Duration::from_secs(60 * minutes))
@@ -260,15 +270,18 @@ fn run(verb: Verb) -> Result<ExitCode> {
             full,
             keep,
             minutes,
+            part,
             filter,
         } => {
             return halite_suites::main(halite_suites::Options {
-                budget: budget(minutes, full || !filter.is_empty()),
+                budget: budget(minutes, part.is_some(), full || !filter.is_empty()),
                 full,
                 keep,
+                part,
                 filter,
             });
         }
+        Verb::Ledger => return halite_suites::ledger(),
         Verb::Bench {
             what: Some(halite_bench::Part::Bundle),
             ..
@@ -336,12 +349,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::WriteLoop(arguments) => arguments.serve()?,
         Verb::Scan {
             address,
+            only,
             udp,
             again,
         } => {
             println!(
                 "{}",
-                serde_json::to_string(&scan::scan(&address, &udp, &again)?)?
+                serde_json::to_string(&scan::scan(&address, &only, &udp, &again)?)?
             );
         }
     }

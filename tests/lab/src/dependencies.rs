@@ -1,9 +1,10 @@
 //! Compiled dependencies, kept in the lab's cache: a fresh clone compiles only the crates of this
 //! repository.
 //!
-//! A directory for each `Cargo.lock` and compiler has the files that Cargo made of packages from a
-//! registry, for each profile. They are copied, with their times, into the `target` of a clone
-//! before its first build. Crates of this repository are never shared: Cargo tells their versions
+//! A directory for each set of packages from a registry and each compiler has the files that Cargo made of
+//! these packages, for each profile. They are copied, with their times, into the `target` of a clone
+//! before its first build. When no directory has exactly these packages, those of the last one are copied:
+//! Cargo takes what is the same, by the hash in the names, and compiles the rest. Crates of this repository are never shared: Cargo tells their versions
 //! apart by file times, which says nothing across two clones.
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
 
 use crate::command::run;
 use crate::dirs::{cache, source_root};
@@ -26,17 +28,21 @@ const PREFIX: &str = "target-";
 /// The file whose time says when a directory was last used.
 const USED: &str = ".used";
 
-/// After this time without use the directory of another `Cargo.lock` or compiler is removed.
+/// After this time without use the directory of other packages or another compiler is removed.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Copies the cached dependencies of all profiles into this clone's `target`, each once.
 pub fn restore() -> Result<()> {
-    let (from, target) = (directory()?, source_root().join("target"));
+    let (own, target) = (directory()?, source_root().join("target"));
+    let from = match own.exists() {
+        true => own.clone(),
+        false => last_used(&cache(), &own)?.unwrap_or_else(|| own.clone()),
+    };
     if from.exists() {
         File::create(from.join(USED))?;
     }
     for profile in ["debug", "release", "small"] {
-        let (source, marker) = (from.join(profile), marker(&target, &from, profile));
+        let (source, marker) = (from.join(profile), marker(&target, &own, profile));
         if source.exists() && !marker.exists() {
             copy(&source, &target)?;
             File::create(&marker)?;
@@ -70,11 +76,15 @@ pub fn store(profile: &str) -> Result<()> {
     remove_unused(&to)
 }
 
-/// The directory for this clone's `Cargo.lock` and the compiler of this machine.
+/// The directory for the packages in this clone's `Cargo.lock` and the compiler of this machine.
 fn directory() -> Result<PathBuf> {
-    let lock = source_root().join("Cargo.lock");
-    let sum = run("sha256sum", &[lock.as_os_str()])?;
-    let sum: String = sum.chars().take(16).collect();
+    let lock = fs::read_to_string(source_root().join("Cargo.lock"))?;
+    let sum = Sha256::digest(registry_packages(&lock));
+    let sum: String = sum
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let printed = run("rustc", &["-vV"])?;
     let commit = printed
         .lines()
@@ -84,23 +94,57 @@ fn directory() -> Result<PathBuf> {
     Ok(cache().join(format!("{PREFIX}{sum}-{commit}")))
 }
 
+/// The directory of other packages and the same compiler that was used last.
+fn last_used(cache: &Path, own: &Path) -> Result<Option<PathBuf>> {
+    let compiler = |name: &str| Some(name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.to_owned());
+    let name = own.file_name().unwrap_or_default().to_string_lossy();
+    let wanted = compiler(&name);
+    let others = entries(cache)?.into_iter();
+    let others = others.filter(|(_, other)| wanted.is_some() && compiler(other) == wanted);
+    let used = |(path, _): (PathBuf, String)| {
+        let time = fs::metadata(path.join(USED)).ok()?.modified().ok()?;
+        Some((time, path))
+    };
+    Ok(others.filter_map(used).max().map(|(_, path)| path))
+}
+
 /// The file that says that a clone has the dependencies of a profile.
 fn marker(target: &Path, from: &Path, profile: &str) -> PathBuf {
     let name = from.file_name().unwrap_or_default().to_string_lossy();
     target.join(format!(".{name}-{profile}"))
 }
 
+/// The packages of a `Cargo.lock`.
+fn packages(lock: &str) -> impl Iterator<Item = &str> {
+    lock.split("[[package]]").skip(1)
+}
+
+/// A value of a package.
+fn field<'a>(package: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = package.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))?;
+    Some(value.trim_matches('"'))
+}
+
 /// The packages of a `Cargo.lock` that come from no registry: those of this repository.
 fn own_packages(lock: &str) -> BTreeSet<String> {
-    lock.split("[[package]]")
-        .filter(|package| !package.contains("\nsource = "))
-        .filter_map(|package| {
-            let name = package
-                .lines()
-                .find_map(|line| line.strip_prefix("name = "))?;
-            Some(name.trim_matches('"').to_owned())
-        })
+    packages(lock)
+        .filter(|package| field(package, "source").is_none())
+        .filter_map(|package| Some(field(package, "name")?.to_owned()))
         .collect()
+}
+
+/// The packages of a `Cargo.lock` that come from a registry, one on each line, sorted. What this repository's
+/// own crates are called, and which packages they use, makes no other file of these packages.
+fn registry_packages(lock: &str) -> String {
+    let line = |package: &str| {
+        let source = field(package, "source")?;
+        let value = |name| field(package, name).unwrap_or_default();
+        let (name, version, checksum) = (value("name"), value("version"), value("checksum"));
+        Some(format!("{name} {version} {source} {checksum}\n"))
+    };
+    let lines: BTreeSet<String> = packages(lock).filter_map(line).collect();
+    lines.into_iter().collect()
 }
 
 /// Copies what Cargo made of packages from a registry in one profile's directory: notes of what is
@@ -182,5 +226,67 @@ mod tests {
     fn packages_of_this_repository_are_distinguished_from_dependencies() {
         let lock = "version = 4\n\n[[package]]\nname = \"serde\"\nversion = \"1\"\nsource = \"registry+x\"\n\n[[package]]\nname = \"ctl\"\nversion = \"0.1.0\"\n";
         assert_eq!(own_packages(lock), BTreeSet::from(["ctl".to_owned()]));
+    }
+
+    #[test]
+    fn without_the_same_packages_the_last_used_of_the_same_compiler_are_taken() {
+        let cache = std::env::temp_dir().join(format!("halite-lab-cache-{}", std::process::id()));
+        let own = cache.join("target-0000-rustcnew");
+        assert_eq!(last_used(&cache, &own).unwrap(), None);
+        for (name, hour) in [
+            ("target-1111-rustcnew", 1),
+            ("target-2222-rustcnew", 3),
+            ("target-3333-rustcnew", 2),
+            ("target-4444-rustcold", 4),
+            ("bundle-5555-rustcnew", 5),
+        ] {
+            let directory = cache.join(name);
+            fs::create_dir_all(&directory).unwrap();
+            let time = std::time::UNIX_EPOCH + Duration::from_secs(hour * 3600);
+            let used = File::create(directory.join(USED)).unwrap();
+            used.set_modified(time).unwrap();
+        }
+        // Interrupted before it was used.
+        fs::create_dir_all(cache.join("target-6666-rustcnew")).unwrap();
+        let found = last_used(&cache, &own).unwrap();
+        fs::remove_dir_all(&cache).unwrap();
+        assert_eq!(found, Some(cache.join("target-2222-rustcnew")));
+    }
+
+    #[test]
+    fn only_what_comes_from_a_registry_makes_another_directory() {
+        let package = |name: &str, more: &str| format!("[[package]]\nname = \"{name}\"\n{more}\n");
+        let of = |name: &str, version: &str, checksum: &str| {
+            let more = format!(
+                "version = \"{version}\"\nsource = \"registry+x\"\nchecksum = \"{checksum}\"\ndependencies = [\n \"own\",\n]\n"
+            );
+            package(name, &more)
+        };
+        let lock = |packages: &[String]| format!("version = 4\n\n{}", packages.concat());
+        let serde = of("serde", "1.0.0", "aa");
+        let libc = of("libc", "0.2.0", "bb");
+        let own = package("ctl", "version = \"0.1.0\"\n");
+        let found = registry_packages(&lock(&[serde.clone(), own.clone(), libc.clone()]));
+        assert_eq!(
+            found,
+            "libc 0.2.0 registry+x bb\nserde 1.0.0 registry+x aa\n"
+        );
+        let other = package(
+            "halite-new",
+            "version = \"0.1.0\"\ndependencies = [\n \"libc\",\n]\n",
+        );
+        for same in [
+            vec![libc.clone(), serde.clone()],
+            vec![serde.clone(), libc.clone(), own, other],
+        ] {
+            assert_eq!(registry_packages(&lock(&same)), found);
+        }
+        for different in [of("libc", "0.2.1", "bb"), of("libc", "0.2.0", "cc")] {
+            assert_ne!(registry_packages(&lock(&[serde.clone(), different])), found);
+        }
+        // That of this repository has both kinds.
+        let real = fs::read_to_string(source_root().join("Cargo.lock")).unwrap();
+        assert!(registry_packages(&real).contains("\nserde "));
+        assert!(own_packages(&real).contains("halite-lab"));
     }
 }

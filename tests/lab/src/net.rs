@@ -103,6 +103,12 @@ impl Router {
 
     /// Makes namespace, bridges, rules and resolver, unless they are there.
     pub fn up(&self) -> Result<()> {
+        self.bridges()?;
+        self.start_resolver()
+    }
+
+    /// Makes namespace, bridges and rules, unless they are there.
+    pub fn bridges(&self) -> Result<()> {
         let ns = self.namespace.as_str();
         if !namespace_exists(ns) {
             run("ip", &["netns", "add", ns])?;
@@ -148,7 +154,7 @@ impl Router {
             )?;
             run("ip", &["netns", "exec", ns, "nft", RULES])?;
         }
-        self.start_resolver()
+        Ok(())
     }
 
     fn start_resolver(&self) -> Result<()> {

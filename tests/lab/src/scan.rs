@@ -43,12 +43,12 @@ impl Findings {
 /// Time to wait for the last answers of a round.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// Scans all TCP ports of `target` (`10.10.0.11`, `fe80::1%eth0`) and sends a packet to each of
-/// `udp`. Those of `again` that do not answer are asked once more.
+/// Scans the TCP ports `only` of `target` (`10.10.0.11`, `fe80::1%eth0`), all if it is empty, and
+/// sends a packet to each of `udp`. Those of `again` that do not answer are asked once more.
 ///
 /// # Errors
 /// It is no address, there is no route to it, or the process may not open raw sockets.
-pub fn scan(target: &str, udp: &[u16], again: &[u16]) -> Result<Findings> {
+pub fn scan(target: &str, only: &[u16], udp: &[u16], again: &[u16]) -> Result<Findings> {
     let target = address(target)?;
     let from = local(target)?;
     for port in udp {
@@ -60,7 +60,11 @@ pub fn scan(target: &str, udp: &[u16], again: &[u16]) -> Result<Findings> {
         }
     }
     let mut scan = Scan::new(with_scope(from, target), target)?;
-    scan.round(1..=u16::MAX)?;
+    if only.is_empty() {
+        scan.round(1..=u16::MAX)?;
+    } else {
+        scan.round(only.iter().copied())?;
+    }
     scan.round(again.iter().copied())?;
     Ok(Findings {
         from,

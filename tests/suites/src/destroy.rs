@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
+use halite_lab::layout::TWO;
 use halite_lab::wait;
+use halite_states::shipped;
+use serde_json::json;
 
 use crate::bare::{is_bare, wait_until_bare};
-use crate::test::{Counts, Test};
+use crate::etcd;
+use crate::interrupted::{Running, kill_ctl, steps};
+use crate::kills::moments;
+use crate::test::{Case, Counts, Test};
 
 /// Limit for a minion to be connected again, and for the pods of the new cluster.
 const BACK: Duration = Duration::from_secs(240);
@@ -20,6 +26,21 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "destroy: nothing is left on any host, and the hosts make a cluster again",
     run: destroyed,
 }];
+
+/// A test for each boundary of the command. The last one is left out: the unit that removes the host of
+/// the master ends that and `ctl` at the same time.
+pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
+    let pillar = json!({"wipe_data": true, "packages": true});
+    let mut steps = steps(shipped::DESTROY, &pillar, &TWO)?;
+    steps.pop();
+    let all = steps.into_iter().enumerate();
+    Ok(all
+        .map(|(number, step)| {
+            let name = format!("destroy: boundary {number}, after {step}");
+            Case::new(name, move |cluster| interrupted_after(cluster, &step))
+        })
+        .collect())
+}
 
 const DESTROY: [&str; 5] = [CTL, "destroy", "--force", "--cluster", "demo"];
 
@@ -43,14 +64,33 @@ fn destroyed(cluster: &Cluster) -> Result<Counts> {
     refusals(cluster)?;
     mounts(cluster)?;
     killed_and_repeated(cluster)?;
+    bare_and_again(cluster)
+}
+
+/// `ctl` and the master die when that step has ended, and the same command ends it.
+fn interrupted_after(cluster: &Cluster, step: &str) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let words = [&DESTROY[..], &["--packages", "--wipe-data"]].concat();
+    let mut command = Running::start(host, &words)?;
+    command.wait_for(step, || Ok(()))?;
+    kill_ctl(host)?;
+    moments::die(host, "halite-master")?;
+    command.ended(|| Ok(()))?;
+    repeated(host, &words.join(" "))?;
+    bare_and_again(cluster)
+}
+
+/// Nothing is left on any host, and the hosts make a cluster again.
+fn bare_and_again(cluster: &Cluster) -> Result<Counts> {
     for (host, other) in [(&cluster.bootstrap, WORKER), (&cluster.worker, BOOTSTRAP)] {
         wait_until_bare(host)?;
         is_bare(host, &format!("{other}|api[.]demo"))?;
         host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
             .with_context(|| format!("{}: packages or data", host.spec.name))?;
     }
-    // The same hosts, as at the first time.
-    cluster.bootstrap(CLUSTER)?;
+    // The same hosts, as at the first time, but for etcd, which is a service now: the suite after this
+    // one needs it.
+    cluster.bootstrap(&etcd::document())?;
     cluster.add_worker()?;
     cluster.wait_for_pods(BACK)?;
     Ok(Counts::ONE)
@@ -105,12 +145,17 @@ fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
     host.sh(&format!(
         "timeout -s KILL 2 {line}; systemctl kill -s KILL halite-master"
     ))?;
+    repeated(host, &line)
+}
+
+/// Runs the command until it has ended what an earlier one began.
+fn repeated(host: &Host, line: &str) -> Result<()> {
     // The master goes on with the run by itself, and may have ended it before it can be asked.
     let unit = host.file("/etc/systemd/system/halite-leave.service");
     let early = std::cell::Cell::new(false);
     wait::until("the same command to end it", BACK, || {
         if host.file("/etc/halite").exists() {
-            let said = host.sh(&line)?;
+            let said = host.sh(line)?;
             early.set(early.get() || unit.exists());
             ensure!(said.contains("nothing of Halite is left"), "{said}");
         }

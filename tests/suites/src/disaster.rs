@@ -41,6 +41,46 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
+/// Those of `--full` in addition.
+pub(super) const FULL: &[Test<Cluster>] = &[Test {
+    name: "disaster: a backup that is killed at ten moments is never half a one",
+    run: killed_backups,
+}];
+
+/// A backup is killed after further 40 ms each time. What it leaves with the name of a backup is whole, and
+/// made again it is one more.
+fn killed_backups(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.sh(&format!("rm -rf {DIRECTORY} && mkdir {DIRECTORY}"))?;
+    let whole = || -> Result<usize> {
+        let list = ctl(host, &["backup", "list", DIRECTORY])?;
+        let all = list.as_array().context("no list")?;
+        for found in all {
+            let name = found["backup"].as_str().context("no name")?;
+            ctl(host, &["backup", "verify", &format!("{DIRECTORY}/{name}")])?;
+        }
+        Ok(all.len())
+    };
+    for moment in 1..=10 {
+        let milliseconds = 40 * moment;
+        let line =
+            format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --to {DIRECTORY}");
+        host.sh(&format!("{line} >/dev/null 2>&1 || true"))?;
+        let before = whole()?;
+        ctl(host, &["backup", "create", "--to", DIRECTORY])?;
+        let now = whole()?;
+        ensure!(
+            now == before + 1,
+            "killed after {milliseconds} ms and made again: {before}, then {now} backups"
+        );
+    }
+    host.sh(&format!("rm -rf {DIRECTORY}"))?;
+    Ok(Counts {
+        passed: 10,
+        failed: 0,
+    })
+}
+
 /// Runs ctl on the first host, with its answer as JSON.
 fn ctl(host: &Host, words: &[&str]) -> Result<Value> {
     let command = [&[CTL][..], words, &["-o", "json"]].concat();
@@ -96,8 +136,19 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
 
     let before = declare(host)?;
     let made = ctl(host, &["backup", "create", "--to", DIRECTORY]);
+    // What is encrypted cannot be opened here: a new backup's snapshot is started before it is.
+    let encrypted = made.and_then(|made| {
+        let path = made["path"].as_str().context("no path")?;
+        let started = ctl(host, &["backup", "verify", path, "--start"])?;
+        Ok((made, started))
+    });
     fs::write(host.file(DOCUMENT), before)?;
-    let made = made?;
+    let (made, started) = encrypted?;
+    let started = &started["started"];
+    ensure!(
+        started["made"].is_string() && started["compared"] == true,
+        "{started}"
+    );
     let path = made["path"].as_str().context("no path")?;
     ensure!(made["encrypted"] == true, "{made}");
     let bytes = fs::read(host.file(path))?;

@@ -125,6 +125,7 @@ master:
 backup:
   at: "04:15"
   keep: 3
+  copies: 2
   directory: /srv/backups
   verify: Sat
   recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]
@@ -292,6 +293,9 @@ mod tests {
 
     /// Fields that the document leaves empty, with the reasons.
     const EMPTY: &[(&str, &str)] = &[
+        ("etcd.external.endpoints", "etcd is the cluster's own"),
+        ("etcd.external.ca", "etcd is the cluster's own"),
+        ("etcd.external.clientSecret", "etcd is the cluster's own"),
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",
@@ -299,6 +303,7 @@ mod tests {
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
         ("resolved.master", "Halite writes it"),
+        ("resolved.etcd", "Halite writes it"),
     ];
 
     fn node(name: &str, address: &str, roles: &[Role]) -> String {

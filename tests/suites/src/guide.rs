@@ -7,6 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::source_root;
 use halite_lab::cluster::Cluster;
 
+/// The name of the cluster in the lab.
+const CLUSTER_NAME: &str = "demo";
 /// Directory of the operator's own states.
 const CUSTOM: &str = "/etc/halite/custom";
 
@@ -17,6 +19,24 @@ pub(super) fn block(page: &str, heading: &str, part: &str) -> Result<String> {
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let missing = || format!("{page} has no code with {part:?} below {heading:?}");
     find(&text, heading, part).with_context(missing)
+}
+
+/// The words of the command below a heading of a page that begins with `begin`, for the cluster of the tests:
+/// the guide's is called `prod`.
+pub(super) fn command(page: &str, heading: &str, begin: &str) -> Result<Vec<String>> {
+    let code = block(page, heading, begin)?;
+    let missing = || format!("{page} has no command {begin:?} below {heading:?}");
+    words(&code, begin).with_context(missing)
+}
+
+fn words(code: &str, begin: &str) -> Option<Vec<String>> {
+    let mut lines = code.lines();
+    let line = lines.find(|line| line.starts_with(begin))?;
+    let words = line
+        .split_whitespace()
+        .take_while(|word| !word.starts_with('#'));
+    let own = |word: &str| if word == "prod" { CLUSTER_NAME } else { word }.to_owned();
+    Some(words.map(own).collect())
 }
 
 fn find(page: &str, heading: &str, part: &str) -> Option<String> {
@@ -57,6 +77,25 @@ pub(super) fn no_own_states(cluster: &Cluster) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_of_the_guide_are_for_the_cluster_of_the_tests() {
+        let code = "ctl status\nctl node replace cp-2 --force --cluster prod   # then each prod\n";
+        assert_eq!(
+            words(code, "ctl node replace").unwrap().join(" "),
+            "ctl node replace cp-2 --force --cluster demo"
+        );
+        assert_eq!(words(code, "ctl upgrade"), None);
+        let real = command(
+            "disaster.md",
+            "## One member of etcd is left",
+            "ctl etcd recover",
+        );
+        assert_eq!(
+            real.unwrap().join(" "),
+            "ctl etcd recover --from cp-1 --force --cluster demo"
+        );
+    }
 
     #[test]
     fn code_is_found_by_its_heading() {

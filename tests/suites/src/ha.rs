@@ -1,13 +1,20 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
+mod backups;
 mod bad_flag;
+mod boundaries;
 mod etcd;
 mod expired;
+mod failovers;
+mod full_disk;
 mod leaving;
+mod links;
 mod losses;
 mod operators;
+mod pod;
 mod proxies;
 mod reboot;
+mod retiring;
 mod roles;
 mod standbys;
 mod upgraded;
@@ -25,12 +32,13 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::kubeadm::control_plane;
 use crate::site::Site;
-use crate::test::{Counts, Test};
+use crate::test::{Case, Counts, Test, cases};
 
-pub use losses::{Measured, api_server, behind_the_proxy, keepalived, power};
+pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
-pub use reboot::of_another_holder;
+pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
@@ -43,6 +51,18 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: two control planes follow the master",
         run: standbys::follow,
+    },
+    Test {
+        name: "ha: a further control plane is the one that kubeadm join makes",
+        run: control_plane::compare,
+    },
+    Test {
+        name: "ha: standbys hold backups of their own, also while the master is off",
+        run: backups::of_standbys,
+    },
+    Test {
+        name: "ha: an etcd starts with a backup, its keys are counted, and a changed byte is reported",
+        run: backups::started,
     },
     Test {
         name: "ha: ctl and kubectl work as root on each control plane",
@@ -59,6 +79,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: the power cut of the host with the address costs a moment, and no write",
         run: losses::of_power,
+    },
+    Test {
+        name: "ha: links that are cut in one and in both directions heal, with one holder of the address",
+        run: links::heal,
     },
     Test {
         name: "ha: a reboot of the host with the address moves it first, and ends as it began",
@@ -96,9 +120,28 @@ const TESTS: &[Test<Cluster>] = &[
         name: "ha: a destroyed control plane is replaced",
         run: leaving::replaced,
     },
+];
+
+const OF_THE_DAY: &[Test<Cluster>] = &[Test {
+    name: "ha: a command is interrupted at the boundary of the day, and ends the same",
+    run: boundaries::of_the_day,
+}];
+
+/// Further ones of `full`, on which those after them do not depend.
+const FULL: &[Test<Cluster>] = &[Test {
+    name: "ha: an upgrade whose master dies at the end of each step ends the same",
+    run: upgraded::interrupted,
+}];
+
+/// The tests after those that are numbered.
+const THEN: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
+    },
+    Test {
+        name: "ha: a full disk under one member of etcd costs no write, and it comes back when there is room",
+        run: full_disk::costs_no_write,
     },
     Test {
         name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
@@ -108,9 +151,33 @@ const TESTS: &[Test<Cluster>] = &[
         name: "ha: a newer patch release comes host by host, and no write is lost",
         run: upgraded::upgraded,
     },
+];
+
+/// The master is on another host after it.
+const MOVED: &[Test<Cluster>] = &[Test {
+    name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
+    run: standbys::replaces_the_lost_master,
+}];
+
+/// The same in `full`.
+const MOVED_IN_FULL: &[Test<Cluster>] = &[Test {
+    name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
+    run: standbys::replaces_the_lost_master_and_dies,
+}];
+
+const LAST: &[Test<Cluster>] = &[
     Test {
-        name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
-        run: standbys::replaces_the_lost_master,
+        name: "ha: a master that comes back after a promotion stands by",
+        run: standbys::outlives_its_master,
+    },
+    Test {
+        name: "ha: the master moves to a standby and back",
+        run: retiring::moves_and_returns,
+    },
+    // After the others: the first host is bare then.
+    Test {
+        name: "ha: a retired first host is bare, and the cluster goes on",
+        run: retiring::leaves,
     },
     Test {
         name: "ha: nothing tried to leave",
@@ -118,15 +185,33 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The site of three control planes and one worker.
-pub(super) fn site() -> Site {
-    Site {
+/// The site of three control planes and one worker. In `full`, all failovers and boundaries are tests.
+pub(super) fn site(full: bool) -> Result<Site> {
+    let numbered: Vec<Case<Cluster>> = if full {
+        failovers::numbered()
+            .into_iter()
+            .chain(boundaries::every()?)
+            .chain(cases(THEN))
+            .chain(cases(FULL))
+            .chain(cases(MOVED_IN_FULL))
+            .collect()
+    } else {
+        [OF_THE_DAY, THEN, MOVED]
+            .into_iter()
+            .flat_map(cases)
+            .collect()
+    };
+    Ok(Site {
         lab: "ha".to_owned(),
         made: "ha: bootstrap, two control planes and a worker",
         layout: &HA,
         make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
-        tests: TESTS.iter().collect(),
-    }
+        tests: cases(TESTS)
+            .into_iter()
+            .chain(numbered)
+            .chain(cases(LAST))
+            .collect(),
+    })
 }
 
 /// Runs etcdctl in the member of a host, with the answer as JSON.

@@ -26,7 +26,7 @@ pub(super) fn status(cluster: &Cluster) -> Result<Value> {
 }
 
 /// The exit code and the document of a command that has one in any case.
-fn document(cluster: &Cluster, words: &[&str]) -> Result<(Option<i32>, Value)> {
+pub(super) fn document(cluster: &Cluster, words: &[&str]) -> Result<(Option<i32>, Value)> {
     let all = [&[CTL], words, &["-o", "json"]].concat();
     let output = cluster.bootstrap.output(&all)?;
     let document = serde_json::from_slice(&output.stdout).with_context(|| {
@@ -86,7 +86,7 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The first finding of a check.
-fn finding(health: &Value, name: &str) -> Option<Value> {
+pub(super) fn finding(health: &Value, name: &str) -> Option<Value> {
     let mut checks = health["checks"].as_array()?.iter();
     let check = checks.find(|check| check["name"] == name)?;
     check["findings"].as_array()?.first().cloned()

@@ -5,18 +5,19 @@
 //! the moment is the repair of one of the prepared damages; while a new host is added or
 //! bootstrapped, it is one of the listed write boundaries. The default run takes five kills,
 //! different ones each day, one of them while a host is bootstrapped in a lab of its own, and one
-//! while a host is added. `--full` takes all of them.
+//! while a host is added. In `--full` each of them is a test.
 
 mod adding;
 mod bootstrapping;
 mod jobs;
-mod moments;
+pub(crate) mod moments;
 mod pending_triggers;
 mod power;
 mod registered;
 mod repairing;
 mod scene;
 
+use std::fmt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -26,50 +27,38 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 
 use crate::day::today;
-use crate::test::{Counts, Test};
+use crate::test::{Case, Counts, Test, cases};
+
+pub(crate) use registered::master_answers;
 
 /// Limit for a command to end after one of its programs was killed.
 const COMMAND: Duration = Duration::from_secs(800);
 
-const WORKER_BACK: Test<Cluster> = Test {
-    name: "kills: a worker comes back from a power cut by itself",
-    run: power::worker,
-};
+const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "kills: the pending triggers of a killed minion fire in the next run",
+        run: pending_triggers::done_later,
+    },
+    Test {
+        name: "kills: a worker comes back from a power cut by itself",
+        run: power::worker,
+    },
+    Test {
+        name: "kills: the control plane comes back from a power cut by itself",
+        run: power::bootstrap,
+    },
+];
 
-const CONTROL_PLANE_BACK: Test<Cluster> = Test {
-    name: "kills: the control plane comes back from a power cut by itself",
-    run: power::bootstrap,
-};
+const OF_THE_DAY: &[Test<Cluster>] = &[Test {
+    name: "kills: five of the numbered moments",
+    run: five,
+}];
 
-const PENDING: Test<Cluster> = Test {
-    name: "kills: the pending triggers of a killed minion fire in the next run",
-    run: pending_triggers::done_later,
-};
-
-// The test that removes the worker for a while is last: after a failure the cluster is not as the
+// The tests that remove the worker for a while are last: after a failure the cluster is not as the
 // others expect.
-const DAILY: &[Test<Cluster>] = &[
-    PENDING,
-    WORKER_BACK,
-    CONTROL_PLANE_BACK,
-    Test {
-        name: "kills: five of the numbered moments",
-        run: five,
-    },
-];
-
-const FULL: &[Test<Cluster>] = &[
-    PENDING,
-    WORKER_BACK,
-    CONTROL_PLANE_BACK,
-    Test {
-        name: "kills: every numbered moment",
-        run: every,
-    },
-];
-
-pub(super) fn tests(full: bool) -> &'static [Test<Cluster>] {
-    if full { FULL } else { DAILY }
+pub(super) fn tests(full: bool) -> Vec<Case<Cluster>> {
+    let numbered = if full { every() } else { cases(OF_THE_DAY) };
+    cases(TESTS).into_iter().chain(numbered).collect()
 }
 
 /// One of the numbered kills.
@@ -78,6 +67,26 @@ enum Numbered {
     Repairing(repairing::Kill),
     Adding(moments::Kill),
     Bootstrapping(moments::Kill),
+}
+
+impl fmt::Display for Numbered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Repairing(kill) => write!(
+                formatter,
+                "repairing: {:?}, {:?}, damage {}",
+                kill.command, kill.victim, kill.moment
+            ),
+            Self::Adding(kill) => write!(formatter, "adding: {:?}, {:?}", kill.moment, kill.victim),
+            Self::Bootstrapping(kill) => {
+                write!(
+                    formatter,
+                    "bootstrapping: {:?}, {:?}",
+                    kill.moment, kill.victim
+                )
+            }
+        }
+    }
 }
 
 /// All kills: first those while a host is repaired, then those while one is added, then those of a
@@ -123,8 +132,14 @@ fn five(cluster: &Cluster) -> Result<Counts> {
     some(cluster, &chosen)
 }
 
-fn every(cluster: &Cluster) -> Result<Counts> {
-    some(cluster, &(0..numbered().len()).collect::<Vec<_>>())
+/// A test for each number.
+fn every() -> Vec<Case<Cluster>> {
+    let all = numbered().into_iter().enumerate();
+    all.map(|(number, kill)| {
+        let name = format!("kills: boundary {number}, {kill}");
+        Case::new(name, move |cluster| some(cluster, &[number]))
+    })
+    .collect()
 }
 
 fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
@@ -140,10 +155,10 @@ fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
             Numbered::Adding(kill) => adding::one(cluster, kill),
             Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
         };
-        let ended = ended.with_context(|| format!("kill {number}: {kill:?}"))?;
+        let ended = ended.with_context(|| format!("kill {number}: {kill}"))?;
         let took = start.elapsed().as_secs_f64();
         println!(
-            "  {number}: {kill:?}; the command ended with {ended}, and well when run again ({took:.1} s)"
+            "  {number}: {kill}; the command ended with {ended}, and well when run again ({took:.1} s)"
         );
         counts.add(Counts::ONE);
     }

@@ -12,6 +12,7 @@ mod deadline;
 mod destroy;
 mod disaster;
 mod enrolment;
+mod etcd;
 mod every_option;
 mod explain;
 mod external;
@@ -19,26 +20,32 @@ mod firewall;
 mod guide;
 pub mod ha;
 mod health;
+mod interrupted;
 mod iso;
+mod keepalived;
 mod kills;
 pub mod kubeadm;
 mod lab_itself;
+mod ledger;
 mod lifetimes;
 mod limits;
 mod network;
 mod operator;
 mod packages;
+mod part;
+mod plan;
 mod prebuild;
 mod preflight;
-mod quota;
 mod registry;
 mod repair;
 mod repository;
 mod runner;
 mod secret;
+mod shipped_tree;
 mod site;
 mod site_registry;
 mod source;
+mod support;
 mod table;
 mod test;
 mod update;
@@ -47,42 +54,57 @@ mod vip;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
-use halite_lab::cluster::Cluster;
-use halite_lab::layout::TWO;
-use halite_lab::progress::Board;
+use anyhow::{Result, anyhow, ensure};
 use halite_lab::{dependencies, prerequisites};
-use halite_upstream::prepare;
+use ledger::Ledger;
+use plan::Plan;
 use runner::Runner;
-use site::{Site, on_site};
-use test::Test;
+use site::on_site;
 
 pub use iso::recipe_of;
+pub use part::{PART_MINUTES, Part};
 pub use runner::{MINUTES, Options};
-
-/// Name of the suites' own lab, which differs from that of a demonstration.
-const LAB: &str = "test";
-
-/// The lab of the cluster suites. `HALITE_LAB_NAME` names a lab that already runs; use it with
-/// `--keep`.
-fn lab_name() -> String {
-    std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
-}
 
 /// Runs the suites; the last line that it prints is `N passed, N failed, N skipped`.
 pub fn main(options: Options) -> Result<ExitCode> {
-    if options.budget.is_some() {
-        deadline::watch();
+    if let Some(budget) = options.budget {
+        deadline::watch(budget);
+    }
+    let mut plan = Plan::new(options.full)?;
+    let mut runner = Runner::new(options);
+    if let Some(part) = runner.options.part {
+        let (ledger, states) = Ledger::open(&part.to_string())?;
+        let left = part.left(&plan.names(), &states);
+        println!(
+            "  part {part}: {} tests have passed, {} {}",
+            left.passed,
+            left.run.len(),
+            if left.again {
+                "did not, and are run again"
+            } else {
+                "have not begun yet"
+            }
+        );
+        let names = plan.names();
+        ensure!(
+            names.iter().any(|name| runner.options.wants(name)),
+            "no test has {} in its name",
+            runner.options.filter.join(" or ")
+        );
+        let is_done = left.run.is_empty();
+        runner.record(ledger, left.run);
+        if is_done {
+            return Ok(runner.finish());
+        }
     }
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
     if let Err(error) = dependencies::restore() {
         println!("  dependencies are compiled again: {error:#}");
     }
-    let is_whole = options.filter.is_empty();
+    let is_whole = runner.options.is_whole();
     let prebuild = is_whole.then(prebuild::begin);
-    let mut runner = Runner::new(options);
-    let source = runner.run(source::TESTS, &());
+    let source = runner.run(&plan.source, &());
     // Only after the lint too: it compiles the dependencies in its own way.
     if is_whole
         && source.failed == 0
@@ -90,17 +112,13 @@ pub fn main(options: Options) -> Result<ExitCode> {
     {
         println!("  cannot keep the compiled dependencies: {error:#}");
     }
-    runner.run(lab_itself::TESTS, &());
-    runner.run(bundle::TESTS, &());
-    runner.run(iso::TESTS, &());
-    runner.run(packages::TESTS, &());
+    runner.run(&plan.without_a_cluster, &());
     // One after the other: the machine has room for one cluster. The one that is last may be
     // skipped on a slow machine, so each is first on every third day.
-    let mut sites = [versions::site(), ordinary(&runner.options), ha::site()];
-    let first = day::today()? % sites.len();
-    sites.rotate_left(first);
-    for site in sites {
-        on_site(&mut runner, &site);
+    let first = day::today()? % plan.sites.len();
+    plan.sites.rotate_left(first);
+    for site in &plan.sites {
+        on_site(&mut runner, site);
     }
     // The thread has normally ended long ago. Wait for it, or its child processes would outlive
     // this program.
@@ -112,44 +130,19 @@ pub fn main(options: Options) -> Result<ExitCode> {
     Ok(runner.finish())
 }
 
-fn ordinary(options: &Options) -> Site {
-    Site {
-        lab: lab_name(),
-        made: "cluster: bootstrap and node add",
-        layout: &TWO,
-        make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
-        tests: on_cluster(options.full).collect(),
-    }
-}
-
-/// The tests that share one cluster, in their order: tests that only read, tests that repair their
-/// own damage, tests that cut power, one that makes the cluster again, and at the end a test that no
-/// packet tried to leave the lab.
-fn on_cluster(full: bool) -> impl Iterator<Item = &'static Test<Cluster>> {
-    cluster::TESTS
-        .iter()
-        .chain(kubeadm::TESTS)
-        .chain(firewall::TESTS)
-        .chain(vip::TESTS)
-        .chain(health::TESTS)
-        .chain(quota::TESTS)
-        .chain(preflight::TESTS)
-        .chain(operator::TESTS)
-        .chain(enrolment::TESTS)
-        .chain(update::TESTS)
-        .chain(limits::TESTS)
-        .chain(secret::TESTS)
-        .chain(registry::TESTS)
-        .chain(repository::TESTS)
-        .chain(site_registry::TESTS)
-        .chain(external::TESTS)
-        .chain(versions::BESIDE)
-        .chain(bundles::TESTS)
-        .chain(addons::TESTS)
-        .chain(network::TESTS)
-        .chain(repair::TESTS)
-        .chain(kills::tests(full))
-        .chain(disaster::TESTS)
-        .chain(destroy::TESTS)
-        .chain(cluster::AT_THE_END)
+/// Prints the ledger of the present tree: each test of `--full` with its last outcome. Succeeds if all
+/// have passed.
+///
+/// # Errors
+/// The tree has no name, or the ledger cannot be read.
+pub fn ledger() -> Result<ExitCode> {
+    let tests = Plan::new(true)?.names();
+    let (directory, states) = ledger::recorded()?;
+    print!("{}", states.table(&tests));
+    println!("{}", directory.display());
+    Ok(if states.are_complete(&tests) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -7,7 +7,7 @@ use halite_lab::layout::Layout;
 
 use crate::explain;
 use crate::runner::Runner;
-use crate::test::{Counts, Test};
+use crate::test::{Case, Counts};
 
 /// A cluster of its own lab, and the tests that share it.
 pub(crate) struct Site {
@@ -20,7 +20,7 @@ pub(crate) struct Site {
     /// Makes it: boots the hosts of the layout in the lab of that name, and makes a cluster.
     pub(crate) make: fn(&str, &Layout) -> Result<Cluster>,
     /// The tests, in their order.
-    pub(crate) tests: Vec<&'static Test<Cluster>>,
+    pub(crate) tests: Vec<Case<Cluster>>,
 }
 
 /// Makes the cluster and runs its tests; takes it down unless one failed.
@@ -28,15 +28,14 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
     let wanted: Vec<_> = site
         .tests
         .iter()
-        .copied()
-        .filter(|test| runner.options.wants(test.name))
+        .filter(|test| runner.wants(&test.name))
         .collect();
     if wanted.is_empty() {
         return;
     }
     if !runner.fits(site.made) {
         for test in wanted {
-            runner.fits(test.name);
+            runner.fits(&test.name);
         }
         return;
     }

@@ -351,7 +351,7 @@ fn off(cluster: &Cluster) -> Result<Counts> {
         "/etc/halite/registry",
         "/etc/systemd/system/halite-registry.service",
         "/etc/systemd/system/halite-registry-verify.timer",
-        "/var/lib/halite/reports",
+        "/var/lib/halite/reports/registry-backup.json",
         "/etc/containerd/certs.d/registry.demo.internal:4552",
     ] {
         ensure!(

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use halite_lab::build::source_root;
 use halite_lab::timing;
 use halite_upstream::cargo_deny;
@@ -28,6 +28,37 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: dependencies,
     },
 ];
+
+/// Those of `--full` in addition.
+pub(super) const FULL: &[Test<()>] = &[Test {
+    name: "source: one to five members of etcd and back, each change killed 200 times",
+    run: etcd_with_kills,
+}];
+
+/// The test of a usual run kills each change a few times.
+fn etcd_with_kills((): &()) -> Result<Counts> {
+    let etcd = halite_upstream::etcd(&halite_lab::cache(), &mut |_| {})?;
+    let environment = [
+        ("HALITE_ETCD", etcd.as_os_str()),
+        ("HALITE_ETCD_KILLS", OsStr::new("200")),
+    ];
+    let name = "one_to_five_and_back_loses_no_acknowledged_write";
+    let words = [
+        "test",
+        "--locked",
+        "-p",
+        "halite-etcd",
+        "--test",
+        "plain_etcd",
+        name,
+    ];
+    let text = cargo_with(&environment, &words)?;
+    ensure!(
+        text.contains("test result: ok. 1 passed"),
+        "no test ran: {text}"
+    );
+    Ok(Counts::ONE)
+}
 
 fn cargo(args: &[&str]) -> Result<String> {
     cargo_with(&[], args)
@@ -102,11 +133,13 @@ fn unit((): &()) -> Result<Counts> {
     let registry = halite_upstream::registry(&halite_lab::cache(), &mut progress)?;
     let helm = halite_upstream::helm(&halite_lab::cache(), &mut progress)?;
     let etcd = halite_upstream::etcd(&halite_lab::cache(), &mut progress)?;
+    let etcdutl = halite_upstream::etcdutl(&halite_lab::cache(), &mut progress)?;
     let text = cargo_with(
         &[
             ("HALITE_REGISTRY", registry.as_os_str()),
             ("HALITE_HELM", helm.as_os_str()),
             ("HALITE_ETCD", etcd.as_os_str()),
+            ("HALITE_ETCDUTL", etcdutl.as_os_str()),
         ],
         &all,
     )?;

@@ -21,7 +21,7 @@ use super::repair::highstate;
 use super::{every_option, external, kubeadm};
 use crate::checks::{only_served, refused};
 use crate::site::Site;
-use crate::test::{Counts, Test};
+use crate::test::{Counts, Test, cases};
 
 /// Name of its own lab: the other suites' cluster has the newest Kubernetes.
 const LAB: &str = "versions";
@@ -67,10 +67,9 @@ pub(super) fn site() -> Site {
         made: "versions: bootstrap with the older Kubernetes and every option",
         layout: &TWO,
         make,
-        tests: TESTS
-            .iter()
-            .chain(every_option::TESTS)
-            .chain(AT_THE_END)
+        tests: [TESTS, every_option::TESTS, AT_THE_END]
+            .into_iter()
+            .flat_map(cases)
             .collect(),
     }
 }

@@ -89,6 +89,14 @@ pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::ETCD, progress)
 }
 
+/// Builds `etcdutl`, which restores snapshots of etcd; returns the program.
+///
+/// # Errors
+/// The source cannot be had or does not build.
+pub fn etcdutl(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    tool(cache, &programs::ETCDUTL, progress)
+}
+
 fn tool(
     cache: &Path,
     module: &programs::Module,

@@ -69,6 +69,15 @@ pub const ETCD: Module = Module {
     programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
 };
 
+/// The program that restores snapshots of etcd, also for the unit tests.
+pub const ETCDUTL: Module = Module {
+    path: "go.etcd.io/etcd/etcdutl/v3",
+    version: versions::ETCD,
+    source: Source::Required,
+    stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
+    programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
+};
+
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its
 /// default versions, and a kubelet the version that its node reports, from there.
 const KUBERNETES_STAMPS: &[&str] = &[
@@ -134,13 +143,7 @@ pub const MODULES: &[Module] = &[
         stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
         programs: &[("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
     },
-    Module {
-        path: "go.etcd.io/etcd/etcdutl/v3",
-        version: versions::ETCD,
-        source: Source::Required,
-        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
-        programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
-    },
+    ETCDUTL,
     Module {
         path: "github.com/containerd/containerd/v2",
         version: versions::CONTAINERD,

@@ -182,6 +182,13 @@ impl Restore {
         if self.progress == Progress::Placed {
             return Ok(());
         }
+        if declared.has_external_etcd() {
+            screen.line(
+                "etcd         is external and stays as it is: its snapshot in the backup is not restored",
+            );
+            self.begin()?;
+            return self.fill_files();
+        }
         let address = declared.control_plane(&preparation.name);
         let member = Member {
             name: preparation.name.clone(),
@@ -200,8 +207,7 @@ impl Restore {
         member: &Member,
         restorer: impl FnOnce(&Path) -> anyhow::Result<Restorer>,
     ) -> anyhow::Result<()> {
-        self.places.begin(self.backup.digest())?;
-        self.progress = Progress::Begun;
+        self.begin()?;
         if !self.places.has_member() {
             let snapshot = self.places.work.join("etcd.snapshot");
             self.unpack_snapshot(&snapshot)?;
@@ -210,6 +216,17 @@ impl Restore {
             restorer.restore(&snapshot, &self.places.etcd, member, token)?;
             files::remove_any(&snapshot)?;
         }
+        self.fill_files()
+    }
+
+    /// Notes that the host is no longer bare.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.places.begin(self.backup.digest())?;
+        self.progress = Progress::Begun;
+        Ok(())
+    }
+
+    fn fill_files(&self) -> anyhow::Result<()> {
         let epoch = self.backup.header().epoch;
         self.places.fill(self.scratch.path(), epoch)
     }

@@ -48,6 +48,7 @@ impl Scene {
                 member: "cp-2".to_owned(),
                 version: "3.6.6".to_owned(),
                 cluster: "cafe".to_owned(),
+                keys: None,
             },
             recipients: vec![key.recipient()],
         };

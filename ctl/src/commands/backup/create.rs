@@ -1,40 +1,37 @@
 //! `ctl backup create`.
 //!
-//! The master sends the files; this process encrypts them, checks etcd's snapshot, and writes the
-//! file. Nothing that is not encrypted touches a disk, if there are recipients.
+//! The master sends the files, or a program of this standby; this process encrypts them, checks
+//! etcd's snapshot, and writes the file. Nothing that is not encrypted touches a disk, if there are
+//! recipients, but the snapshot of a trial: on a host with etcd's own data, in a directory for root.
 //!
 //! From the moment the file has its name and was read again, nothing that fails makes the command
 //! fail as a whole: its exit code is another one, for which the unit does not repeat the backup.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{BackupFile, Directory, Header, Pruned, SNAPSHOT, unmounted};
-use halite_durable::disk_space::Room;
+use halite_backup::Header;
 use halite_errors::chain;
 use halite_names::AgeRecipient;
 use halite_pillar::backup::Backup;
-use halite_proto::tonic::{Status, Streaming};
-use halite_proto::v1;
 use halite_proto::v1::backup_part::Part;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::outcome::Outcome;
 use super::parts::Parts;
+use super::source::Source;
+use super::trial::Trial;
+use super::write::{Created, write};
 use crate::INCOMPLETE;
 use crate::cli::Global;
-use crate::client;
-use crate::client::refused;
 use crate::output::{Paint, Screen, megabytes};
 
 /// Parts that may wait for the disk.
 const QUEUE: usize = 4;
-/// Bytes that stay free on the file system of the backups: etcd may be on the same one.
-const RESERVE: u64 = 512 << 20;
 
 /// The first part of the master's answer.
 #[derive(Deserialize)]
@@ -43,53 +40,108 @@ struct Head {
     facts: Value,
     /// The declaration about backups.
     backup: Backup,
+    /// The standby whose copy it is.
+    standby: Option<Standby>,
 }
 
-/// A finished backup.
-struct Created {
-    path: PathBuf,
-    header: Header,
-    size: u64,
-    files: usize,
-    pruned: Pruned,
+/// A standby that has saved its copy.
+#[derive(Deserialize)]
+struct Standby {
+    /// The last state of the stream from the master.
+    followed: Option<Followed>,
 }
 
-pub async fn run(global: &Global, to: Option<&Path>, screen: &mut Screen) -> anyhow::Result<u8> {
-    screen.progress("asking the master for the files");
-    let mut operator = client::operator(global).await?;
-    let answer = operator.backup(v1::BackupRequest {}).await;
-    let mut stream = answer.map_err(|status| refused(&status))?.into_inner();
-    let head = next(&mut stream).await.map_err(|status| refused(&status))?;
-    let Some(Part::HeadJson(head)) = head else {
+#[derive(Deserialize)]
+struct Followed {
+    following: bool,
+    since: String,
+}
+
+impl Standby {
+    /// The time since which it has not followed the master.
+    fn behind(self) -> Option<String> {
+        let followed = self.followed.filter(|followed| !followed.following)?;
+        Some(followed.since)
+    }
+}
+
+/// What is wanted of a backup.
+#[derive(Default)]
+pub struct Wanted<'a> {
+    /// The directory; none: the declared one, in which older backups are removed.
+    pub to: Option<&'a Path>,
+    /// Make it of this standby's own copy, if the host is one.
+    pub local: bool,
+    /// The trial that gets etcd's snapshot as well.
+    pub trial: Option<&'a Trial>,
+}
+
+pub async fn run(
+    global: &Global,
+    wanted: Wanted<'_>,
+    report: Option<&Path>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let outcome = Outcome::new(report);
+    let to = wanted.to.map(Path::to_owned);
+    let created = match make(global, wanted, screen).await {
+        Ok(created) => created,
+        Err(error) => {
+            outcome.failed(&to.unwrap_or_default(), &error);
+            return Err(error);
+        }
+    };
+    let failure = problems(&created).into_iter().next();
+    let failure = failure.map(|problem| format!("the backup was made, but {problem}"));
+    let written = outcome.write(created.directory(), Some(created.good()), failure);
+    let reported = written
+        .and_then(|()| screen.answer(&document(&created), |paint| self::report(&created, paint)));
+    Ok(exit_code(&created, reported))
+}
+
+/// Makes a backup.
+///
+/// # Errors
+/// The files do not come, or the file cannot be written. Then there is none.
+pub async fn make(
+    global: &Global,
+    wanted: Wanted<'_>,
+    screen: &mut Screen,
+) -> anyhow::Result<Created> {
+    let mut source = Source::open(global, wanted.local, screen).await?;
+    let Some(Part::HeadJson(head)) = source.next().await? else {
         bail!(
-            "the master's answer does not begin as that of a backup; is its version another one?"
+            "the answer does not begin as that of a backup; is the master's version another one than that of ctl?"
         );
     };
     let head: Head = serde_json::from_str(&head).context("cannot read the master's answer")?;
     let header = header(&head)?;
-    let directory = to.map_or_else(|| PathBuf::from(&head.backup.directory), Path::to_owned);
-    let keep = to.is_none().then_some(usize::try_from(head.backup.keep)?);
+    let declared = || PathBuf::from(&head.backup.directory);
+    let directory = wanted.to.map_or_else(declared, Path::to_owned);
+    let keep = wanted.to.is_none().then_some(head.backup.keep);
+    let keep = keep.map(usize::try_from).transpose()?;
     screen.progress("writing the backup");
     let (sender, receiver) = mpsc::channel(QUEUE);
-    let writing =
-        tokio::task::spawn_blocking(move || write(&directory, header, keep, Parts::new(receiver)));
-    let received = receive(&mut stream, sender).await;
+    let copy = wanted.trial.map(Trial::begin).transpose()?;
+    let writing = tokio::task::spawn_blocking(move || {
+        write(&directory, header, keep, Parts::new(receiver), copy)
+    });
+    let received = source.pass_on(sender).await;
     let written = writing.await.context("the backup was interrupted")?;
-    let created = outcome(written, received)?;
-    let reported = screen.answer(&document(&created), |paint| report(&created, paint));
-    Ok(exit_code(&created, reported))
+    let mut created = outcome(written, received)?;
+    created.behind = head.standby.and_then(Standby::behind);
+    Ok(created)
 }
 
 /// The finished backup. A stream that broke is the cause of what the writer missed; one that broke
 /// after its last part is none.
 fn outcome(
     written: anyhow::Result<Created>,
-    received: Result<(), Status>,
+    received: anyhow::Result<()>,
 ) -> anyhow::Result<Created> {
     match (written, received) {
         (Ok(created), _) => Ok(created),
-        (Err(_), Err(status)) => Err(refused(&status)),
-        (Err(error), Ok(())) => Err(error),
+        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
     }
 }
 
@@ -110,23 +162,6 @@ fn exit_code(created: &Created, reported: anyhow::Result<()>) -> u8 {
     }
 }
 
-async fn next(stream: &mut Streaming<v1::BackupPart>) -> Result<Option<Part>, Status> {
-    Ok(stream.message().await?.and_then(|part| part.part))
-}
-
-/// Hands the parts to the writer. Its own reason counts if it has stopped.
-async fn receive(
-    stream: &mut Streaming<v1::BackupPart>,
-    sender: mpsc::Sender<Part>,
-) -> Result<(), Status> {
-    while let Some(part) = next(stream).await? {
-        if sender.send(part).await.is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// The header of the file: the master's facts, and the declared recipients.
 fn header(head: &Head) -> anyhow::Result<Header> {
     let recipients = head.backup.recipients.iter();
@@ -138,70 +173,6 @@ fn header(head: &Head) -> anyhow::Result<Header> {
     // Names have whole seconds.
     header.created = Timestamp::from_second(header.created.as_second())?;
     Ok(header)
-}
-
-fn write(
-    directory: &Path,
-    header: Header,
-    keep: Option<usize>,
-    mut parts: Parts,
-) -> anyhow::Result<Created> {
-    let cluster_id = header.cluster_id.clone();
-    refuse_unmounted(directory)?;
-    let place = Directory::new(directory);
-    let mut pending = place.begin(header.clone())?;
-    let mut files = 0;
-    while let Some(file) = parts.next_file().context("cannot make the backup")? {
-        if file.path == SNAPSHOT {
-            refuse_full(directory, file.size)?;
-        }
-        pending
-            .writer
-            .file(&file.path, file.mode, file.size, &mut parts)?;
-        files += 1;
-    }
-    let path = pending.finish()?;
-    let made = BackupFile::open(&path)?;
-    made.check()?;
-    let pruned = keep.map_or_else(Pruned::default, |keep| place.prune(&cluster_id, keep));
-    Ok(Created {
-        size: made.size(),
-        path,
-        header,
-        files,
-        pruned,
-    })
-}
-
-/// Refuses a directory whose disk or share is declared and not mounted.
-fn refuse_unmounted(directory: &Path) -> anyhow::Result<()> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let directory = std::path::absolute(directory)?;
-    match unmounted(&directory, &read("/etc/fstab"), &read("/proc/self/mounts")) {
-        None => Ok(()),
-        Some(point) => bail!(
-            "cannot make a backup in {}: /etc/fstab has a file system for {}, and it is not mounted; mount it \
-             (`mount {1}`), so that the backup is not made on the disk below it",
-            directory.display(),
-            point.display()
-        ),
-    }
-}
-
-/// Refuses a file system on which etcd and the master would be short of room afterwards.
-fn refuse_full(directory: &Path, size: u64) -> anyhow::Result<()> {
-    let free = Room::at(directory)?.bytes;
-    if free >= size.saturating_add(RESERVE) {
-        return Ok(());
-    }
-    bail!(
-        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} of them stay so for others; make room, or \
-         declare another `backup.directory`",
-        directory.display(),
-        megabytes(size),
-        megabytes(free),
-        megabytes(RESERVE)
-    )
 }
 
 fn document(created: &Created) -> Value {
@@ -216,6 +187,7 @@ fn document(created: &Created) -> Value {
         "member": header.etcd.member,
         "encrypted": !header.recipients.is_empty(),
         "removed": created.pruned.removed,
+        "not_followed_since": created.behind,
         "problems": problems(created),
     })
 }
@@ -241,6 +213,12 @@ fn report(created: &Created, paint: &Paint) -> String {
     for problem in problems(created) {
         text.push_str(&format!(
             "{} the backup was made, but older ones stay: {problem}; remove the cause, and the next backup removes them\n",
+            paint.bad("✗")
+        ));
+    }
+    if let Some(since) = &created.behind {
+        text.push_str(&format!(
+            "{} this standby has not followed the master since {since}: all in it but etcd's data is of that time\n",
             paint.bad("✗")
         ));
     }

@@ -1,4 +1,4 @@
-//! `ctl backup list|verify|get`, and the reading of a backup for a restore.
+//! `ctl backup list|get`, and the reading of a backup for a restore.
 
 use std::path::Path;
 use std::{fs, io};
@@ -7,11 +7,13 @@ use anyhow::{Context as _, bail};
 use halite_backup::{BackupFile, Directory, Found, Identity};
 use halite_durable::files;
 use halite_errors::chain;
+use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
 use halite_proto::pki;
 use serde_json::{Value, json};
 
+use super::outcome;
 use crate::FAILED;
-use crate::output::{Paint, Screen, count, megabytes, table};
+use crate::output::{Paint, Screen, megabytes, table};
 
 /// The certificate of the CA by which a cluster is known, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
@@ -41,6 +43,23 @@ pub fn open_whole(path: &Path, screen: &mut Screen) -> anyhow::Result<BackupFile
     Ok(file)
 }
 
+/// Refuses a backup of another cluster than that of this host, if it has the master of one.
+///
+/// # Errors
+/// It is of another one.
+pub fn refuse_foreign(file: &BackupFile) -> anyhow::Result<()> {
+    let header = file.header();
+    match cluster_id(Path::new(CA)) {
+        Some(own) if own != header.cluster_id => bail!(
+            "the backup {} is of another cluster ({}, CA {}) than that of this host (CA {own}); verify it elsewhere",
+            file.path().display(),
+            header.cluster,
+            header.cluster_id
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// The id of the cluster whose master is on this host, if there is one.
 fn cluster_id(certificate: &Path) -> Option<String> {
     let pem = fs::read_to_string(certificate).ok()?;
@@ -49,6 +68,10 @@ fn cluster_id(certificate: &Path) -> Option<String> {
 }
 
 pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
+    let verified = outcome::read(&Path::new(REPORTS).join(format!("{BACKUP_VERIFY}.json")));
+    let verified = verified.filter(|report| Path::new(&report.directory) == directory);
+    let started = verified.and_then(|report| report.good);
+    let keys = |name: &str| started.as_ref().filter(|good| good.name == name)?.keys;
     let row = |found: &Found| match &found.file {
         Ok(file) => {
             let header = file.header();
@@ -62,6 +85,7 @@ pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
                 "bundle": header.bundle,
                 "encrypted": !header.recipients.is_empty(),
                 "recipients": header.recipients,
+                "started_keys": keys(&found.name),
                 "problem": Value::Null,
             })
         }
@@ -85,6 +109,7 @@ fn overview(document: &Value, paint: &Paint) -> String {
                 .map_or_else(|| "-".to_owned(), megabytes),
             table::cell(&row["bundle"]),
             table::cell(&row["encrypted"]),
+            table::cell(&row["started_keys"]),
         ]
     };
     let heading = [
@@ -94,6 +119,7 @@ fn overview(document: &Value, paint: &Paint) -> String {
         "size",
         "bundle",
         "encrypted",
+        "keys, started",
     ];
     let mut text = table::rows(&heading, rows.iter().map(row));
     for row in rows {
@@ -102,40 +128,6 @@ fn overview(document: &Value, paint: &Paint) -> String {
         }
     }
     text
-}
-
-pub fn verify(path: &Path, keys: &[Identity], screen: &mut Screen) -> anyhow::Result<u8> {
-    let file = open_whole(path, screen)?;
-    let header = file.header();
-    if let Some(own) = cluster_id(Path::new(CA))
-        && own != header.cluster_id
-    {
-        bail!(
-            "the backup {} is of another cluster ({}, CA {}) than that of this host (CA {own}); verify it elsewhere",
-            path.display(),
-            header.cluster,
-            header.cluster_id
-        );
-    }
-    let is_readable = header.recipients.is_empty() || !keys.is_empty();
-    let files = match is_readable {
-        true => Some(file.read(keys, &mut |_, _, _| Ok(()))?.files.len()),
-        false => None,
-    };
-    let document = json!({"path": path, "cluster": header.cluster, "created": header.created, "bytes": file.size(),
-        "digest": file.digest(), "files": files, "sound": true});
-    screen.answer(&document, |paint| {
-        let good = paint.good("✓");
-        let begin = format!("{good} {}: {} match their digest", path.display(), megabytes(file.size()));
-        match files {
-            Some(files) => format!(
-                "{begin}; {}, each as in the list; the hash of etcd's snapshot fits (the keys in it were not read)\n",
-                count(files, "file")
-            ),
-            None => format!("{begin}. It is encrypted, and what is in it was not read: --key FILE does\n"),
-        }
-    })?;
-    Ok(0)
 }
 
 pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {

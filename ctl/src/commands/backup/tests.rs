@@ -1,6 +1,8 @@
 //! The file that is made of the master's answer, whatever becomes of that on the way.
 
-use halite_backup::Identity;
+use std::fs;
+
+use halite_backup::{BackupFile, Identity};
 use halite_proto::v1::BackupFile as File;
 use halite_testkit::empty_etcd_snapshot;
 
@@ -46,7 +48,7 @@ fn written(directory: &Path, head: &Head, parts: Vec<Part>) -> anyhow::Result<Cr
     }
     drop(sender);
     let keep = usize::try_from(head.backup.keep).ok();
-    write(directory, header(head)?, keep, Parts::new(receiver))
+    write(directory, header(head)?, keep, Parts::new(receiver), None)
 }
 
 fn entries(directory: &Path) -> usize {
@@ -86,6 +88,46 @@ fn an_answer_that_ends_early_leaves_nothing() {
         assert!(error.contains("ended early"), "{length}: {error}");
         assert_eq!(entries(dir.path()), 1, "{length} parts");
     }
+}
+
+#[test]
+fn a_trial_gets_the_snapshot_that_is_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Identity::generate().unwrap();
+    let head = head(&[key.recipient().to_string()]);
+    let copy = dir.path().join("snapshot.db");
+    let (sender, receiver) = mpsc::channel(parts().len());
+    for part in parts() {
+        sender.try_send(part).unwrap();
+    }
+    let file = fs::File::create(&copy).unwrap();
+    let backups = dir.path().join("backups");
+    let header = header(&head).unwrap();
+    write(&backups, header, None, Parts::new(receiver), Some(file)).unwrap();
+    assert_eq!(fs::read(&copy).unwrap(), empty_etcd_snapshot());
+}
+
+#[test]
+fn a_standby_that_did_not_follow_says_since_when() {
+    let mut text = serde_json::to_value(head(&[]).facts).unwrap();
+    text["backup"] = json!({});
+    let with = |following: bool| {
+        let mut text = text.clone();
+        text["standby"] = json!({"name": "cp-2",
+            "followed": {"master": "m", "since": "yesterday", "following": following}});
+        let head: Head = serde_json::from_value(text).unwrap();
+        head.standby.and_then(Standby::behind)
+    };
+    assert_eq!(with(true), None);
+    assert_eq!(with(false).as_deref(), Some("yesterday"));
+    let dir = tempfile::tempdir().unwrap();
+    let mut created = written(dir.path(), &head(&[]), parts()).unwrap();
+    created.behind = with(false);
+    let text = super::report(&created, &Paint { colour: false });
+    assert!(
+        text.contains("has not followed the master since yesterday"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -157,7 +199,7 @@ fn a_backup_stays_made_when_it_cannot_be_reported() {
     let closed = Err(anyhow::anyhow!("cannot write the answer: Broken pipe"));
     assert_eq!(exit_code(&created, closed), INCOMPLETE);
     // The link to the master was lost after the last part.
-    let lost = || Err(Status::unavailable("the connection is closed"));
+    let lost = || Err(anyhow::anyhow!("the connection is closed"));
     assert!(outcome(Ok(created), lost()).is_ok());
     let cut = written(dir.path(), &head(&[]), parts()[..3].to_vec());
     let error = outcome(cut, lost()).err().unwrap();

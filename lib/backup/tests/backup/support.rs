@@ -34,6 +34,7 @@ pub fn header(cluster_id: &str, number: i64, recipients: Vec<AgeRecipient>) -> H
             member: "cp-1".to_owned(),
             version: "3.6.6".to_owned(),
             cluster: "cafe".to_owned(),
+            keys: None,
         },
         recipients,
     }

@@ -110,7 +110,7 @@ impl Changes<'_> {
     }
 
     /// The members as a quorum knows them, or else as one of them does.
-    async fn view(&self) -> View {
+    pub(super) async fn view(&self) -> View {
         let members = match self.members.list().await {
             Ok(members) => members,
             Err(_) => self.members.known().await.unwrap_or_default(),

@@ -8,6 +8,7 @@ mod add;
 mod alone;
 mod error;
 mod gate;
+mod leader;
 mod promote;
 mod remove;
 mod space;

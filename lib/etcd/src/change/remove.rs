@@ -1,8 +1,9 @@
 //! A member leaves.
 
+use super::leader::{leads, successor};
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
-use crate::view::{Seen, View};
+use crate::view::View;
 
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +76,10 @@ impl Changes<'_> {
             });
         }
         if seen.status.is_ok() && leads(&view, member.id) {
-            return self.move_leader_off(&view, &member).await;
+            return match successor(&view, &member) {
+                Some(next) => self.lead(&member, next).await,
+                None => Ok(Round::Again(view.faults())),
+            };
         }
         self.remove_now(member.id).await
     }
@@ -101,39 +105,10 @@ impl Changes<'_> {
         })
     }
 
-    async fn move_leader_off(
-        &self,
-        view: &View,
-        leader: &Member,
-    ) -> Result<Round<()>, ChangeError> {
-        let able = |seen: &&Seen| seen.member.id != leader.id && view.fault(seen).is_none();
-        let applied = |seen: &&Seen| seen.status.as_ref().map_or(0, |status| status.applied);
-        let Some(next) = view.voters().filter(able).max_by_key(applied) else {
-            return Ok(Round::Again(view.faults()));
-        };
-        match self.members.move_leader(leader, next.member.id).await {
-            Ok(()) => Ok(Round::Again(format!(
-                "{} becomes the leader",
-                next.member.title()
-            ))),
-            Err(error) => Ok(again(&error)),
-        }
-    }
-
     async fn remove_now(&self, id: MemberId) -> Result<Round<()>, ChangeError> {
         match self.members.remove(id).await {
             Ok(()) => Ok(Round::Again("the removal is confirmed".to_owned())),
             Err(error) => Ok(again(&error)),
         }
     }
-}
-
-fn leads(view: &View, id: MemberId) -> bool {
-    let known = view
-        .seen
-        .iter()
-        .filter_map(|seen| seen.status.as_ref().ok());
-    // The newest term's answer would be best; a former leader says so of itself for a moment at most,
-    // and then moving it is refused and asked again.
-    known.filter(|status| status.leader == Some(id)).count() > 0
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use halite_etcd::fake::{Database, FakeCluster, FakePace, QUOTA, host};
 use halite_etcd::{
-    Alarm, Answer, ChangeError, Changes, Member, MemberId, Members, Removal, Snapshot, Status,
+    Alarm, Answer, ChangeError, Changes, Keys, Member, MemberId, Members, Removal, Snapshot, Status,
 };
 
 use super::support::{finish, run};
@@ -78,6 +78,9 @@ impl Members for Stopped<'_> {
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
         self.write(move || self.cluster.disarm(alarm))
     }
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+        self.cluster.keys(member, revision)
+    }
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
         self.cluster.snapshot(member)
     }
@@ -94,12 +97,13 @@ enum Change {
     RemoveLeader,
     RemoveDead,
     RemoveLearner,
+    MoveLeader,
     Defragment,
     MakeRoom,
 }
 
 /// The changes, with the number of writes of each.
-const TABLE: [(Change, usize); 9] = [
+const TABLE: [(Change, usize); 10] = [
     (Change::AddLearner, 1),
     (Change::Promote, 1),
     (Change::PromoteInVain, 1),
@@ -107,6 +111,7 @@ const TABLE: [(Change, usize); 9] = [
     (Change::RemoveLeader, 2),
     (Change::RemoveDead, 1),
     (Change::RemoveLearner, 1),
+    (Change::MoveLeader, 1),
     (Change::Defragment, 3),
     (Change::MakeRoom, 7),
 ];
@@ -162,6 +167,7 @@ impl Change {
             Self::RemoveLeader => changes.remove(&remove("a", false)).await,
             Self::RemoveDead => changes.remove(&remove("a", true)).await,
             Self::RemoveLearner => changes.remove(&remove("d", false)).await,
+            Self::MoveLeader => changes.move_leader_off("a").await.map(drop),
             Self::Defragment => {
                 changes.defragment(45).await.unwrap();
                 Ok(())

@@ -263,3 +263,19 @@ fn a_member_that_catches_up_does_not_count_yet() {
     );
     assert!(pace.reports().len() > 40);
 }
+
+#[test]
+fn a_leader_stays_where_no_other_member_can_lead() {
+    let cluster = FakeCluster::new(&["a", "b", "c"]);
+    let moved = |cluster: &FakeCluster, name: &'static str| {
+        run(cluster, async |changes| changes.move_leader_off(name).await).unwrap()
+    };
+    assert_eq!(moved(&cluster, "b"), None, "it does not lead");
+    assert_eq!(moved(&cluster, "absent"), None);
+    let leader = moved(&cluster, "a").unwrap();
+    assert_eq!(cluster.leader().as_deref(), Some(&*leader));
+    assert_ne!(leader, "a");
+    let alone = FakeCluster::new(&["a"]);
+    assert_eq!(moved(&alone, "a"), None);
+    assert_eq!(alone.leader().as_deref(), Some("a"));
+}

@@ -35,6 +35,13 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     assert_ne!(client.hash_kv(&members[0], 0).await.unwrap().0, hash);
     client.defragment(&members[0]).await.unwrap();
 
+    let keys = client.keys(&members[0], 0).await.unwrap();
+    assert_eq!(keys.count, 1, "a key with two revisions");
+    client.put(b"c", b"3").await.unwrap();
+    assert_eq!(client.keys(&members[0], 0).await.unwrap().count, 2);
+    let before = client.keys(&members[0], keys.revision).await.unwrap();
+    assert_eq!(before, keys);
+
     let mut snapshot = client.snapshot(&members[0]).await.unwrap();
     let (size, mut check) = (snapshot.size(), SnapshotCheck::default());
     let mut bytes = Vec::new();

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
 use crate::part::{Added, Part};
+use crate::vip::WhoAnswers;
 
 /// The differences of the clocks, in seconds, above which a host is warned of, and refused.
 /// Certificates begin at the master's time; leases of etcd and of nodes are seconds.
@@ -62,8 +63,7 @@ pub(super) fn clock(facts: &NodeFacts) -> Verdict {
             false => (ahead, "ahead of"),
         };
         let message = format!("the clock is {seconds} s {direction} the master's");
-        let hint =
-            "set it, for example with `timedatectl set-time`, and declare `host.timeServers`";
+        let hint = "set it, for example with `timedatectl set-time`, and declare `time.servers`";
         match seconds {
             CLOCK_WRONG.. => Verdict::bad(message, hint),
             CLOCK_NOTABLE.. => Verdict::warning(message, hint),
@@ -121,6 +121,24 @@ pub(super) fn vip(facts: &NodeFacts) -> Verdict {
             )
         }
         _ => Verdict::Good,
+    })
+}
+
+/// Another machine that has the address would get what the cluster's hosts send to the API.
+pub(super) fn vip_answers(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        let vip = added.vip.map_or_else(String::new, |vip| vip.to_string());
+        match &facts.vip_holder {
+            None | Some(WhoAnswers::ThisCluster) => Verdict::Good,
+            Some(WhoAnswers::Nothing(reason)) => Verdict::warning(
+                format!("no API server answers at the VIP {vip}: {reason}"),
+                "`ctl health` names the host that holds it; a firewall in the network, or a load balancer that is not there yet",
+            ),
+            Some(WhoAnswers::Another(reason)) => Verdict::bad(
+                format!("what answers at the VIP {vip} is not of this cluster: {reason}"),
+                "another machine has the address: take it away there, or choose a free one for apiServer.vip",
+            ),
+        }
     })
 }
 

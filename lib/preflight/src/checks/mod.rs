@@ -122,6 +122,7 @@ pub const CHECKS: &[Check] = &[
     added("peers", added::peers),
     added("mtu", added::mtu),
     added("vip-of-host", added::vip),
+    added("vip-answers", added::vip_answers),
     added("etcd-disk", added::etcd_disk),
 ];
 

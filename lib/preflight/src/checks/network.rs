@@ -89,7 +89,8 @@ pub(super) fn ports_kubernetes(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn ports_etcd(facts: &NodeFacts) -> Verdict {
-    ports(facts, &[(roles(facts).etcd, &ETCD)])
+    let runs_it = roles(facts).etcd && !facts.requirements.external_etcd;
+    ports(facts, &[(runs_it, &ETCD)])
 }
 
 pub(super) fn ports_halite(facts: &NodeFacts) -> Verdict {

@@ -25,6 +25,7 @@ pub fn of_cluster(cluster: &Cluster) -> HostRequirements {
             .api_server
             .vip
             .filter(|_| cluster.api_server.keeps_vip()),
+        external_etcd: cluster.external_etcd().is_some(),
     }
 }
 

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::node_facts::{DIRECTORIES, ExistingCluster, TOOLS, WatchedFileSystem};
 use crate::part::{Added, OtherHost};
+use crate::vip::WhoAnswers;
 
 /// A host on which everything is good.
 fn good() -> NodeFacts {
@@ -179,6 +180,7 @@ fn good_added() -> NodeFacts {
         addresses: [[10, 0, 0, 2].into()].into(),
         mtus: [([10, 0, 0, 2].into(), 1500), ([127, 0, 0, 1].into(), 65536)].into(),
         fsync_p99_us: Some(10_000),
+        vip_holder: Some(WhoAnswers::ThisCluster),
         // A check of a first host only.
         documents: vec!["cluster.yaml:1:1: no".into()],
         ..good()
@@ -220,6 +222,11 @@ const OF_ADDED: &[(&str, Option<Change>, Option<Change>)] = &[
         Some(|f| f.addresses = [[10, 0, 0, 100].into()].into()),
     ),
     (
+        "vip-answers",
+        Some(|f| f.vip_holder = Some(WhoAnswers::Nothing("no answer within 3 s".into()))),
+        Some(|f| f.vip_holder = Some(WhoAnswers::Another("UnknownIssuer".into()))),
+    ),
+    (
         "etcd-disk",
         Some(|f| f.fsync_p99_us = Some(10_001)),
         Some(|f| f.fsync_p99_us = Some(200_001)),
@@ -256,6 +263,15 @@ fn an_added_host_is_compared_with_the_others() {
     let of_added = CHECKS.iter().filter(|check| check.scope == Scope::Added);
     let all: Vec<&str> = of_added.map(|check| check.name).collect();
     assert_eq!(tested, all, "every check has its test");
+}
+
+#[test]
+fn a_first_host_needs_no_ports_of_an_etcd_that_is_elsewhere() {
+    let mut facts = good();
+    facts.listening.extend([2379, 2380]);
+    assert_eq!(bad(&facts), ["ports-etcd"]);
+    facts.requirements.external_etcd = true;
+    assert_eq!(bad(&facts), [""; 0]);
 }
 
 #[test]

@@ -9,15 +9,28 @@ use super::picture::Picture;
 /// The part of its quota, in percent, above which a database has little room.
 const FULL: i128 = 80;
 
+/// A finding about a member. What helps one of the cluster's own does not help an external one.
+fn finding(picture: &Picture, member: &str, message: String) -> Finding {
+    let seen = picture.seen.as_ref();
+    if seen.is_some_and(|seen| seen.etcd_is_external) {
+        return Finding::complete(format!(
+            "{message}; etcd is external (etcd.placement): repair it where it runs"
+        ));
+    }
+    Finding::on(member, message)
+}
+
 pub(super) fn quorum(picture: &Picture) -> Vec<Finding> {
     let answer = picture.seen.as_ref().and_then(|seen| seen.etcd.as_ref());
     match answer {
-        Some(Err(fault)) => vec![Finding::on(
+        Some(Err(fault)) => vec![finding(
+            picture,
             "",
             format!("no member of etcd answers: {}", chain(fault)),
         )],
         Some(Ok(overview)) if !overview.voters.have_quorum() => {
-            vec![Finding::on("", format!("etcd: {}", overview.quorum_line()))]
+            let message = format!("etcd: {}", overview.quorum_line());
+            vec![finding(picture, "", message)]
         }
         _ => Vec::new(),
     }
@@ -28,7 +41,7 @@ pub(super) fn members(picture: &Picture) -> Vec<Finding> {
     let faults = members.unwrap_or_default().iter().filter_map(|own| {
         let fault = own.fault.as_ref()?;
         let message = format!("the etcd member {fault}");
-        Some(Finding::on(&own.member.title(), message))
+        Some(finding(picture, &own.member.title(), message))
     });
     faults.collect()
 }
@@ -47,10 +60,8 @@ pub(super) fn alarms(picture: &Picture) -> Vec<Finding> {
             }
             AlarmKind::Corrupt => "CORRUPT: its data differ from those of the other members",
         };
-        Finding::on(
-            &name,
-            format!("the etcd member {name} has the alarm {what}"),
-        )
+        let message = format!("the etcd member {name} has the alarm {what}");
+        finding(picture, &name, message)
     };
     overview.alarms.iter().map(alarm).collect()
 }
@@ -65,7 +76,7 @@ pub(super) fn space(picture: &Picture) -> Vec<Finding> {
         let (name, percent) = (own.member.title(), size * 100 / quota);
         let message =
             format!("the database of the etcd member {name} has used {percent} % of its quota");
-        Some(Finding::on(&name, message))
+        Some(finding(picture, &name, message))
     };
     let overview = picture.etcd();
     let members = overview.map(|overview| overview.members.as_slice());

@@ -191,7 +191,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-members",
         title: "Each member of etcd serves",
         severity: Severity::Failure,
-        remedy: "`crictl ps -a --name etcd` on HOST; `ctl highstate HOST` starts it again",
+        remedy: "`crictl ps -a --name etcd`, or `systemctl status etcd`, on HOST; `ctl highstate HOST` starts it again",
         judge: etcd::members,
     },
     Check {
@@ -216,11 +216,11 @@ pub(super) const CHECKS: &[Check] = &[
         judge: etcd::space,
     },
     Check {
-        name: "etcd-upkeep",
-        title: "The master can give etcd room by itself",
+        name: "etcd-defrag",
+        title: "etcd is defragmented at the declared time",
         severity: Severity::Warning,
         remedy: "`ctl etcd status` shows each member; `ctl etcd defrag` does it at once",
-        judge: |picture| reported(picture, "etcd-upkeep"),
+        judge: |picture| reported(picture, "etcd-defrag"),
     },
     // Kubernetes.
     Check {
@@ -277,8 +277,22 @@ pub(super) const CHECKS: &[Check] = &[
         name: "backup",
         title: "The cluster is backed up",
         severity: Severity::Failure,
-        remedy: "`journalctl -u halite-backup` on the first host; `ctl backup create` makes one",
+        remedy: "`journalctl -u halite-backup` on the host that is named; `systemctl start halite-backup` there makes one",
         judge: |picture| reported(picture, "backup"),
+    },
+    Check {
+        name: "backup-verified",
+        title: "The newest backup on each host is verified, and an etcd starts with it",
+        severity: Severity::Failure,
+        remedy: "`systemctl start halite-backup halite-backup-verify` on the host that is named",
+        judge: |picture| reported(picture, "backup-verified"),
+    },
+    Check {
+        name: "backup-copies",
+        title: "As many hosts as declared hold a backup of the cluster",
+        severity: Severity::Warning,
+        remedy: "`ctl highstate` sets up the timers of the standbys; `systemctl start halite-backup` there makes one",
+        judge: |picture| reported(picture, "backup-copies"),
     },
     Check {
         name: "backup-removal",

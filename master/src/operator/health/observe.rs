@@ -10,7 +10,7 @@ use halite_errors::chain;
 use halite_etcd::{EtcdError, Overview};
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
-use halite_pillar::role::Role;
+use halite_pillar::etcd::Mode;
 use serde_json::{Map, Value, json};
 
 use crate::declared::Snapshot;
@@ -68,6 +68,8 @@ pub(in crate::operator) struct Seen {
     pub servers: Vec<(NodeName, Option<String>)>,
     /// The members of etcd, or the reason why none answers; `None` where none is declared.
     pub etcd: Option<Result<Overview, Silence>>,
+    /// etcd is not on hosts of the cluster.
+    pub etcd_is_external: bool,
     /// The answers of the minions.
     pub minions: BTreeMap<NodeName, HostHealth>,
 }
@@ -94,6 +96,7 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
     let seen = Seen {
         servers,
         etcd,
+        etcd_is_external: snapshot.declaration().cluster.external_etcd().is_some(),
         minions,
         ..Seen::default()
     };
@@ -146,10 +149,11 @@ async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, Silence> {
 
 /// The components that hosts should run; those of a host that has not joined yet are left out.
 fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = (&NodeName, &'static str)> {
+    let pods = snapshot.declaration().cluster.etcd.mode == Mode::StaticPod;
     let nodes = snapshot.declaration().nodes.iter();
-    nodes.flat_map(|(host, node)| {
-        let plane = (node.has(Role::ControlPlane) && node.is_member()).then_some(CONTROL_PLANE);
-        let member = node.is_member().then_some(MEMBER);
+    nodes.flat_map(move |(host, node)| {
+        let plane = node.serves_api().then_some(CONTROL_PLANE);
+        let member = (pods && node.is_member()).then_some(MEMBER);
         let names = plane.into_iter().flatten().chain(member);
         names.map(move |name| (host, name))
     })
@@ -208,8 +212,10 @@ async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<Stri
 }
 
 async fn etcd(jobs: &Jobs, snapshot: &Snapshot) -> Option<Result<Overview, Silence>> {
-    let mut nodes = snapshot.declaration().nodes.values();
-    nodes.any(|node| node.is_member()).then_some(())?;
+    let declaration = snapshot.declaration();
+    let is_external = declaration.cluster.external_etcd().is_some();
+    let has_members = declaration.nodes.values().any(|node| node.is_member());
+    (is_external || has_members).then_some(())?;
     let asked = async {
         let members = jobs.clusters().etcd().members(snapshot).await?;
         Ok(Overview::take(members.as_ref()).await?)

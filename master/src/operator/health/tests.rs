@@ -328,6 +328,20 @@ fn what_is_not_known_is_no_finding() {
 }
 
 #[test]
+fn what_helps_an_own_member_is_not_said_of_an_external_one() {
+    for overview in [Err(silent("connection refused")), Ok(overview(&["cp-3"]))] {
+        let mut picture = sound();
+        seen(&mut picture).etcd = Some(overview);
+        seen(&mut picture).etcd_is_external = true;
+        let found = found(&picture);
+        let [_, state, message, remedy] = &found[0];
+        assert_eq!((state.as_str(), remedy.as_str()), ("failure", ""));
+        let external = "etcd is external (etcd.placement): repair it where it runs";
+        assert!(message.ends_with(external), "{message}");
+    }
+}
+
+#[test]
 fn without_a_quorum_the_members_are_named_too() {
     let mut picture = sound();
     seen(&mut picture).etcd = Some(Ok(overview(&["cp-2", "cp-3"])));

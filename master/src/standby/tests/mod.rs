@@ -1,5 +1,7 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod exports;
+mod hand_over;
 mod kills;
 mod promotion;
 mod streams;
@@ -82,14 +84,23 @@ impl Link {
     }
 }
 
+/// Both ends of a stream that is not fed yet.
+pub struct Ends {
+    pub feed: Feed,
+    pub hello: StandbyHello,
+    pub standby: JoinHandle<(Receiver, Option<CopyError>)>,
+    /// True until the standby is killed.
+    pub alive: Arc<AtomicBool>,
+}
+
 /// Connects a standby, which is killed before it takes the record with the number `killed_at`.
-pub fn link(
+pub fn ends(
     master: &Host,
     store: &SqliteStore,
     mut receiver: Receiver,
     times: Times,
     killed_at: Option<u64>,
-) -> Link {
+) -> Ends {
     receiver.begin().unwrap();
     let hello: StandbyHello = receiver.hello();
     let (records, mut incoming) = mpsc::channel::<StandbyRecord>(4);
@@ -105,17 +116,6 @@ pub fn link(
         times,
         Arc::default(),
     );
-    let (begun, following) = oneshot::channel();
-    let epoch = store.epoch();
-    let feed = tokio::spawn(async move {
-        let begun = || {
-            let _ = begun.send(());
-        };
-        match feed.run(epoch, &hello, begun).await {
-            Err(error) => error,
-            Ok(never) => match never {},
-        }
-    });
     let alive = Arc::new(AtomicBool::new(true));
     let mark = Arc::clone(&alive);
     let standby = tokio::spawn(async move {
@@ -135,6 +135,39 @@ pub fn link(
         // Before the master notices.
         mark.store(false, Ordering::SeqCst);
         (receiver, None)
+    });
+    Ends {
+        feed,
+        hello,
+        standby,
+        alive,
+    }
+}
+
+/// Connects a standby, as [`ends`], and feeds it.
+pub fn link(
+    master: &Host,
+    store: &SqliteStore,
+    receiver: Receiver,
+    times: Times,
+    killed_at: Option<u64>,
+) -> Link {
+    let Ends {
+        feed,
+        hello,
+        standby,
+        alive,
+    } = ends(master, store, receiver, times, killed_at);
+    let (begun, following) = oneshot::channel();
+    let epoch = store.epoch();
+    let feed = tokio::spawn(async move {
+        let begun = || {
+            let _ = begun.send(());
+        };
+        match feed.run(epoch, &hello, begun).await {
+            Err(error) => error,
+            Ok(never) => match never {},
+        }
     });
     Link {
         feed,

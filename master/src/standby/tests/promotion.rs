@@ -13,7 +13,7 @@ use crate::store::{Job, JobRow, JobStatus, RowState, Token};
 use crate::succession::Succession;
 
 #[derive(Default)]
-struct Calls(Mutex<Vec<&'static str>>);
+pub(super) struct Calls(Mutex<Vec<&'static str>>);
 
 impl Unit for Calls {
     fn stop(&self) -> io::Result<()> {

@@ -266,6 +266,10 @@ impl Store for SqliteStore {
         Box::pin(self.ended(self.set_lock(name, run, now)))
     }
 
+    fn release_lock<'a>(&'a self, name: &'a str, run: &'a JobId) -> StoreFuture<'a, ()> {
+        Box::pin(self.ended(self.remove_lock(name, run)))
+    }
+
     fn append_event<'a>(&'a self, event: &'a Event) -> StoreFuture<'a, i64> {
         Box::pin(self.ended(self.add_event(event)))
     }

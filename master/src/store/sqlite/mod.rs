@@ -38,7 +38,7 @@ use super::StoreError;
 use super::log::Log;
 
 pub use backup::keep_good;
-pub use promotion::{fold_log, note_epoch, noted_epoch, raise_epoch};
+pub use promotion::{finish_copy, fold_log, note_epoch, noted_epoch, raise_epoch};
 
 /// The schema's history. A released file never changes; a change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[

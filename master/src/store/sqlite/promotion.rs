@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::backup::check_whole;
 use super::files::{beside, replace};
-use super::{explain, options};
+use super::{explain, lineage, options};
 use crate::store::StoreError;
 
 /// Writes the log of a store that no process uses into its file; the log is gone then.
@@ -27,6 +28,20 @@ pub async fn fold_log(path: &Path) -> Result<(), StoreError> {
         )));
     }
     Ok(())
+}
+
+/// Makes a store of the copies of another one's file and log, and checks all of it. It knows that it
+/// is a copy. No other process may use it.
+///
+/// # Errors
+/// They do not fit together, or a file cannot be written.
+pub async fn finish_copy(path: &Path) -> Result<(), StoreError> {
+    fold_log(path).await?;
+    let alone = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Memory);
+    lineage::mark_copy(&alone).await?;
+    check_whole(&alone).await
 }
 
 /// Makes a standby's copy the store of a new master: checks all of it and raises its epoch; answers

@@ -146,4 +146,13 @@ impl SqliteStore {
         transaction.commit().await?;
         Ok(None)
     }
+
+    pub(super) async fn remove_lock(&self, name: &str, run: &JobId) -> Outcome<()> {
+        sqlx::query("DELETE FROM locks WHERE name = ? AND run = ?")
+            .bind(name)
+            .bind(run.as_str())
+            .execute(&self.writer)
+            .await?;
+        Ok(())
+    }
 }

@@ -15,6 +15,14 @@ pub(in crate::store) async fn a_lock_is_held_until_its_run_has_ended(store: &dyn
     assert_eq!(take("members", 12).await, Some(jid(11)));
     assert_eq!(take("others", 12).await, None, "another lock");
     assert_eq!(take("members", 11).await, None, "its own, after a restart");
+    let release = async |number| store.release_lock("members", &jid(number)).await.unwrap();
+    release(12).await;
+    assert_eq!(take("members", 12).await, Some(jid(11)), "not its own");
+    release(11).await;
+    release(11).await;
+    assert_eq!(take("members", 12).await, None, "released before the end");
+    release(12).await;
+    assert_eq!(take("members", 11).await, None);
     let end = async |number, status| {
         store.update_run(&jid(number), status, 1, 2).await.unwrap();
     };

@@ -3,6 +3,7 @@
 //! Names are looked up in `/etc/hosts` only: the minion's binary is static and libc's resolver
 //! would load the host's modules.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,44 @@ pub async fn get(url: &str, trust: &Trust) -> HostResult<Option<(u16, String)>> 
         .await
         .ok()
         .flatten())
+}
+
+/// The reason why a server does not show a certificate of a CA for a name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotCertified {
+    /// No connection, or no TLS.
+    #[error("no answer")]
+    Silent(#[source] io::Error),
+    /// Another certificate.
+    #[error("its certificate is not accepted")]
+    Certificate(#[source] io::Error),
+}
+
+/// Connects to a server, and compares its certificate with a CA (PEM) and a name.
+///
+/// # Errors
+/// Nothing answers, or something with another certificate.
+pub(crate) async fn certified(
+    server: SocketAddr,
+    name: &str,
+    ca: &str,
+) -> Result<(), NotCertified> {
+    let invalid = |error: CaError| NotCertified::Silent(io::Error::other(error));
+    let config = config(&Trust::Ca(ca.to_owned())).map_err(invalid)?;
+    let name = ServerName::try_from(name.to_owned());
+    let name = name.map_err(|error| NotCertified::Silent(io::Error::other(error)))?;
+    let stream = TcpStream::connect(server).await;
+    let stream = stream.map_err(NotCertified::Silent)?;
+    let connected = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await;
+    connected.map(drop).map_err(|error| {
+        let cause = error.get_ref().and_then(|error| error.downcast_ref());
+        match cause {
+            Some(rustls::Error::InvalidCertificate(_)) => NotCertified::Certificate(error),
+            _ => NotCertified::Silent(error),
+        }
+    })
 }
 
 async fn ask<S>(stream: S, uri: &http::Uri) -> Option<(u16, String)>
@@ -333,6 +372,23 @@ mod tests {
             }
         });
         (port, pem)
+    }
+
+    #[tokio::test]
+    async fn a_server_of_another_ca_is_told_from_none() {
+        let (port, own) = https_server().await;
+        let (_, other) = https_server().await;
+        let server = SocketAddr::from(([127, 0, 0, 1], port));
+        certified(server, "127.0.0.1", &own).await.unwrap();
+        for (name, ca) in [("127.0.0.1", &other), ("api.prod.internal", &own)] {
+            let error = certified(server, name, ca).await.unwrap_err();
+            assert!(matches!(error, NotCertified::Certificate(_)), "{error:?}");
+        }
+        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let nothing = closed.local_addr().unwrap();
+        drop(closed);
+        let error = certified(nothing, "127.0.0.1", &own).await.unwrap_err();
+        assert!(matches!(error, NotCertified::Silent(_)), "{error:?}");
     }
 
     #[tokio::test]

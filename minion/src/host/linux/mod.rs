@@ -10,7 +10,7 @@ mod extract;
 pub mod files;
 pub mod firewalld;
 mod founding;
-mod http;
+pub(crate) mod http;
 pub mod images;
 pub mod kernel;
 pub mod packages;

@@ -1,7 +1,5 @@
 //! The wait for a static pod as a state machine: facts and time in, the next step out.
 
-use std::fmt;
-
 use crate::host::pod::{Process, StaticPod};
 
 /// Seconds for which a program without its peers must have run without a restart.
@@ -76,28 +74,56 @@ pub(super) enum Fault {
     NotReady(i64, String),
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Fault {
+    /// The reason for people, in the words of the kubelet or of systemd.
+    pub(super) fn text(&self, words: &Words) -> String {
+        let Words {
+            starter,
+            program,
+            before,
+        } = words;
         match self {
-            Self::Kubelet(state) => write!(
-                f,
-                "kubelet.service is {state}, so no change of a manifest is noticed"
-            ),
-            Self::NotStarted(seconds) => {
-                write!(
-                    f,
-                    "the kubelet has not started its container within {seconds} s"
-                )
+            Self::Kubelet(state) => {
+                format!("kubelet.service is {state}, so no change of a manifest is noticed")
             }
-            Self::NotReplaced(seconds) => write!(
-                f,
-                "the container of the manifest from before still runs after {seconds} s"
-            ),
-            Self::Ends(times) => write!(f, "its container ends again and again ({times} restarts)"),
-            Self::NotReady(seconds, answer) => write!(
-                f,
-                "its container runs, but is not ready after {seconds} s: {answer}"
-            ),
+            Self::NotStarted(seconds) => {
+                format!("{starter} has not started its {program} within {seconds} s")
+            }
+            Self::NotReplaced(seconds) => format!("{before} still runs after {seconds} s"),
+            Self::Ends(times) => {
+                format!("its {program} ends again and again ({times} restarts)")
+            }
+            Self::NotReady(seconds, answer) => {
+                format!("its {program} runs, but is not ready after {seconds} s: {answer}")
+            }
+        }
+    }
+}
+
+/// The words for what is waited for.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// What starts the program.
+    starter: &'static str,
+    /// What it starts.
+    program: &'static str,
+    /// What it started before.
+    before: &'static str,
+}
+
+impl Words {
+    pub(super) fn about(pod: &StaticPod) -> Self {
+        match pod.unit {
+            Some(_) => Self {
+                starter: "systemd",
+                program: "program",
+                before: "the program of the unit from before",
+            },
+            None => Self {
+                starter: "the kubelet",
+                program: "container",
+                before: "the container of the manifest from before",
+            },
         }
     }
 }
@@ -108,6 +134,7 @@ pub(super) struct Machine {
     began: i64,
     seconds: i64,
     quorum: bool,
+    words: Words,
     ended: Option<Process>,
     /// The running process, and the time when it was seen first.
     seen: Option<(Process, i64)>,
@@ -123,6 +150,7 @@ impl Machine {
             began: now,
             seconds: i64::try_from(pod.seconds).unwrap_or(i64::MAX),
             quorum: pod.quorum,
+            words: Words::about(pod),
             ended: pod.ended.clone(),
             seen: None,
             stopped: None,
@@ -176,13 +204,14 @@ impl Machine {
                 None => Fault::NotStarted(waited),
             });
         }
+        let Words {
+            starter, program, ..
+        } = self.words;
         Step::Wait(match process {
-            Some(_) if !facts.certain => {
-                "the kubelet has not replaced the container yet".to_owned()
-            }
-            Some(_) => format!("its container runs: {}", answer(&facts.probe)),
-            None if before => "the container from before still runs".to_owned(),
-            None => "the kubelet has not started its container yet".to_owned(),
+            Some(_) if !facts.certain => format!("{starter} has not replaced the {program} yet"),
+            Some(_) => format!("its {program} runs: {}", answer(&facts.probe)),
+            None if before => format!("the {program} from before still runs"),
+            None => format!("{starter} has not started its {program} yet"),
         })
     }
 

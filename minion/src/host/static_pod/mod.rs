@@ -4,23 +4,25 @@
 //! pod's log directory has the pod's uid in its name, and a container's processes have it in their
 //! cgroup. The kubelet computes the uid of a static pod from the decoded manifest
 //! (`pkg/kubelet/config/common.go`, `applyDefaults`), so another uid means another manifest; see
-//! decision 0025.
+//! decision 0025. A unit of systemd has its file in the place of the manifest, its name in that of the
+//! uid, and its processes in its own cgroup; see decision 0038.
 
 mod machine;
 mod observe;
+mod unit;
 
 use std::collections::BTreeMap;
 
 use halite_durable::digest::sha256;
 use serde::{Deserialize, Serialize};
 
-use self::machine::{Fault, Machine, Step};
-use super::effect::{Effect, Meta, Output, Trust};
+use self::machine::{Fault, Machine, Step, Words};
+use super::effect::{Effect, Meta, Output, Trust, UnitAction};
 use super::pod::StaticPod;
 use super::{Host, HostError, HostResult};
 
 pub use self::machine::{Facts, Probe};
-pub use self::observe::{observe, record, same_manifest};
+pub use self::observe::{record, same_manifest};
 
 /// Seconds between two observations.
 const AGAIN: f64 = 0.25;
@@ -61,24 +63,35 @@ pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
                         seconds = waited,
                         limit = pod.seconds,
                         reason,
-                        "a static pod is waited for"
+                        "a program is waited for"
                     );
                 }
                 host.sleep(AGAIN).await;
             }
             Step::Ready(process) => {
                 write_record(host, pod, process.uid, files).await?;
-                return Ok(comment(format!("Static pod {} is ready", pod.name)));
+                return Ok(comment(format!("{} is ready", capital(&pod.title()))));
             }
             Step::WithoutPeers(process, reason) => {
                 write_record(host, pod, process.uid, files).await?;
                 return Ok(comment(format!(
-                    "Static pod {} runs, and waits for its peers: {reason}",
-                    pod.name
+                    "{} runs, and waits for its peers: {reason}",
+                    capital(&pod.title())
                 )));
             }
             Step::Failed(fault) => return Err(failure(host, pod, &fault).await?),
         }
+    }
+}
+
+/// Observes a static pod, or the unit in its place. A probe is asked only if its program runs.
+///
+/// # Errors
+/// The host cannot be read.
+pub async fn observe(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
+    match &pod.unit {
+        Some(unit) => unit::observe(host, pod, unit).await,
+        None => observe::observe_pod(host, pod).await,
     }
 }
 
@@ -93,6 +106,13 @@ pub async fn files(host: &dyn Host, pod: &StaticPod) -> HostResult<BTreeMap<Stri
         files.insert(path.clone(), sha256(&content));
     }
     Ok(files)
+}
+
+/// A text with a capital letter at its begin.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 fn comment(text: String) -> Output {
@@ -116,6 +136,16 @@ async fn write(host: &dyn Host, path: &str, content: Vec<u8>) -> HostResult<()> 
     host.perform(&effect).await.map(drop)
 }
 
+/// Starts a unit again, from its file as it is now.
+async fn restart(host: &dyn Host, unit: &str) -> HostResult<()> {
+    host.perform(&Effect::DaemonReload).await?;
+    let effect = Effect::Unit {
+        name: unit.to_owned(),
+        action: UnitAction::Restart,
+    };
+    host.perform(&effect).await.map(drop)
+}
+
 async fn write_record(
     host: &dyn Host,
     pod: &StaticPod,
@@ -124,7 +154,7 @@ async fn write_record(
 ) -> HostResult<()> {
     let Some(manifest) = host.read(&pod.manifest).await? else {
         return Err(HostError::refused(format!(
-            "{} was removed while its pod was waited for; run `ctl highstate`",
+            "{} was removed while its program was waited for; run `ctl highstate`",
             pod.manifest
         )));
     };
@@ -141,15 +171,23 @@ async fn write_record(
 /// The error of a pod that does not get ready. The manifest from before is put back first.
 async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<HostError> {
     let StaticPod { name, manifest, .. } = pod;
-    let mut text = format!("cannot bring static pod {name} up: {fault}");
+    let reason = fault.text(&Words::about(pod));
+    let mut text = format!("cannot bring {} up: {reason}", pod.title());
     if matches!(fault, Fault::Kubelet(_)) {
         return Ok(HostError::refused(format!(
             "{text}; start it (`systemctl status kubelet`, `journalctl -u kubelet`), then run `ctl highstate`"
         )));
     }
-    let lines = observe::log(host, pod).await?;
+    let lines = match &pod.unit {
+        Some(unit) => unit::log(host, unit).await?,
+        None => observe::log(host, pod).await?,
+    };
+    let (file, thing) = match pod.unit {
+        Some(_) => ("unit", "program"),
+        None => ("manifest", "pod"),
+    };
     if lines.is_empty() {
-        text += "; its container has written no log";
+        text += "; it has written no log";
     } else {
         text += &format!("; the last lines of its log:\n{lines}\n");
     }
@@ -158,18 +196,21 @@ async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<
     let changed = other.filter(|r| !same_manifest(&r.manifest, &String::from_utf8_lossy(&found)));
     let remedy = match changed {
         None => format!(
-            "the manifest {manifest} has not changed since its pod was ready last, or it never was; correct the cause, then \
+            "the {file} {manifest} has not changed since its {thing} was ready last, or it never was; correct the cause, then \
              run `ctl highstate`"
         ),
         Some(_) if !is_behind_up(host, pod).await? => format!(
-            "{} does not answer, without which no manifest of {name} could be ready, so {manifest} stays; repair that first, \
+            "{} does not answer, without which no {file} of {name} could be ready, so {manifest} stays; repair that first, \
              then run `ctl highstate`",
             pod.behind.as_deref().unwrap_or_default()
         ),
         Some(good) => {
             write(host, manifest, good.manifest.into_bytes()).await?;
+            if let Some(unit) = &pod.unit {
+                restart(host, unit).await?;
+            }
             format!(
-                "the manifest that ran before is in {manifest} again; correct what was declared (for example `extraArgs`), \
+                "the {file} that ran before is in {manifest} again; correct what was declared (for example `extraArgs`), \
                  then run `ctl highstate`"
             )
         }

@@ -17,7 +17,7 @@ const LINES: usize = 10;
 ///
 /// # Errors
 /// The host cannot be read.
-pub async fn observe(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
+pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
     let manifest = read(host, &pod.manifest).await?;
     let record = record(host, pod).await?;
     let uids = uids(host, &pod.name).await?;
@@ -114,19 +114,30 @@ async fn processes(
     name: &str,
     uids: &[Pod],
 ) -> HostResult<Vec<(Process, Vec<String>)>> {
-    let mut found = Vec::new();
     if uids.is_empty() {
-        return Ok(found);
+        return Ok(Vec::new());
     }
+    let owner = |cgroup: &str| {
+        let mut uids = uids.iter().map(|(uid, _)| uid);
+        uids.find(|uid| cgroup.contains(&format!("pod{uid}")))
+            .cloned()
+    };
+    processes_in(host, name, &owner).await
+}
+
+/// The processes of a program in cgroups that have an owner, with their arguments.
+pub(super) async fn processes_in(
+    host: &dyn Host,
+    name: &str,
+    owner: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> HostResult<Vec<(Process, Vec<String>)>> {
+    let mut found = Vec::new();
     for entry in host.list("/proc").await? {
         let Ok(pid) = entry.parse::<u32>() else {
             continue;
         };
         let cgroup = of_process(host, pid, "cgroup").await;
-        let Some((uid, _)) = uids
-            .iter()
-            .find(|(uid, _)| cgroup.contains(&format!("pod{uid}")))
-        else {
+        let Some(uid) = owner(&cgroup) else {
             continue;
         };
         let line = of_process(host, pid, "cmdline").await;
@@ -140,7 +151,6 @@ async fn processes(
         if let (Some(program), Some(started)) = (program, started)
             && program == name
         {
-            let uid = uid.clone();
             found.push((Process { pid, started, uid }, arguments));
         }
     }
@@ -162,7 +172,7 @@ fn started(stat: &str) -> Option<u64> {
 }
 
 /// Asks the probes.
-async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe> {
+pub(super) async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe> {
     let answer = host.http_get(&pod.ready, &Trust::Unverified).await?;
     let text = match answer {
         Some((status, _)) if is_success(status) => return Ok(Probe::Ready),

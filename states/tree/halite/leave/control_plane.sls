@@ -1,3 +1,4 @@
+{%- from 'halite/base/map.jinja' import api_server_ended with context %}
 # The kubelet ends these pods when their manifests go. etcd's stays until etcd has removed the member.
 {%- for component in ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] %}
 
@@ -5,10 +6,10 @@
   file.absent: []
 {%- endfor %}
 
-# The API server ends open requests first. It does not hold the removal up.
+# It takes no new connections once it has left the Service, and ends open requests.
 kube-apiserver-ended:
   cmd.run:
-    - name: for _ in $(seq 60); do pgrep -x kube-apiserver >/dev/null || exit 0; sleep 0.5; done
+    - name: {{ api_server_ended() | json }}
     - onlyif: pgrep -x kube-apiserver
     - require:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml

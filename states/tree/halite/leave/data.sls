@@ -1,5 +1,6 @@
 {#- What pods, etcd and the site registry stored on a host that leaves, and backups below /var/lib/halite. A directory of pods or etcd
     may be a file system of its own, so it is emptied. Nothing is removed from a file system that is mounted below. -#}
+{%- from 'halite/map.jinja' import etcd_is_external with context %}
 {%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}
 include:
   - halite.leave.host
@@ -9,7 +10,7 @@ backups-stopped:
   cmd.run:
     - name: systemctl disable --now halite-backup.timer halite-backup-verify.timer; systemctl stop halite-backup.service
     - onlyif: systemctl --quiet is-enabled halite-backup.timer || systemctl --quiet is-active halite-backup.timer
-{%- for directory in ['/var/lib/etcd', '/var/lib/kubelet', '/var/lib/containerd', '/var/lib/cni', '/var/log/pods',
+{%- for directory in ([] if etcd_is_external else ['/var/lib/etcd']) + ['/var/lib/kubelet', '/var/lib/containerd', '/var/lib/cni', '/var/log/pods',
                       '/var/log/containers'] + site_data %}
 
 {{ directory }}:

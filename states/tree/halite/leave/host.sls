@@ -2,7 +2,8 @@
     last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
     and halite.leave.data. What the host had before is not brought back: swap, other versions of
     packages. -#}
-{%- from 'halite/map.jinja' import is_red_hat, has_master with context %}
+{%- from 'halite/map.jinja' import is_red_hat, has_master, etcd_is_external with context %}
+{%- set unit = '/etc/systemd/system/etcd.service' %}
 include:
 {%- if has_master %}
   # The master compiles from its bundle to the end.
@@ -55,13 +56,21 @@ containers-gone:
     - require:
         - service: containerd
 
-# Another member may have this host's place one day: its data must not be taken for that one's.
+# A member that is a unit of the host.
+etcd-unit:
+  cmd.run:
+    - name: systemctl disable --now etcd.service; rm -rf {{ unit }} /usr/local/lib/halite/etcd; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; systemctl daemon-reload
+    - onlyif: grep -qs '^# Written by Halite' {{ unit }}
+
+# Another member may have this host's place one day: its data must not be taken for that one's. Of an
+# external etcd nothing is touched.
 etcd-data-aside:
   cmd.run:
     - name: mv -T /var/lib/etcd/member "/var/lib/etcd/member.removed-$(date +%s)"
-    - onlyif: test -e /var/lib/etcd/member
+    - onlyif: {{ 'test -e /var/lib/halite/etcd-member.json && ' if etcd_is_external }}test -e /var/lib/etcd/member
     - require:
         - cmd: containers-gone
+        - cmd: etcd-unit
 {%- set files = [
       '/etc/kubernetes',
       '/etc/cni/net.d/10-flannel.conflist',

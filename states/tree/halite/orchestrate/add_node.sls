@@ -82,8 +82,8 @@ kubelet:
         - halite: containerd
 {%- if is_member %}
 
-# From here to the end of this run no other host joins or leaves etcd, which takes one learner at a
-# time. What needs no member is done by now, side by side with other new hosts.
+# From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
+# learner at a time. What needs no member is done by now, side by side with other new hosts.
 turn:
   halite.lock:
     - lock: etcd-members
@@ -116,9 +116,34 @@ promoted:
 control-plane:
   halite.state:
     - tgt: {{ name }}
-    - sls: [halite.base.etcd, halite.base.control_plane.running]
+    - sls: [{{ 'halite.base.etcd, ' if is_member }}halite.base.control_plane.running]
     - require:
-        - halite: promoted
+        - halite: {{ 'promoted' if is_member else 'kubelet' }}
+{%- if not is_member %}
+
+# No member of etcd says that it has joined.
+joined:
+  halite.control_plane_joined:
+    - node: {{ name }}
+    - require:
+        - halite: control-plane
+{%- endif %}
+
+registered:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.kubelet.registers]
+    - require:
+        - halite: {{ 'control-plane' if is_member else 'joined' }}
+{%- if is_member %}
+
+# The next host need not wait for what follows.
+turn-ends:
+  halite.unlock:
+    - lock: etcd-members
+    - require:
+        - halite: control-plane
+{%- endif %}
 
 # Where the API's name leads to proxies, they learn the new server.
 api-clients:
@@ -128,7 +153,7 @@ api-clients:
     - sls: [halite.host.hosts]
     - offline: skip
     - require:
-        - halite: control-plane
+        - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- endif %}
 
 # Labels and taints of the new node.
@@ -137,7 +162,7 @@ node:
     - tgt: master
     - sls: [halite.base.nodes]
     - require:
-        - halite: {{ 'control-plane' if is_control_plane else 'kubelet' }}
+        - halite: {{ 'kubelet' if not is_control_plane else 'registered' }}
 
 ready:
   halite.wait_for_node:

@@ -1,13 +1,25 @@
 {#- Makes a host with a master and a minion a Ready control plane. Each step may be repeated: it
     changes only what differs. -#}
 {%- from 'halite/orchestrate/map.jinja' import bootstrap with context %}
+{%- set is_member = 'etcd' in pillar.halite.nodes[bootstrap].roles %}
+{%- if pillar.halite.etcd.get('placement') == 'external' %}
+
+# Before anything changes: without it there would be no API.
+external-etcd:
+  halite.etcd_answers:
+    - timeout: 60
+{%- endif %}
 
 # Packages, kernel, names, firewall, virtual address. A host that has lost the data of its etcd is
 # refused before any of it.
 host:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.etcd.data, halite.host]
+    - sls: [{{ 'halite.base.etcd.data, ' if is_member }}halite.host]
+{%- if pillar.halite.etcd.get('placement') == 'external' %}
+    - require:
+        - halite: external-etcd
+{%- endif %}
 
 # Serves the bundle: from now on every host can pull images, this one included.
 images:
@@ -29,7 +41,7 @@ containerd:
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [halite.base.kubelet, halite.base.etcd.member]
+    - sls: [halite.base.kubelet{{ ', halite.base.etcd.member' if is_member }}]
     - require:
         - halite: containerd
 

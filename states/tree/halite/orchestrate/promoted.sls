@@ -1,4 +1,4 @@
-{#- Brings the hosts to the master that has taken the place of another one (`ctl master promote`). It
+{#- Brings the hosts to the master that has taken the place of another one (`ctl master promote`, `ctl master retire`). It
     touches nothing of etcd or Kubernetes, so it needs no quorum. Each step may be repeated. -#}
 {%- set name = pillar.halite.master.node %}
 
@@ -43,12 +43,13 @@ masters:
     - require:
         - halite: host
 
-# Last, because each starts its minion again: from now on it calls this master first.
+# Last, because each starts its minion again: from now on it calls this master first. No host asks the
+# one that had the master for bundles any more.
 minions:
   halite.state:
     - tgt: '* and not L@master'
     - tgt_type: compound
-    - sls: [halite.services.minion]
+    - sls: [halite.services.minion, halite.services.bundle_server.former]
     - offline: skip
     - require:
         - halite: clients

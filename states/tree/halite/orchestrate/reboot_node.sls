@@ -50,6 +50,30 @@ drained:
 {%-   set ns.last = 'drained' %}
 {%- endif %}
 
+{%- if is_control_plane %}
+
+# Its requests are answered, and its clients go to another one. A run that ends here has left the host
+# without a kubelet: the same command goes on, and a highstate starts it again.
+api-server:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.control_plane.aside]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'api-server' %}
+{%- endif %}
+{%- if is_member %}
+
+# A leader that vanishes costs an election. After the drain, so that it does not come back meanwhile.
+leader:
+  halite.etcd_leader_moved_off:
+    - node: {{ name }}
+    - timeout: 60
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'leader' %}
+{%- endif %}
+
 rebooted:
   halite.reboot:
     - node: {{ name }}

@@ -88,6 +88,8 @@ images-{{ what }}:
 {%-   set ns.previous = 'images-' ~ what %}
 {%- endfor %}
 {%- for name in one_by_one %}
+{%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
+{%-   if is_member %}
 
 # One after the other, only while etcd can miss this one. What does not come up gets its old manifest
 # back, and the run ends here, with the cluster serving.
@@ -96,7 +98,8 @@ images-{{ what }}:
     - node: {{ name }}
     - require:
         - halite: {{ ns.previous }}
-{%-   set ns.previous = name ~ '-may-restart' %}
+{%-     set ns.previous = name ~ '-may-restart' %}
+{%-   endif %}
 {%-   if 'control-plane' in pillar.halite.nodes[name].roles %}
 
 {{ name }}-vip:
@@ -116,6 +119,7 @@ images-{{ what }}:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-drained' %}
 {%-   endif %}
+{%-   if is_member %}
 
 {{ name }}-etcd:
   halite.state:
@@ -124,6 +128,8 @@ images-{{ what }}:
     - bundle: {{ bundle }}
     - require:
         - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-etcd' %}
+{%-   endif %}
 
 {{ name }}-control-plane:
   halite.state:
@@ -131,7 +137,7 @@ images-{{ what }}:
     - sls: [halite.base.control_plane.running]
     - bundle: {{ bundle }}
     - require:
-        - halite: {{ name }}-etcd
+        - halite: {{ ns.previous }}
 
 # The kubelet, containerd, and all else.
 {{ name }}-host:

@@ -95,15 +95,15 @@ impl Cluster {
     }
 
     /// Removes what is left of a host that is off, boots it, runs the printed command on it, and
-    /// waits until it is Ready.
-    pub fn replace(&self, name: &str) -> Result<()> {
+    /// waits until it is Ready. Returns the time until the command was printed.
+    pub fn replace(&self, name: &str) -> Result<Duration> {
         let host = self.host(name)?;
         let add = node_add(host, &role::list(&host.spec.roles));
         self.replace_on(&self.bootstrap, name, &add)
     }
 
     /// The same with `ctl` on another host; `add` declares the host in the words of its document.
-    pub fn replace_on(&self, on: &Host, name: &str, add: &[String]) -> Result<()> {
+    pub fn replace_on(&self, on: &Host, name: &str, add: &[String]) -> Result<Duration> {
         let host = self.host(name)?;
         let replace = [
             "ctl",
@@ -114,13 +114,15 @@ impl Cluster {
             "--cluster",
             "demo",
         ];
+        let start = Instant::now();
         let lines = lines(on, &only_declares(replace.map(str::to_owned).to_vec()))?;
+        let printed = start.elapsed();
         self.lab.power_on(&[name.to_owned()])?;
         enrol(host, lines.first().context("no command was printed")?)?;
         if !on.command(add)?.status()?.success() {
             bail!("replacing {name} failed");
         }
-        Ok(())
+        Ok(printed)
     }
 
     /// Runs the printed line on the worker.

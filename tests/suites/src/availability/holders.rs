@@ -84,6 +84,14 @@ impl Samples {
     }
 }
 
+/// A network that may hold an address.
+pub(crate) struct Network {
+    /// The name of its host.
+    pub(crate) name: String,
+    /// A process in it, while there is one.
+    pub(crate) process: Box<dyn Fn() -> Option<u32> + Send>,
+}
+
 /// A sampler that runs.
 #[derive(Debug)]
 pub struct Sampler {
@@ -96,7 +104,19 @@ impl Sampler {
     /// Starts to sample which of the hosts hold the address. A host without power holds nothing.
     #[must_use]
     pub fn start(hosts: &[&Host], address: Ipv4Addr) -> Self {
-        let hosts: Vec<Host> = hosts.iter().map(|host| (*host).clone()).collect();
+        let networks = hosts.iter().map(|host| {
+            let (name, host) = (host.spec.name.clone(), (*host).clone());
+            Network {
+                name,
+                process: Box::new(move || host.init()),
+            }
+        });
+        Self::of_networks(networks.collect(), address)
+    }
+
+    /// The same for networks of any processes.
+    #[must_use]
+    pub(crate) fn of_networks(networks: Vec<Network>, address: Ipv4Addr) -> Self {
         let samples = Arc::new(Mutex::new(Samples::default()));
         let (alive, end) = channel::<()>();
         let shared = Arc::clone(&samples);
@@ -107,7 +127,7 @@ impl Sampler {
                 == Err(RecvTimeoutError::Timeout)
             {
                 let at = start.elapsed();
-                let found = holders(&hosts, address);
+                let found = holders(&networks, address);
                 let mut samples = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 samples.add(at, found);
                 next = at + INTERVAL;
@@ -138,15 +158,15 @@ impl Sampler {
     }
 }
 
-fn holders(hosts: &[Host], address: Ipv4Addr) -> BTreeSet<String> {
-    let holds = |host: &&Host| {
+fn holders(networks: &[Network], address: Ipv4Addr) -> BTreeSet<String> {
+    let holds = |network: &&Network| {
         // A host that loses its power meanwhile has no table.
-        host.init()
-            .and_then(|init| fs::read_to_string(format!("/proc/{init}/net/fib_trie")).ok())
+        (network.process)()
+            .and_then(|process| fs::read_to_string(format!("/proc/{process}/net/fib_trie")).ok())
             .is_some_and(|table| is_local(&table, address))
     };
-    let holding = hosts.iter().filter(holds);
-    holding.map(|host| host.spec.name.clone()).collect()
+    let holding = networks.iter().filter(holds);
+    holding.map(|network| network.name.clone()).collect()
 }
 
 /// Returns true if a kernel's table (`/proc/net/fib_trie`) has the address as one of its own.

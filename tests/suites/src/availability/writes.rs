@@ -4,6 +4,7 @@
 //! ends; it prints its [`Record`] at its end.
 
 use std::io::Read as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -115,8 +116,13 @@ impl Loop {
     /// Starts a loop in the network namespace of a host. It outlives the host's power, without its
     /// network.
     pub fn start(host: &Host, target: &Target) -> Result<Self> {
-        let child = Command::new("ip")
-            .args(["netns", "exec", &host.namespace()])
+        Self::start_in(&Path::new("/run/netns").join(host.namespace()), target)
+    }
+
+    /// Starts a loop in the network namespace of that file.
+    pub fn start_in(namespace: &Path, target: &Target) -> Result<Self> {
+        let child = Command::new("nsenter")
+            .arg(format!("--net={}", namespace.display()))
             .arg(halite_lab::command::this_program())
             .arg(COMMAND)
             .args(arguments(target))

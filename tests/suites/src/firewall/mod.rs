@@ -1,6 +1,7 @@
 //! The firewall: a scan of all ports from all sources must equal the table that follows from the
 //! roles, in both directions; settings of others stay.
 
+mod during;
 mod foreign;
 mod source;
 mod table;
@@ -19,6 +20,8 @@ use halite_lab::wait;
 use self::source::{INTERFACE, Source, Stranger, link_local};
 use self::table::{Arrival, SSH, Table};
 use crate::test::{Counts, Test};
+
+pub(super) use self::during::during;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {

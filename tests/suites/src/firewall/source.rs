@@ -75,6 +75,22 @@ impl Source {
     /// Scans `target`. Half-open connections are deleted from the node's connection table at once:
     /// the table is finite.
     pub fn scan(&self, target: &str, udp: &[u16], again: &BTreeSet<u16>) -> Result<Findings> {
+        let udp = udp.iter().map(|port| format!("--udp={port}"));
+        let again = again.iter().map(|port| format!("--again={port}"));
+        let found = self.run_scan(target, udp.chain(again))?;
+        if let Some(node) = &self.node {
+            node.output(&["conntrack", "-D", "-p", "tcp", "--state", "SYN_SENT"])?;
+        }
+        Ok(found)
+    }
+
+    /// The TCP ports among these at which a program of `target` answers.
+    pub fn open(&self, target: &str, ports: &BTreeSet<u16>) -> Result<BTreeSet<u16>> {
+        let only = ports.iter().map(|port| format!("--only={port}"));
+        Ok(self.run_scan(target, only)?.open)
+    }
+
+    fn run_scan(&self, target: &str, options: impl Iterator<Item = String>) -> Result<Findings> {
         let program = halite_lab::command::this_program();
         let mut args: Vec<String> = self.enter[1..].to_vec();
         args.extend([
@@ -82,13 +98,9 @@ impl Source {
             "scan".to_owned(),
             target.to_owned(),
         ]);
-        args.extend(udp.iter().map(|port| format!("--udp={port}")));
-        args.extend(again.iter().map(|port| format!("--again={port}")));
+        args.extend(options);
         let text =
             run(&self.enter[0], &args).with_context(|| format!("{} scans {target}", self.name))?;
-        if let Some(node) = &self.node {
-            node.output(&["conntrack", "-D", "-p", "tcp", "--state", "SYN_SENT"])?;
-        }
         serde_json::from_str(&text).with_context(|| format!("the scan printed {text:?}"))
     }
 

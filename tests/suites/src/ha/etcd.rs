@@ -6,6 +6,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
+use crate::guide;
 use crate::test::Counts;
 
 /// Runs `ctl etcd` on the first host, with the answer as JSON.
@@ -49,17 +50,9 @@ pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
 /// has, and the others are replaced.
 pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
-    let name = first.spec.name.as_str();
-    let recover = [
-        "ctl",
-        "etcd",
-        "recover",
-        "--from",
-        name,
-        "--force",
-        "--cluster",
-        "demo",
-    ];
+    // The hosts of the guide have the same names.
+    let heading = "## One member of etcd is left";
+    let recover = guide::command("disaster.md", heading, "ctl etcd recover")?;
     let output = first.output(&recover)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,8 @@
 //! Hosts that leave the cluster of three control planes and come back: a worker that is drained and
 //! removed, and a control plane that is destroyed and replaced.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
@@ -8,10 +10,14 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
+use super::losses::VIP;
 use super::{BACK, is_complete, same_content};
 use crate::bare::{is_bare, wait_until_bare};
 use crate::test::Counts;
+use crate::{firewall, health};
 
+/// Limit for `ctl node replace` to print the command for the new host: three times the target.
+const PRINTED: Duration = Duration::from_secs(30);
 /// The namespace of the pods that are evicted.
 const NAMESPACE: &str = "leaving";
 
@@ -84,7 +90,16 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// A removed worker has nothing of Halite, the others have forgotten it, and it can be added again.
+/// At no moment of it a port is open that the roles do not open.
 pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
+    firewall::during(cluster, VIP, || leaves_and_returns(cluster))?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+fn leaves_and_returns(cluster: &Cluster) -> Result<()> {
     let worker = &cluster.worker;
     let name = worker.spec.name.as_str();
     ctl_node(
@@ -108,8 +123,7 @@ pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
         .output(&["ctl", "node", "remove", name, "--yes"])?;
     ensure!(!unknown.status.success(), "{name} was removed twice");
     cluster.join(&[name])?;
-    wait::until("the worker to be back", BACK, || is_complete(cluster))?;
-    Ok(Counts::ONE)
+    wait::until("the worker to be back", BACK, || is_complete(cluster))
 }
 
 /// A control plane whose disks are gone is replaced by one command, and the cluster is as it was.
@@ -141,7 +155,23 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
         is_complete(cluster)
     })?;
     cluster.lab.power_off(&[name.to_owned()], true)?;
-    cluster.replace(name)?;
+    // A host that was there a moment ago may not be replaced.
+    wait::until("the master to notice the loss", BACK, || {
+        let status = health::status(cluster)?;
+        let mut nodes = status["nodes"].as_array().into_iter().flatten();
+        let lost = nodes.any(|node| node["name"] == name && node["connected"] == false);
+        ensure!(lost, "{name} is connected: {}", status["nodes"]);
+        Ok(())
+    })?;
+    let printed = cluster.replace(name)?;
+    println!(
+        "  replace: the command is printed after {:.1} s",
+        printed.as_secs_f64()
+    );
+    ensure!(
+        printed <= PRINTED,
+        "the command was printed after {printed:?}"
+    );
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
     Ok(Counts::ONE)

@@ -14,7 +14,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{BACK, is_complete, same_content};
+use super::{BACK, is_complete, pod, same_content};
 use crate::availability::holders::Sampler;
 use crate::availability::record::{Gap, numbers};
 use crate::availability::target::{Identity, Kind, Target};
@@ -25,8 +25,10 @@ use crate::test::Counts;
 pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 /// The name that leads to it, in the certificate of each API server.
 pub(super) const NAME: &str = "api.demo.internal";
+/// The `kubernetes` Service, which has the first address of the network of services.
+const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 1), 443);
 /// Limits of the gap: three times the targets of the bench.
-const KILLED: Duration = Duration::from_secs(9);
+pub(super) const KILLED: Duration = Duration::from_secs(9);
 /// The same for a host without power.
 pub(super) const CUT: Duration = Duration::from_secs(12);
 /// The same behind the proxies.
@@ -43,6 +45,8 @@ pub enum Way {
     Vip,
     /// The proxy of its own host.
     Proxy,
+    /// The `kubernetes` Service, from a pod on the worker.
+    Service,
 }
 
 /// The outcome of a loss.
@@ -80,13 +84,14 @@ impl Measured {
     }
 }
 
-/// Cuts the power of the host with the address, and switches it on again.
+/// Cuts the power of the host with the address (behind proxies, of the last control plane), and
+/// switches it on again.
 ///
 /// # Errors
 /// An acknowledged write is missing, or the host does not come back.
-pub fn power(cluster: &Cluster) -> Result<Measured> {
+pub fn power(cluster: &Cluster, way: Way) -> Result<Measured> {
     let mut lost = Vec::new();
-    let measured = under_writes(cluster, Way::Vip, "power-cut", |holder| {
+    let measured = under_writes(cluster, way, "power-cut", |holder| {
         lost.push(holder.spec.name.clone());
         cluster.lab.power_off(&lost, false)
     })?;
@@ -134,7 +139,7 @@ pub fn behind_the_proxy(cluster: &Cluster, host: &Host) -> Result<Measured> {
 }
 
 pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
-    power(cluster)?.check("power-cut", CUT)?;
+    power(cluster, Way::Vip)?.check("power-cut", CUT)?;
     Ok(Counts::ONE)
 }
 
@@ -181,7 +186,7 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
     found
 }
 
-/// Does something to the holder of the address (behind proxies, to the first control plane) while a
+/// Does something to the holder of the address (behind proxies, to the last control plane) while a
 /// client writes. No acknowledged write may be missing.
 pub(super) fn under_writes(
     cluster: &Cluster,
@@ -190,14 +195,18 @@ pub(super) fn under_writes(
     lose: impl FnOnce(&Host) -> Result<()>,
 ) -> Result<Measured> {
     let planes = cluster.control_planes();
+    let holder = || cluster.host(&wait_for_one_holder(cluster)?);
     let (lost, address) = match way {
-        Way::Vip => (cluster.host(&wait_for_one_holder(cluster)?)?, VIP),
-        Way::Proxy => (
-            *planes.first().context("no control plane")?,
-            Ipv4Addr::LOCALHOST,
-        ),
+        Way::Vip => (holder()?, (VIP, 6443)),
+        Way::Proxy => {
+            let last = *planes.last().context("no control plane")?;
+            (last, (Ipv4Addr::LOCALHOST, 6443))
+        }
+        Way::Service => (holder()?, SERVICE),
     };
-    let rest = planes.iter().find(|host| host.spec.name != lost.spec.name);
+    // The last, because the first may be the one that leaves.
+    let mut others = planes.iter().rev();
+    let rest = others.find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
     // It may be there from an earlier attempt.
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
@@ -207,12 +216,15 @@ pub(super) fn under_writes(
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),
-        address: Some((address, 6443).into()),
+        address: Some(address.into()),
         prefix: prefix.to_owned(),
         identity: Some(administrator(rest)?),
     };
     let sampler = Sampler::start(&planes, VIP);
-    let writes = Loop::start(&cluster.worker, &target)?;
+    let writes = match way {
+        Way::Vip | Way::Proxy => Loop::start(&cluster.worker, &target)?,
+        Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, &target)?,
+    };
     let listed = || -> Result<BTreeSet<u64>> {
         let names = config_maps(cluster, rest)?;
         Ok(numbers(&target.prefix, names.lines()))

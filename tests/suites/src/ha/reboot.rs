@@ -46,8 +46,28 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
     })?;
     let holder = wait_for_one_holder(cluster)?;
     ensure!(holder != lost, "{lost} took the address back");
+    is_as_before(cluster, &lost)?;
+    Ok(measured)
+}
+
+/// Reboots the last control plane, by `ctl`, while the worker writes through its proxy.
+///
+/// # Errors
+/// An acknowledged write is missing, or the host is not as it was afterwards.
+pub fn behind_the_proxy(cluster: &Cluster) -> Result<Measured> {
+    let mut lost = String::new();
+    let measured = under_writes(cluster, Way::Proxy, "reboot-proxy", |host| {
+        lost.clone_from(&host.spec.name);
+        reboot(cluster, host)
+    })?;
+    is_as_before(cluster, &lost)?;
+    Ok(measured)
+}
+
+/// Waits until all hosts serve, and the one that rebooted takes pods.
+fn is_as_before(cluster: &Cluster, lost: &str) -> Result<()> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
-    let node = cluster.kubectl(&["get", "node", &lost, "-o", "json"])?;
+    let node = cluster.kubectl(&["get", "node", lost, "-o", "json"])?;
     let node: Value = serde_json::from_str(&node)?;
     ensure!(
         node["spec"]["unschedulable"].is_null()
@@ -55,8 +75,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
         "{lost} takes no pods: {}",
         node["spec"]
     );
-    same_content(cluster)?;
-    Ok(measured)
+    same_content(cluster)
 }
 
 /// Reboots a host with `ctl`. The lab's hosts do not start again by themselves: it switches them

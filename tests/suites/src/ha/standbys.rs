@@ -1,4 +1,5 @@
-//! Standbys of the master: they follow, and one of them takes the place of a master that is gone.
+//! Standbys of the master: they follow, one of them takes the place of a master that is gone, and a
+//! master that comes back does not act beside it.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,15 @@ use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
+use crate::interrupted::Running;
+use crate::kills::{master_answers, moments};
 use crate::test::Counts;
 
 /// The roles of the first host once it is the first no more.
 const ROLES: &str = "registry,etcd,control-plane";
 
 /// The document of a command on a host, whatever its exit code.
-fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
+pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
     // First, because what follows `--` is the command of the hosts.
     let all = [&["ctl", "-o", "json"], words].concat();
     let output = host.output(&all)?;
@@ -33,14 +36,14 @@ fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
 }
 
 /// The answer of a command on a host, which must succeed.
-fn answer(host: &Host, words: &[&str]) -> Result<Value> {
+pub(super) fn answer(host: &Host, words: &[&str]) -> Result<Value> {
     let (succeeded, document) = document(host, words)?;
     ensure!(succeeded, "ctl {}: {document}", words.join(" "));
     Ok(document)
 }
 
 /// Waits until exactly these hosts follow the master of a host.
-fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
     wait::until("the standbys to follow", BACK, || {
         let (_, masters) = document(master, &["master", "list"])?;
         let all = masters["standbys"].as_array().context("no list")?;
@@ -65,7 +68,7 @@ fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
 }
 
 /// A highstate of each of these hosts, by the master of another one, would change nothing.
-fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
+pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
     for name in names {
         let planned = answer(on, &["highstate", name, "--test"])?;
         ensure!(planned["changed"] == 0, "{name}: {planned}");
@@ -114,7 +117,7 @@ fn acknowledged(first: &Host) -> Result<(String, Value)> {
 }
 
 /// The keys without what changes by itself.
-fn keys(host: &Host) -> Result<Value> {
+pub(super) fn keys(host: &Host) -> Result<Value> {
     let mut keys = answer(host, &["key", "list"])?;
     for key in keys["keys"].as_array_mut().into_iter().flatten() {
         let key = key.as_object_mut().context("no key")?;
@@ -126,6 +129,47 @@ fn keys(host: &Host) -> Result<Value> {
 /// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
 /// master first. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
+    master_lost(cluster, |_, _| Ok(())).map(|()| Counts::ONE)
+}
+
+/// The same, and the new master dies each time when a step has ended: those of the promotion, then those
+/// of the removal of the lost host.
+pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Counts> {
+    let mut steps = 0;
+    master_lost(cluster, |next, lost| {
+        let replace = [
+            "ctl",
+            "node",
+            "replace",
+            lost,
+            "--force",
+            "--cluster",
+            "demo",
+        ];
+        let mut running = Running::start(next, &[&replace[..], &["--no-wait"]].concat())?;
+        while let Some(line) = running.next_end(steps)? {
+            println!("  {}", line.trim());
+            steps += 1;
+            moments::die(next, "halite-master")?;
+            master_answers(next)?;
+        }
+        let (status, said) = running.ended(|| Ok(()))?;
+        println!("  it ended with {status}");
+        ensure!(steps > 5, "only {steps} steps were shown: {said}");
+        Ok(())
+    })?;
+    Ok(Counts {
+        passed: steps,
+        failed: 0,
+    })
+}
+
+/// Loses the host of the master with its disks, does something on the standby that is to be the next,
+/// and replaces the host from there.
+fn master_lost(
+    cluster: &Cluster,
+    before_the_replacement: impl FnOnce(&Host, &str) -> Result<()>,
+) -> Result<()> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     let lost = first.spec.name.clone();
     wait_for_followers(first, &["cp-2", "cp-3"])?;
@@ -149,6 +193,7 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
         "demo",
     ];
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
+    before_the_replacement(next, &lost)?;
     // The document of the first host has no address.
     let add = ["ctl", "node", "add", &lost, "--roles", ROLES].map(str::to_owned);
     cluster.replace_on(next, &lost, &add)?;
@@ -168,6 +213,66 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     answers(cluster, next, "")?;
     wait_for_followers(next, &["cp-1", "cp-3"])?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])
+}
+
+/// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
+/// that before it begins anything, and becomes a standby with its next highstate.
+pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (cluster.host("cp-2")?, &cluster.bootstrap);
+    wait_for_followers(old, &["cp-1", "cp-3"])?;
+    let off = [old.spec.name.clone()];
+    cluster.lab.power_off(&off, false)?;
+    println!(
+        "  {}",
+        next.run(&["ctl", "master", "promote"])?
+            .trim()
+            .replace('\n', "\n  ")
+    );
+    answers(cluster, next, "cp-2")?;
+    wait_for_followers(next, &["cp-3"])?;
+    nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
+    // It serves the bundles, and the others ask it.
+    let (_, status) = document(next, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let url = format!(
+        "https://{}:4551/bundles/{version}/manifest.json",
+        next.control_plane_address()
+    );
+    let get = [
+        "curl",
+        "-sS",
+        "--fail",
+        "--max-time",
+        "10",
+        "--noproxy",
+        "*",
+        "-o",
+        "/dev/null",
+    ];
+    let ca = ["--cacert", "/etc/halite/pki/site-ca.crt", &url];
+    cluster.worker.run(&[&get[..], &ca[..]].concat())?;
+
+    cluster.lab.power_on(&off)?;
+    wait::until("the old master to stop", BACK, || {
+        let log = old.run(&[
+            "journalctl",
+            "-b",
+            "-u",
+            "halite-master",
+            "--no-pager",
+            "-o",
+            "cat",
+        ])?;
+        ensure!(log.contains("was replaced"), "{log}");
+        ensure!(!log.contains("master serves"), "it has begun: {log}");
+        Ok(())
+    })?;
+    answers(cluster, next, "")?;
+    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
+    next.run(&["ctl", "highstate", "cp-2"])?;
+    wait_for_followers(next, &["cp-2", "cp-3"])?;
     same_content(cluster)?;
     nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)

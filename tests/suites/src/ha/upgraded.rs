@@ -21,11 +21,15 @@ use crate::availability::target::{Kind, Target};
 use crate::availability::writes::Loop;
 use crate::bundles::variant;
 use crate::checks::refused;
+use crate::interrupted::Running;
+use crate::kills::moments;
 use crate::repair::highstate;
 use crate::test::Counts;
 
 /// The version of the bundle.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
+/// The version of the bundle of the release after that.
+const LATER: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-later");
 /// Path of its ISO on the bootstrap host.
 const CARRIED: &str = "/root/patch.iso";
 /// The static pods whose images have Kubernetes' version.
@@ -42,12 +46,12 @@ fn next(kubernetes: &str) -> Result<String> {
 }
 
 /// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
-fn add(cluster: &Cluster, kubernetes: &str) -> Result<()> {
+fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("patch-")
         .tempdir_in(halite_lab::cache())?;
     let before = NEWEST.kubernetes;
-    let iso = variant(work.path(), VERSION, 5, |recipe, _| {
+    let iso = variant(work.path(), version, 5, |recipe, _| {
         recipe["kubernetes"] = kubernetes.into();
         for image in recipe["images"].as_array_mut().into_iter().flatten() {
             let reference = image["reference"].as_str().context("no reference")?;
@@ -123,7 +127,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let before: Vec<(&Host, (String, u64))> = (cluster.hosts().into_iter())
         .map(|host| Ok((host, kubelet(host)?)))
         .collect::<Result<_>>()?;
-    add(cluster, &kubernetes)?;
+    add(cluster, VERSION, &kubernetes)?;
     let recorded = documents(cluster)?;
     let reason = format!("has Kubernetes {kubernetes}, not {}", NEWEST.kubernetes);
     refused(first, &["ctl", "bundle", "use", VERSION], &[&reason])?;
@@ -201,4 +205,47 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     refused(first, &["ctl", "upgrade", &old], &[&reason])?;
     first.run(&["ctl", "bundle", "remove", &old])?;
     Ok(Counts::ONE)
+}
+
+/// The master dies each time when a step of an upgrade has ended, and the cluster has the release after
+/// the next one in the end.
+pub(super) fn interrupted(cluster: &Cluster) -> Result<Counts> {
+    let kubernetes = next(&next(NEWEST.kubernetes)?)?;
+    let first = &cluster.bootstrap;
+    let before: Vec<(&Host, (String, u64))> = (cluster.hosts().into_iter())
+        .map(|host| Ok((host, kubelet(host)?)))
+        .collect::<Result<_>>()?;
+    add(cluster, LATER, &kubernetes)?;
+    let words = ["ctl", "upgrade", LATER];
+    let mut running = Running::start(first, &words)?;
+    let mut steps = 0;
+    while let Some(line) = running.next_end(steps)? {
+        println!("  {}", line.trim());
+        steps += 1;
+        moments::die(first, "halite-master")?;
+        crate::kills::master_answers(first)?;
+    }
+    let (status, said) = running.ended(|| Ok(()))?;
+    if !status.success() {
+        println!("  {said}");
+        first.run(&words).context("run again")?;
+    }
+    ensure!(
+        steps > cluster.hosts().len(),
+        "only {steps} steps were shown: {said}"
+    );
+    wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    for (host, before) in &before {
+        has(cluster, host, &kubernetes, before)?;
+    }
+    let changed = highstate(cluster, &[])?.changed;
+    ensure!(
+        changed.is_empty(),
+        "a highstate changed something: {changed:?}"
+    );
+    Ok(Counts {
+        passed: steps,
+        failed: 0,
+    })
 }

@@ -5,9 +5,9 @@ use anyhow::{Context as _, Result};
 use halite_lab::cluster::BOOTSTRAP;
 use halite_pillar::cluster::Cluster;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::validate::Context;
 use serde_json::{Value, json};
+
+pub use crate::shipped_tree::parse;
 
 /// The bootstrap node of the inputs for which no cluster runs.
 const BOOTSTRAP_NODE: &str = "apiVersion: halite/v1
@@ -33,28 +33,6 @@ pub(super) const CRI_SOCKET: &str = "unix:///var/run/containerd/containerd.sock"
 /// Reads a cluster document with two nodes.
 pub(super) fn declaration(cluster: &str) -> Result<Declaration> {
     parse(cluster, &[BOOTSTRAP_NODE, WORKER_NODE])
-}
-
-/// Reads a cluster document and the documents of its nodes.
-pub fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
-    let text = |file: String, text: &str| Text {
-        file,
-        text: text.to_owned(),
-    };
-    let nodes = nodes
-        .iter()
-        .enumerate()
-        .map(|(n, node)| text(format!("node {n}"), node))
-        .collect();
-    let texts = Texts {
-        cluster: text("cluster.yaml".to_owned(), cluster),
-        nodes,
-        custom: None,
-    };
-    load(&texts, &Context::default()).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", problems.join("\n"))
-    })
 }
 
 /// The configuration that an operator of kubeadm would write for the same cluster, for Kubernetes

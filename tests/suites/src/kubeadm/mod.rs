@@ -4,6 +4,7 @@
 
 mod allowed;
 mod certificate;
+pub(super) mod control_plane;
 mod differ;
 mod difference;
 mod documents;

@@ -4,20 +4,19 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use halite_lab::build;
 use halite_lab::cluster::BOOTSTRAP;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::view::{MASTER, Pki, view};
+use halite_pillar::view::{MASTER, Pki};
 use halite_states::compile;
-use halite_states::compile::{Compiled, Input};
+use halite_states::compile::Compiled;
 use halite_states::low::Chunk;
-use halite_states::tree::DirTree;
 use serde_json::{Map, Value, json};
 
 use super::certificate::Authorities;
 use super::difference::Picture;
 use super::{files, objects};
+use crate::shipped_tree;
 
 /// The states that make kubeadm's objects. The pod network is not kubeadm's.
 const OBJECTS: [&str; 3] = [
@@ -106,25 +105,16 @@ pub fn compile(
     pki: &Pki,
     minion: &str,
 ) -> Result<Compiled> {
-    let tree = DirTree::new().root(build::source_root().join("states/tree"));
-    let pillar = view(declaration, bundle, pki, minion)?;
     let grains = json!({"os_family": "Debian", "os": "Debian", "nodename": minion, "host": minion});
-    // The bundle's programs do not matter here.
-    let hash = |_: &str| Some("0".repeat(64));
-    let input = Input {
-        tree: &tree,
+    let parts = (bundle, pki);
+    shipped_tree::compile(
+        declaration,
+        parts,
         minion,
-        pillar: &pillar,
-        grains: &grains,
-        bundle: &hash,
-    };
-    compile::highstate(&input).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!(
-            "the state tree does not compile for {minion}:\n{}",
-            problems.join("\n")
-        )
-    })
+        &grains,
+        &json!({}),
+        compile::highstate,
+    )
 }
 
 fn of_host(chunk: &Chunk, authorities: &Authorities) -> Result<Option<(String, Value)>> {
@@ -232,39 +222,13 @@ mod tests {
     use crate::kubeadm::documents::INPUTS;
     use crate::kubeadm::inputs::declaration;
 
-    /// A bundle with every component at one version.
-    fn bundle() -> BundleFacts {
-        let components = [
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kube-proxy",
-            "etcd",
-            "coredns",
-        ];
-        let others = ["pause", "flannel", "flannel-cni-plugin"];
-        let images = components
-            .iter()
-            .chain(&others)
-            .map(|c| ((*c).to_owned(), format!("registry.k8s.io/{c}:1")));
-        let programs =
-            ["ctl", "halite-master", "halite-minion"].map(|p| (p.to_owned(), "0".repeat(64)));
-        BundleFacts {
-            path: "/media/halite".to_owned(),
-            kubernetes: "v1.36.3".to_owned(),
-            images: images.collect(),
-            programs: programs.into_iter().collect(),
-            ..BundleFacts::default()
-        }
-    }
-
     #[test]
     fn the_tree_says_something_about_everything_that_kubeadm_makes() {
         for input in INPUTS {
             let declaration = declaration(input.document).unwrap();
             let bundle = BundleFacts {
                 kubernetes: input.release.kubernetes.to_owned(),
-                ..bundle()
+                ..shipped_tree::bundle()
             };
             let picture = picture(
                 &declaration,

@@ -1,8 +1,9 @@
 //! What must not stop the cluster: a command that hangs, a flood of connections, a minion that
-//! reads nothing, a link that is cut, a full disk, and a file system that does not answer.
+//! reads nothing, a link that is cut, a full disk, a reached quota, and a file system that does not answer.
 
 mod full_disk;
 mod hung_mount;
+mod quota;
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -34,6 +35,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "limits: a full disk under the store stops changes, and nothing else",
         run: full_disk::goes_on,
+    },
+    Test {
+        name: "limits: a reached quota of etcd is resolved by the master",
+        run: quota::resolved,
     },
     Test {
         name: "limits: a bundle whose file system hangs stops no ping",

@@ -1,22 +1,36 @@
 {#- The last member of etcd makes a cluster of itself (`ctl etcd recover`): etcd is started once with the flag for it. halite.base.etcd
     takes the flag away again. -#}
-{%- from 'halite/base/etcd/map.jinja' import metrics with context %}
+{%- from 'halite/map.jinja' import etcd_is_service with context %}
+{%- from 'halite/base/etcd/map.jinja' import manifest, metrics, unit with context %}
+{%- set file = unit if etcd_is_service else manifest %}
 
-/etc/kubernetes/manifests/etcd.yaml:
+{{ file }}:
   file.managed:
-    - source: salt://halite/base/etcd/etcd.yaml.j2
+    - source: salt://halite/base/etcd/{{ 'etcd.service.j2' if etcd_is_service else 'etcd.yaml.j2' }}
     - template: jinja
     - context: {alone: True}
     - user: root
     - group: root
-    - mode: '0600'
+    - mode: '{{ '0644' if etcd_is_service else '0600' }}'
     - force: True
+{%- if etcd_is_service %}
+
+etcd:
+  service.running:
+    - watch:
+        - file: {{ file }}
+{%- endif %}
 
 etcd-alone:
+{%- if etcd_is_service %}
+  unit.ready:
+    - name: etcd
+{%- else %}
   static_pod.running:
-    - manifest: /etc/kubernetes/manifests/etcd.yaml
+    - manifest: {{ file }}
+{%- endif %}
     - ready: {{ metrics }}/readyz
     - live: {{ metrics }}/livez
     - failhard: True
     - watch:
-        - file: /etc/kubernetes/manifests/etcd.yaml
+        - {{ 'service: etcd' if etcd_is_service else 'file: ' ~ file }}

@@ -1,13 +1,19 @@
 {#- An etcd member that runs as it is declared. -#}
-{%- from 'halite/base/etcd/map.jinja' import metrics, peers with context %}
+{%- from 'halite/map.jinja' import etcd_is_service with context %}
+{%- from 'halite/base/etcd/map.jinja' import manifest, metrics, peers, programs, unit, version with context %}
 include:
   - halite.base.etcd.member
 
-# A member that does not come up with a new manifest gets its old one back, and the run stops, so
+# A member that does not come up with a new manifest or unit gets its old one back, and the run stops, so
 # that the next member is not taken down, too. etcd reads its certificates again, but no CA.
 etcd-ready:
+{%- if etcd_is_service %}
+  unit.ready:
+    - name: etcd
+{%- else %}
   static_pod.running:
-    - manifest: /etc/kubernetes/manifests/etcd.yaml
+    - manifest: {{ manifest }}
+{%- endif %}
     - ready: {{ metrics }}/readyz
     - live: {{ metrics }}/livez
     - quorum: {{ peers }}
@@ -15,4 +21,16 @@ etcd-ready:
         - /etc/kubernetes/pki/etcd/ca.crt
     - failhard: True
     - watch:
-        - file: /etc/kubernetes/manifests/etcd.yaml
+{%- if etcd_is_service %}
+        - service: etcd
+
+# The programs of other versions, to which no unit goes back any more.
+etcd-other-programs:
+  cmd.run:
+    - name: find {{ programs }} -mindepth 1 -maxdepth 1 ! -name {{ version }} -exec rm -rf {} +
+    - onlyif: find {{ programs }} -mindepth 1 -maxdepth 1 ! -name {{ version }} | grep -q .
+    - require:
+        - unit: etcd-ready
+{%- else %}
+        - file: {{ manifest }}
+{%- endif %}

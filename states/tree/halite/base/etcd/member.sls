@@ -1,10 +1,11 @@
-{#- An etcd member, run by the kubelet as a static pod. Nothing waits here for it; see
+{#- An etcd member, run by the kubelet as a static pod, or by systemd. Nothing waits here for it; see
     halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/map.jinja' import node, roles, etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, record with context %}
 include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
+  - halite.base.etcd.{{ 'service' if etcd_is_service else 'pod' }}
 
 /var/lib/etcd:
   file.directory:
@@ -17,8 +18,8 @@ include:
 {%- if 'bootstrap' in roles %}
 
 # The first member of a cluster is started once without its data, before there is a manifest. The
-# manifest says that the cluster exists, so that an etcd whose data is lost does not start as a new,
-# empty cluster, neither by a highstate nor by the kubelet alone; and the record keeps a highstate from repairing such a host
+# manifest, or a unit, says that the cluster exists, so that an etcd whose data is lost does not start as a new,
+# empty cluster, neither by a highstate nor by the kubelet or systemd alone; and the record keeps a highstate from repairing such a host
 # (halite.base.etcd.data).
 etcd-founded:
   etcd.founded:
@@ -58,24 +59,4 @@ etcd-not-joined:
     - failhard: True
     - require:
         - etcd: etcd-data
-{%- endif %}
-
-# The kubelet watches this directory and restarts the pod after a change.
-/etc/kubernetes/manifests/etcd.yaml:
-  file.managed:
-    - source: salt://halite/base/etcd/etcd.yaml.j2
-    - template: jinja
-    - user: root
-    - group: root
-    - mode: '0600'
-    - force: True
-    - makedirs: True
-    - dir_mode: '0700'
-    - require:
-        - file: /var/lib/etcd
-        - sls: halite.base.pki.etcd
-{%- if 'bootstrap' in roles %}
-        - etcd: etcd-founded
-{%- elif not node.get('etcd') %}
-        - test: etcd-not-joined
 {%- endif %}

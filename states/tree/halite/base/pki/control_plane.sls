@@ -1,6 +1,6 @@
 {#- CAs and certificates of a control-plane host. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
-{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/map.jinja' import node, etcd_is_external with context %}
 {%- from 'halite/base/map.jinja' import kubeadm with context %}
 {%- set domain = pillar.halite.cluster.domain %}
 {%- set api = pillar.halite.apiServer %}
@@ -100,6 +100,50 @@ include:
     - require:
         - file: /etc/kubernetes/pki
 
+{%- if etcd_is_external %}
+
+# The way to an etcd that is not this cluster's: CA, certificate and key as the operator gave them, in
+# the files that kubeadm's documentation names for it.
+/etc/kubernetes/pki/etcd:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0755'
+    - require:
+        - file: /etc/kubernetes/pki
+
+/etc/kubernetes/pki/etcd/ca.crt:
+  file.managed:
+    - contents: {{ pillar.halite.etcd.external.ca | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - require:
+        - file: /etc/kubernetes/pki/etcd
+
+/etc/kubernetes/pki/apiserver-etcd-client.crt:
+  file.managed:
+    - contents: {{ pillar.halite.etcd.external.certificate | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - require:
+        - file: /etc/kubernetes/pki
+
+/etc/kubernetes/pki/apiserver-etcd-client.key:
+  file.managed:
+    - contents: {{ pillar.halite.etcd.external.key | json }}
+    - user: root
+    - group: root
+    - mode: '0600'
+    - force: True
+    - show_changes: False
+    - require:
+        - file: /etc/kubernetes/pki
+{%- else %}
+
 /etc/kubernetes/pki/apiserver-etcd-client.crt:
   x509.certificate:
     - ca: etcd
@@ -108,3 +152,4 @@ include:
     - client_auth: True
     - require:
         - file: /etc/kubernetes/pki
+{%- endif %}

@@ -1,9 +1,20 @@
-{#- Backups of the cluster, on the master's host: `ctl backup create` on a timer. The backups stay,
-    whatever is declared. -#}
+{#- Backups of the cluster, on the master's host and its standbys: `ctl backup create` on a timer, which
+    needs the master only on its own host. The backups stay, whatever is declared. -#}
 {%- set scheduled = ['halite-backup.service', 'halite-backup.timer'] +
                     (['halite-backup-verify.service', 'halite-backup-verify.timer'] if pillar.halite.backup.isVerified else []) %}
 include:
   - halite.services.ctl
+  - halite.services.reports
+
+/var/lib/halite/reports/backup.since:
+  file.managed:
+    - contents: There should be backups since this file was made.
+    - user: root
+    - group: root
+    - mode: '0600'
+    - force: True
+    - require:
+        - file: /var/lib/halite/reports
 {%- for unit in scheduled %}
 
 /etc/systemd/system/{{ unit }}:
@@ -32,6 +43,7 @@ backup-read:
     - unmask: True
     - require:
         - file: /usr/local/bin/ctl
+        - file: /var/lib/halite/reports/backup.since
         - cmd: backup-read
     - watch:
         - file: /etc/systemd/system/{{ unit }}

@@ -2,12 +2,12 @@
     stays: nothing removes CAs and a store by a mistake in a document. The copy of a standby goes: it can
     be made again. -#}
 {%- set directory = '/var/lib/halite/master' %}
-{%- for unit in ['halite-backup.timer', 'halite-backup-verify.timer', 'halite-master'] %}
+include:
+  - halite.services.backup.absent
 
-{{ unit }}:
+halite-master:
   service.dead:
     - enable: False
-{%- endfor %}
 
 # In this order: without the file `standby-of` the daemon would start as a master, and with the record
 # of a promotion alone that would go on without a copy.

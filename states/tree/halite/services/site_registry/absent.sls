@@ -10,7 +10,9 @@
 {%- for path in ['/etc/systemd/system/halite-registry-backup.timer', '/etc/systemd/system/halite-registry-backup.service',
                  '/etc/systemd/system/halite-registry-verify.timer', '/etc/systemd/system/halite-registry-verify.service',
                  '/etc/systemd/system/halite-failed@.service', '/etc/systemd/system/halite-registry.service',
-                 '/etc/halite/registry', '/var/lib/halite/reports'] %}
+                 '/etc/halite/registry', '/var/lib/halite/reports/registry-backup.since',
+                 '/var/lib/halite/reports/registry-backup.json', '/var/lib/halite/reports/registry-backup.failed',
+                 '/var/lib/halite/reports/registry-verify.json', '/var/lib/halite/reports/registry-verify.failed'] %}
 
 {{ path }}:
   file.absent:

@@ -14,6 +14,7 @@ include:
   - halite.host.repository
   - halite.host.packages
   - halite.services.ctl
+  - halite.services.reports
 
 halite-registry-group:
   group.present:
@@ -131,15 +132,6 @@ site-registry-answers:
     - wait_for: 30
     - require:
         - service: halite-registry
-
-# Reports of backups, which the minion reads for `ctl status`.
-/var/lib/halite/reports:
-  file.directory:
-    - user: root
-    - group: root
-    - mode: '0700'
-    - require:
-        - file: /var/lib/halite
 
 /var/lib/halite/reports/registry-backup.since:
   file.managed:

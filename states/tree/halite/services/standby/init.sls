@@ -6,6 +6,11 @@ include:
   - halite.services.master.program
   - halite.services.standby.masters
   - halite.services.bundle_server.copies
+{%- if pillar.halite.backup.isMade %}
+  - halite.services.backup
+{%- else %}
+  - halite.services.backup.absent
+{%- endif %}
 
 # A host that had the master runs it until now: it begins again, as a standby.
 halite-master:
@@ -18,11 +23,3 @@ halite-master:
         - file: /etc/systemd/system/halite-master.service
         - file: /etc/systemd/system/halite-master.service.d
         - file: /var/lib/halite/master/standby-of
-
-# Its backups are those of the master's host.
-{%- for unit in ['halite-backup.timer', 'halite-backup-verify.timer'] %}
-
-{{ unit }}:
-  service.dead:
-    - enable: False
-{%- endfor %}

@@ -1,26 +1,28 @@
-//! The upkeep of etcd on a whole master with members in memory.
+//! The scheduled defragmentation on a whole master with members in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::fake::{Database, FakeCluster, QUOTA};
+use halite_etcd::fake::{Database, FakeCluster};
 use halite_proto::v1;
+use halite_states::shipped::DEFRAG_ETCD;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::etcd::{EtcdUpkeep, LOOK, SETTLE};
-use super::etcd_trials::{AGAIN, SLS, SOON};
+use super::defragmentation::{Defragmentation, LOOK, SETTLE};
 use super::history::OPERATOR;
+use super::trials::AGAIN;
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 use crate::clock::{Clock as _, ManualClock};
 use crate::jobs::NewJob;
 use crate::names::minion;
-use crate::store::{AuditFilter, Millis, Run, RunStatus, Store as _};
+use crate::store::{AuditFilter, Millis, Run, Store as _};
 
-const TREE: [(&str, &str); 2] = [
+const TREE: [(&str, &str); 3] = [
     ("top.sls", "base:\n  '*':\n    - a\n"),
+    ("a.sls", "other:\n  test.succeed_with_changes: []\n"),
     (
         "halite/orchestrate/defrag_etcd.sls",
         include_str!("../../../states/tree/halite/orchestrate/defrag_etcd.sls"),
@@ -44,26 +46,17 @@ fn database(size: u64, free: u64) -> Database {
     }
 }
 
-/// A database that has reached its quota with what is in use.
-fn full() -> Database {
-    Database {
-        size: QUOTA + 4096,
-        in_use: QUOTA,
-        data: QUOTA,
-    }
-}
-
 struct World {
     life: Life,
     clock: Arc<ManualClock>,
-    upkeep: EtcdUpkeep,
+    upkeep: Defragmentation,
 }
 
 impl World {
     fn new(site: &Site, clock: &Arc<ManualClock>) -> Self {
         let life = site.live_at(Arc::clone(clock) as Arc<_>);
         let (jobs, orchestrator) = (life.backend.jobs(), life.backend.orchestrator());
-        let upkeep = EtcdUpkeep::with(
+        let upkeep = Defragmentation::with(
             Arc::clone(jobs),
             Arc::clone(orchestrator),
             TimeZone::UTC,
@@ -85,7 +78,7 @@ impl World {
     /// An operator's run.
     fn operate(&self) {
         let request = v1::OrchestrateRequest {
-            sls: SLS.to_owned(),
+            sls: DEFRAG_ETCD.to_owned(),
             ..Default::default()
         };
         let stream = self.life.backend.orchestrate("root", request);
@@ -115,7 +108,7 @@ impl World {
         let status = self.life.runtime.block_on(self.life.backend.status());
         let status = status.unwrap();
         let checks = status["health"]["checks"].as_array().unwrap();
-        let own = checks.iter().find(|check| check["name"] == "etcd-upkeep");
+        let own = checks.iter().find(|check| check["name"] == "etcd-defrag");
         let findings = own.unwrap()["findings"].as_array().unwrap();
         let text = |finding: &Value| finding["message"].as_str().unwrap().to_owned();
         findings.iter().map(text).collect()
@@ -126,71 +119,6 @@ fn site(cluster: &Arc<FakeCluster>) -> Site {
     let mut site = Site::new(&TREE);
     site.etcd = Some((cluster.clone(), Duration::ZERO));
     site
-}
-
-#[test]
-fn a_reached_quota_is_resolved_without_an_operator() {
-    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
-    let clock = Arc::new(ManualClock::at(millis("2026-11-25T12:00:00Z")));
-    let site = site(&cluster);
-    let world = World::new(&site, &clock);
-    assert_eq!(world.step(), LOOK);
-    assert!(cluster.changes().is_empty() && world.runs().is_empty());
-    cluster.set_database("cp-2", database(QUOTA + (1 << 20), 1));
-    assert_eq!(world.step(), 0, "another look at once");
-    assert_eq!(
-        cluster.changes(),
-        ["compact", "defragment cp-2", "disarm cp-2"]
-    );
-    assert_eq!(world.step(), LOOK);
-    let runs = world.runs();
-    assert_eq!((runs.len(), runs[0].status), (1, RunStatus::Succeeded));
-    assert_eq!(world.audit(), ["begins", "ok"]);
-    assert_eq!(world.findings(), [""; 0]);
-    world.life.kill();
-}
-
-#[test]
-fn what_leaves_no_room_is_reported_and_not_tried_again_and_again() {
-    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
-    let clock = Arc::new(ManualClock::at(millis("2026-11-25T12:00:00Z")));
-    let site = site(&cluster);
-    let world = World::new(&site, &clock);
-    cluster.set_database("cp-2", full());
-    assert_eq!(world.step(), 0);
-    for _ in 0..3 {
-        assert_eq!(world.step(), LOOK);
-    }
-    assert_eq!(world.runs().len(), 1);
-    let found = world.findings();
-    let [text] = found.as_slice() else {
-        panic!("{found:?}");
-    };
-    for part in [
-        "room in etcd below its quota: ",
-        "delete objects, or declare a larger `quota-backend-bytes`",
-        "; next trial 2026-11-25T12:10Z",
-    ] {
-        assert!(text.contains(part), "{text}");
-    }
-    assert!(world.audit()[1].contains("cannot make room in etcd"));
-    clock.advance(SOON);
-    assert_eq!(world.step(), 0);
-    clock.advance(SOON);
-    assert_eq!(world.step(), LOOK, "the second pause is longer");
-    assert_eq!(world.runs().len(), 2);
-    world.life.kill();
-
-    // Another process reads the same from the store.
-    let world = World::new(&site, &clock);
-    assert_eq!(world.step(), LOOK);
-    assert_eq!(world.runs().len(), 2);
-    cluster.set_database("cp-2", database(1 << 20, 1));
-    clock.advance(SOON);
-    assert_eq!(world.step(), 0);
-    assert_eq!(world.step(), LOOK);
-    assert_eq!(world.findings(), [""; 0]);
-    world.life.kill();
 }
 
 #[test]
@@ -257,10 +185,7 @@ fn a_time_at_which_the_master_was_off_is_made_up_for() {
     assert_eq!(world.step(), 0);
     assert_eq!(world.step(), LOOK);
     let found = world.findings();
-    assert!(
-        found[0].starts_with("defragmentation of etcd: waited 3 s"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("waited 3 s"), "{found:?}");
     assert!(cluster.changes().is_empty());
     cluster.start(&halite_etcd::fake::host("cp-3"));
     clock.advance(AGAIN - 1);
@@ -273,23 +198,30 @@ fn a_time_at_which_the_master_was_off_is_made_up_for() {
     world.life.kill();
 }
 
-#[test]
-fn with_never_an_operator_defragments() {
-    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
-    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
-    let site = site(&cluster);
+/// A site whose cluster document has this `etcd`.
+fn declared(cluster: &Arc<FakeCluster>, etcd: &str) -> Site {
+    let site = site(cluster);
     let path = site.path().join("etc/cluster.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, format!("{text}etcd: {{defrag: {{at: never}}}}\n")).unwrap();
-    let world = World::new(&site, &clock);
-    world.operate();
-    clock.advance(14 * DAY);
-    cluster.set_database("cp-2", database(100 << 20, 90));
-    assert_eq!(world.step(), LOOK);
-    assert!(cluster.changes().is_empty());
-    // A reached quota is resolved all the same.
-    cluster.set_database("cp-2", database(QUOTA + (1 << 20), 1));
-    assert_eq!(world.step(), 0);
-    assert_eq!(cluster.changes().last().unwrap(), "disarm cp-2");
-    world.life.kill();
+    std::fs::write(&path, format!("{text}etcd: {etcd}\n")).unwrap();
+    site
+}
+
+#[test]
+fn with_never_an_operator_defragments() {
+    for (etcd, runs) in [
+        ("{defrag: {at: never}}", 0),
+        ("{defrag: {at: \"03:30\"}}", 1),
+    ] {
+        let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+        let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+        let site = declared(&cluster, etcd);
+        let world = World::new(&site, &clock);
+        world.operate();
+        clock.advance(14 * DAY);
+        cluster.set_database("cp-2", database(100 << 20, 90));
+        world.step();
+        assert_eq!(world.runs().len(), runs, "{etcd}");
+        world.life.kill();
+    }
 }

@@ -1,0 +1,60 @@
+//! The command line that repeats a command. The master joins a run that is under way, or goes on with the
+//! one that stopped, only if all words are the same.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::cli::DrainedPods;
+
+/// The time limit of a drain that needs no word.
+const DRAIN: Duration = Duration::from_mins(15);
+
+/// A command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Again(String);
+
+impl Again {
+    /// A command with the words that it always has.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self(command.into())
+    }
+
+    /// Adds a flag that was given.
+    pub fn flag(mut self, given: bool, name: &str) -> Self {
+        if given {
+            self.0.push_str(&format!(" --{name}"));
+        }
+        self
+    }
+
+    /// Adds an option with its value.
+    pub fn option(mut self, name: &str, value: Option<impl Display>) -> Self {
+        if let Some(value) = value {
+            self.0.push_str(&format!(" --{name} {value}"));
+        }
+        self
+    }
+
+    /// Adds an option that is a list, unless it is empty.
+    pub fn list(self, name: &str, values: &[String]) -> Self {
+        self.option(name, (!values.is_empty()).then(|| values.join(",")))
+    }
+
+    /// Adds the time limit of a drain, unless it is the default.
+    pub fn drain_limit(self, name: &str, limit: Duration) -> Self {
+        let given = (limit != DRAIN).then(|| format!("{}s", limit.as_secs()));
+        self.option(name, given)
+    }
+
+    /// Adds the options of a drain.
+    pub fn pods(self, pods: &DrainedPods) -> Self {
+        self.flag(pods.delete_emptydir_data, "delete-emptydir-data")
+            .option("grace-period", pods.grace_period)
+            .drain_limit("timeout", pods.timeout)
+    }
+
+    /// The text.
+    pub fn text(self) -> String {
+        self.0
+    }
+}

@@ -1,0 +1,103 @@
+//! The report of a scheduled run, which the minion of this host passes on to the master for
+//! `ctl status`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use halite_durable::files;
+use halite_host_reports::{Good, Report};
+use jiff::Timestamp;
+
+/// The mode of reports: they name files that only root may see.
+const MODE: u32 = 0o600;
+
+/// The report that is at a path; none if there is none, or it cannot be read.
+pub fn read(path: &Path) -> Option<Report> {
+    let text = fs::read(path).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// A report that is to be written.
+pub struct Outcome {
+    path: Option<PathBuf>,
+}
+
+impl Outcome {
+    /// The report at a path, or none.
+    pub fn new(path: Option<&Path>) -> Self {
+        Self {
+            path: path.map(Path::to_owned),
+        }
+    }
+
+    /// Writes the report of this run. A run without a good result keeps that of an earlier one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(
+        &self,
+        directory: &Path,
+        good: Option<Good>,
+        failure: Option<String>,
+    ) -> anyhow::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let last = read(path);
+        let directory = match directory.to_str() {
+            // A run that failed early does not know it.
+            None | Some("") => last.as_ref().map(|last| last.directory.clone()),
+            Some(directory) => Some(directory.to_owned()),
+        };
+        let report = Report {
+            ended: Timestamp::now().as_millisecond(),
+            directory: directory.unwrap_or_default(),
+            failure,
+            good: good.or_else(|| last?.good),
+        };
+        let mut text = serde_json::to_vec_pretty(&report)?;
+        text.push(b'\n');
+        let written = files::replace(path, MODE, &text);
+        written.with_context(|| format!("cannot write the report {}", path.display()))
+    }
+
+    /// Writes the report of a run that failed. What failed first is the answer of the command.
+    pub fn failed(&self, directory: &Path, error: &anyhow::Error) {
+        if let Err(problem) = self.write(directory, None, Some(format!("{error:#}"))) {
+            tell(&problem);
+        }
+    }
+}
+
+/// Prints a problem that is not the answer of the command.
+fn tell(problem: &anyhow::Error) {
+    use std::io::Write as _;
+    // If this cannot be written either, the exit code remains.
+    let _ = writeln!(std::io::stderr(), "ctl: {problem:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_fails_keeps_the_last_good_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("backup.json");
+        let outcome = Outcome::new(Some(&path));
+        let directory = Path::new("/srv/backup");
+        let good = Good {
+            name: "prod-1.halite-backup".to_owned(),
+            time: 7,
+            keys: Some(3),
+        };
+        outcome.write(directory, Some(good.clone()), None).unwrap();
+        outcome.failed(Path::new(""), &anyhow::anyhow!("no room"));
+        let report = read(&path).unwrap();
+        assert_eq!(report.failure.as_deref(), Some("no room"));
+        assert_eq!(report.good, Some(good));
+        assert_eq!(report.directory, "/srv/backup");
+        Outcome::new(None).write(directory, None, None).unwrap();
+    }
+}

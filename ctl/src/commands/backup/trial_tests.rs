@@ -1,0 +1,148 @@
+//! Trials with the real etcd: `HALITE_ETCD` and `HALITE_ETCDUTL` name its programs.
+
+use std::io::Write as _;
+
+use super::*;
+
+fn programs() -> Programs {
+    let named = |name: &str| {
+        let program = std::env::var_os(name).map(PathBuf::from);
+        program.unwrap_or_else(|| {
+            panic!("{name} has to name the program; `cargo lab test source:` builds it")
+        })
+    };
+    Programs::new(named("HALITE_ETCD"), &named("HALITE_ETCDUTL"))
+}
+
+/// A snapshot of a member, and the keys that it had.
+struct Source {
+    snapshot: Vec<u8>,
+    keys: CountedKeys,
+}
+
+impl Source {
+    async fn new(programs: &Programs, dir: &Path) -> Self {
+        let cluster = format!("{NAME}={PEER}");
+        let data = dir.join("source");
+        let mut running = Running::start(programs, dir, &data, &cluster).unwrap();
+        running.count(0).await.unwrap();
+        // Both sockets are where only root can open them.
+        for name in ["s/client", "s/peer"] {
+            assert!(dir.join(name).exists(), "{name}");
+        }
+        let (client, member) = (&running.client, running.client.member());
+        for number in 0..20 {
+            let key = format!("/registry/pods/{number}");
+            client.put(key.as_bytes(), b"a pod").await.unwrap();
+        }
+        let counted = client.keys(&member, 0).await.unwrap();
+        // What is written after the count is in the snapshot, and not at that revision.
+        client.put(b"/registry/pods/later", b"a pod").await.unwrap();
+        let mut parts = client.snapshot(&member).await.unwrap();
+        let mut snapshot = Vec::new();
+        while let Some(part) = parts.next().await.unwrap() {
+            snapshot.extend(part);
+        }
+        running.end().await.unwrap();
+        let keys = CountedKeys {
+            revision: counted.revision,
+            count: counted.count,
+        };
+        Self { snapshot, keys }
+    }
+
+    fn trial(parent: &Path, snapshot: &[u8]) -> Trial {
+        let scratch = ScratchDir::within(parent, KIND).unwrap();
+        let trial = Trial { scratch };
+        trial.begin().unwrap().write_all(snapshot).unwrap();
+        trial
+    }
+}
+
+/// The processes whose command line has this text.
+fn processes(text: &str) -> usize {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .filter(|line| String::from_utf8_lossy(line).contains(text))
+        .count()
+}
+
+#[tokio::test]
+async fn the_keys_of_a_snapshot_are_counted_by_an_etcd_that_leaves_nothing() {
+    let (programs, dir) = (programs(), tempfile::tempdir().unwrap());
+    let source = Source::new(&programs, dir.path()).await;
+    assert_eq!(source.keys.count, 20);
+    let trials = dir.path().join("trials");
+    fs::create_dir(&trials).unwrap();
+    let trial = Source::trial(&trials, &source.snapshot);
+    let path = trial.scratch.path().display().to_string();
+    let found = trial.run_with(&programs, Some(source.keys)).await.unwrap();
+    assert_eq!((found.count, found.revision), (20, source.keys.revision));
+    assert_eq!(processes(&path), 0);
+    drop(trial);
+    assert_eq!(fs::read_dir(&trials).unwrap().count(), 0);
+
+    // Without a record the newest revision is counted.
+    let trial = Source::trial(&trials, &source.snapshot);
+    assert_eq!(trial.run_with(&programs, None).await.unwrap().count, 21);
+}
+
+#[tokio::test]
+async fn a_snapshot_with_other_keys_or_a_changed_byte_is_refused() {
+    let (programs, dir) = (programs(), tempfile::tempdir().unwrap());
+    let source = Source::new(&programs, dir.path()).await;
+    let trial = Source::trial(dir.path(), &source.snapshot);
+    let more = CountedKeys {
+        count: 21,
+        ..source.keys
+    };
+    let error = trial.run_with(&programs, Some(more)).await.unwrap_err();
+    let wanted = format!("has 20 keys at revision {}", more.revision);
+    assert!(error.to_string().contains(&wanted), "{error:#}");
+
+    let mut changed = source.snapshot.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    let trial = Source::trial(dir.path(), &changed);
+    let error = trial.run_with(&programs, Some(source.keys)).await;
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(
+        error.starts_with("cannot restore etcd's snapshot"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_ends_at_once_is_reported_with_what_it_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        halite_testkit::process::make_program(&path, &format!("#!/bin/sh\n{text}\n"));
+        path
+    };
+    let etcd = program("etcd", "echo 'panic: page 7 is no leaf' >&2; exit 2");
+    let programs = Programs::new(etcd, &program("etcdutl", "true"));
+    let trial = Source::trial(dir.path(), b"snapshot");
+    let error = trial
+        .run_with(&programs, None)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("has ended with exit status: 2"), "{error}");
+    assert!(error.contains("page 7 is no leaf"), "{error}");
+}
+
+/// A process that is killed closes its pipes, and can do nothing else.
+#[tokio::test]
+async fn the_etcd_of_a_killed_process_ends() {
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", UNTIL_CLOSED, "sh", "sleep", "3601"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(shell.try_wait().unwrap().is_none());
+    drop(shell.stdin.take());
+    let ended = tokio::time::timeout(END, shell.wait()).await;
+    assert!(!ended.unwrap().unwrap().success());
+}

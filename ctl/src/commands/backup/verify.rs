@@ -1,0 +1,216 @@
+//! `ctl backup verify`: a backup is read whole, and with `--start` an etcd is started with its
+//! snapshot.
+//!
+//! An encrypted backup cannot be opened on the host that made it: that has no key. Then every byte of
+//! it is compared with its digest, and a new backup is made, whose snapshot is started before it is
+//! encrypted.
+
+use std::io;
+use std::path::Path;
+
+use halite_backup::{BackupFile, Header, Identity, SNAPSHOT};
+use halite_host_reports::Good;
+use serde_json::json;
+
+use super::create;
+use super::create::Wanted;
+use super::outcome::Outcome;
+use super::read::{open_whole, refuse_foreign};
+use super::trial::Trial;
+use crate::cli::Global;
+use crate::output::{Screen, count, megabytes};
+
+/// What is wanted of a verification.
+#[derive(Default)]
+pub struct How<'a> {
+    /// The keys of an encrypted backup.
+    pub keys: Vec<Identity>,
+    /// Start an etcd with the snapshot.
+    pub start: bool,
+    /// The directory of the bundle whose etcd it is.
+    pub bundle: Option<&'a Path>,
+    /// The file for the outcome.
+    pub report: Option<&'a Path>,
+}
+
+/// The findings about a good backup.
+struct Found {
+    file: BackupFile,
+    /// The number of files in it, if it could be opened.
+    files: Option<usize>,
+    started: Option<Started>,
+}
+
+/// An etcd that was started.
+struct Started {
+    /// The backup that was made for it.
+    made: Option<Good>,
+    keys: u64,
+    revision: i64,
+    /// Whether the backup has a record of the keys.
+    compared: bool,
+}
+
+/// Verifies the backup that `path` finds.
+///
+/// # Errors
+/// There is none, it is no good, or no etcd starts with it.
+pub async fn run(
+    global: &Global,
+    path: anyhow::Result<std::path::PathBuf>,
+    directory: &Path,
+    how: How<'_>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let outcome = Outcome::new(how.report);
+    let found = match path {
+        Ok(path) => verify(global, &path, &how, screen).await,
+        Err(error) => Err(error),
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            outcome.failed(directory, &error);
+            return Err(error);
+        }
+    };
+    outcome.write(directory, Some(found.good()), None)?;
+    answer(&found, screen)?;
+    Ok(0)
+}
+
+async fn verify(
+    global: &Global,
+    path: &Path,
+    how: &How<'_>,
+    screen: &mut Screen,
+) -> anyhow::Result<Found> {
+    let file = open_whole(path, screen)?;
+    refuse_foreign(&file)?;
+    let trial = how.start.then(Trial::new).transpose()?;
+    let is_readable = file.header().recipients.is_empty() || !how.keys.is_empty();
+    let files = match is_readable {
+        true => Some(read(&file, &how.keys, trial.as_ref())?),
+        false => None,
+    };
+    let started = match trial {
+        Some(trial) => Some(start(global, &file, &trial, how, files.is_some(), screen).await?),
+        None => None,
+    };
+    Ok(Found {
+        file,
+        files,
+        started,
+    })
+}
+
+/// Reads all of a backup; a trial gets etcd's snapshot.
+fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::Result<usize> {
+    let read = file.read(keys, &mut |path, _, content| {
+        let Some(trial) = trial.filter(|_| path == SNAPSHOT) else {
+            return Ok(());
+        };
+        let mut to = trial.begin().map_err(io::Error::other)?;
+        io::copy(content, &mut to).map(drop)
+    })?;
+    Ok(read.files.len())
+}
+
+/// Starts an etcd with the snapshot that the trial has; without one, with that of a new backup.
+async fn start(
+    global: &Global,
+    file: &BackupFile,
+    trial: &Trial,
+    how: &How<'_>,
+    is_taken: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<Started> {
+    let (header, made): (Header, Option<Good>) = if is_taken {
+        (file.header().clone(), None)
+    } else {
+        let wanted = Wanted {
+            local: true,
+            trial: Some(trial),
+            ..Wanted::default()
+        };
+        let created = create::make(global, wanted, screen).await?;
+        (created.header.clone(), Some(created.good()))
+    };
+    screen.progress("starting an etcd with the snapshot");
+    let keys = trial.run(how.bundle, &header).await?;
+    Ok(Started {
+        made,
+        keys: keys.count,
+        revision: keys.revision,
+        compared: header.etcd.keys.is_some(),
+    })
+}
+
+impl Found {
+    /// The good result for a report.
+    fn good(&self) -> Good {
+        let name = self.file.path().file_name().unwrap_or_default();
+        let own = Good {
+            name: name.to_string_lossy().into_owned(),
+            time: self.file.header().created.as_millisecond(),
+            keys: None,
+        };
+        let Some(started) = &self.started else {
+            return own;
+        };
+        Good {
+            keys: Some(started.keys),
+            ..started.made.clone().unwrap_or(own)
+        }
+    }
+}
+
+fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
+    let Found {
+        file,
+        files,
+        started,
+    } = found;
+    let header = file.header();
+    let started_document = started.as_ref().map(|started| {
+        json!({"keys": started.keys, "revision": started.revision, "compared": started.compared,
+            "made": started.made.as_ref().map(|made| &made.name)})
+    });
+    let document = json!({"path": file.path(), "cluster": header.cluster, "created": header.created, "bytes": file.size(),
+        "digest": file.digest(), "files": files, "sound": true, "started": started_document});
+    screen.answer(&document, |paint| {
+        let good = paint.good("✓");
+        let begin = format!(
+            "{good} {}: {} match their digest",
+            file.path().display(),
+            megabytes(file.size())
+        );
+        let mut text = match files {
+            Some(files) => format!(
+                "{begin}; {}, each as in the list; the hash of etcd's snapshot fits\n",
+                count(*files, "file")
+            ),
+            None => format!(
+                "{begin}. It is encrypted, and what is in it was not read: --key FILE does\n"
+            ),
+        };
+        if let Some(started) = started {
+            let of = match &started.made {
+                Some(made) => format!(
+                    "the snapshot of a new backup, {}, before it was encrypted",
+                    made.name
+                ),
+                None => "its snapshot".to_owned(),
+            };
+            let compared = match started.compared {
+                true => "as many as the member had",
+                false => "the backup has no record of how many the member had",
+            };
+            text.push_str(&format!(
+                "{good} an etcd was started with {of}: {} keys at revision {}, {compared}\n",
+                started.keys, started.revision
+            ));
+        }
+        text
+    })
+}

@@ -1,0 +1,139 @@
+//! The file of a backup, made of the parts that come.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use halite_backup::{BackupFile, Directory, Header, Pruned, SNAPSHOT, unmounted};
+use halite_durable::disk_space::Room;
+use halite_host_reports::Good;
+
+use super::parts::Parts;
+use crate::output::megabytes;
+
+/// Bytes that stay free on the file system of the backups: etcd may be on the same one.
+const RESERVE: u64 = 512 << 20;
+
+/// A finished backup.
+pub struct Created {
+    pub path: PathBuf,
+    pub header: Header,
+    pub size: u64,
+    pub files: usize,
+    pub pruned: Pruned,
+    /// The time since which the standby that made it has not followed the master.
+    pub behind: Option<String>,
+}
+
+impl Created {
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The good result for a report.
+    pub fn good(&self) -> Good {
+        let name = self.path.file_name().unwrap_or_default();
+        Good {
+            name: name.to_string_lossy().into_owned(),
+            time: self.header.created.as_millisecond(),
+            keys: None,
+        }
+    }
+}
+
+/// Makes the file in a directory, and removes older ones there but so many, if a number is given.
+/// `copy` receives etcd's snapshot, too.
+///
+/// # Errors
+/// A part is missing or no good, or the directory cannot be used. Then there is no file.
+pub fn write(
+    directory: &Path,
+    header: Header,
+    keep: Option<usize>,
+    mut parts: Parts,
+    mut copy: Option<fs::File>,
+) -> anyhow::Result<Created> {
+    let cluster_id = header.cluster_id.clone();
+    refuse_unmounted(directory)?;
+    let place = Directory::new(directory);
+    let mut pending = place.begin(header.clone())?;
+    let mut files = 0;
+    while let Some(file) = parts.next_file().context("cannot make the backup")? {
+        let is_snapshot = file.path == SNAPSHOT;
+        if is_snapshot {
+            refuse_full(directory, file.size)?;
+        }
+        let writer = &mut pending.writer;
+        match copy.take_if(|_| is_snapshot) {
+            Some(copy) => {
+                let mut both = Both {
+                    from: &mut parts,
+                    copy,
+                };
+                writer.file(&file.path, file.mode, file.size, &mut both)?;
+            }
+            None => writer.file(&file.path, file.mode, file.size, &mut parts)?,
+        }
+        files += 1;
+    }
+    let path = pending.finish()?;
+    let made = BackupFile::open(&path)?;
+    made.check()?;
+    let pruned = keep.map_or_else(Pruned::default, |keep| place.prune(&cluster_id, keep));
+    Ok(Created {
+        size: made.size(),
+        path,
+        header,
+        files,
+        pruned,
+        behind: None,
+    })
+}
+
+/// A reader whose bytes are written to a file as well.
+struct Both<'a> {
+    from: &'a mut Parts,
+    copy: fs::File,
+}
+
+impl Read for Both<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        use std::io::Write as _;
+        let count = self.from.read(buffer)?;
+        self.copy.write_all(&buffer[..count])?;
+        Ok(count)
+    }
+}
+
+/// Refuses a directory whose disk or share is declared and not mounted.
+fn refuse_unmounted(directory: &Path) -> anyhow::Result<()> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let directory = std::path::absolute(directory)?;
+    match unmounted(&directory, &read("/etc/fstab"), &read("/proc/self/mounts")) {
+        None => Ok(()),
+        Some(point) => bail!(
+            "cannot make a backup in {}: /etc/fstab has a file system for {}, and it is not mounted; mount it \
+             (`mount {1}`), so that the backup is not made on the disk below it",
+            directory.display(),
+            point.display()
+        ),
+    }
+}
+
+/// Refuses a file system on which etcd and the master would be short of room afterwards.
+fn refuse_full(directory: &Path, size: u64) -> anyhow::Result<()> {
+    let free = Room::at(directory)?.bytes;
+    if free >= size.saturating_add(RESERVE) {
+        return Ok(());
+    }
+    bail!(
+        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} of them stay so for others; make room, or \
+         declare another `backup.directory`",
+        directory.display(),
+        megabytes(size),
+        megabytes(free),
+        megabytes(RESERVE)
+    )
+}

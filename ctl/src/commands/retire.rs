@@ -1,0 +1,364 @@
+//! `ctl master retire`: the master moves to a standby on purpose, and its host leaves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
+use halite_proto::v1;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::cli::{Global, MasterRetire, NodeRemove};
+use crate::client;
+use crate::client::document;
+use crate::commands::promotion::STATE_DIR;
+use crate::commands::{node_remove, promotion};
+use crate::event_stream::is_passing;
+use crate::job_watch::run_job;
+use crate::orchestration_watch::{FinishedRun, print_outcome};
+use crate::output::Screen;
+
+/// The longest wait for the next master: the old one gives up before.
+const MOVE: Duration = Duration::from_secs(300);
+/// The longest wait for a master on a standby without one.
+const START: Duration = Duration::from_secs(20);
+/// The longest time in which the old master stops.
+const STOPS: Duration = Duration::from_secs(60);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Seconds for the question whether a standby has the bundle.
+const ANSWER: u32 = 20;
+
+/// Runs `ctl master retire`.
+///
+/// # Errors
+/// Something is in the way, no master answers, or the standby did not take the master.
+pub async fn retire(
+    global: &Global,
+    args: &MasterRetire,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let plan = plan(global, args, screen).await?;
+    let (from, to) = (text(&plan, "from"), text(&plan, "to"));
+    let again = same_words(args, from);
+    let mut problems = list(&plan, "problems");
+    if plan["moved"] == false && !to.is_empty() {
+        problems.extend(bundle_problem(global, to, screen).await?);
+    }
+    if !problems.is_empty() {
+        bail!("cannot retire {from}:\n  {}", problems.join("\n  "));
+    }
+    if plan["left"] == true && !args.keep {
+        let answer = json!({"retcode": 0, "from": from, "master": to, "left": true});
+        screen.answer(&answer, |_| {
+            format!("{from} has left the cluster already; the master is on {to}.\n")
+        })?;
+        return Ok(0);
+    }
+    let next = Global {
+        master: plan["address"].as_str().map(str::to_owned),
+        ..global.clone()
+    };
+    for loss in list(&plan, "losses") {
+        screen.note(format!("{from} takes with it: {loss}"));
+    }
+    if plan["moved"] == false {
+        begin(global, args, &plan, screen).await?;
+        wait_for_move(&next, &plan, screen).await?;
+    } else {
+        screen.note(format!("{from} does not have the master: going on at {to}"));
+    }
+    let done = match plan["followed"] == true {
+        // Before this command was repeated. Its host may be half removed.
+        true => FinishedRun::default(),
+        false => promotion::bring(&next, None, screen).await?,
+    };
+    if done.retcode != 0 || args.keep {
+        let success = format!("{to} has the master, and serves the bundles");
+        return print_outcome(&done, &success, &again, screen);
+    }
+    leave(&next, args, (from, to), &again, screen).await
+}
+
+/// Removes the host from the cluster, by the next master.
+async fn leave(
+    next: &Global,
+    args: &MasterRetire,
+    (from, to): (&str, &str),
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let remove = NodeRemove {
+        name: from.parse()?,
+        yes: true,
+        dead: false,
+        force: args.force,
+        cluster: args.cluster.clone(),
+        pods: args.pods.clone(),
+        packages: args.packages,
+        wipe_data: args.wipe_data,
+    };
+    let success = format!("{to} has the master, and {from} has left the cluster");
+    match node_remove::take_out(next, &remove, screen).await? {
+        Some(done) => print_outcome(&done, &success, again, screen),
+        None => node_remove::own_has_left(&success, screen),
+    }
+}
+
+fn text<'a>(plan: &'a Value, key: &str) -> &'a str {
+    plan[key].as_str().unwrap_or_default()
+}
+
+fn list(plan: &Value, key: &str) -> Vec<String> {
+    let all = plan[key].as_array().into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn request(args: &MasterRetire, host: &str, to: &str, check_only: bool) -> v1::HandOverRequest {
+    v1::HandOverRequest {
+        host: host.to_owned(),
+        to: to.to_owned(),
+        leaves: !args.keep,
+        force: args.force,
+        cluster: args.cluster.clone(),
+        check_only,
+    }
+}
+
+/// The master's answer to what is meant and what is in its way. While this host hands over, it waits for
+/// the next master.
+async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyhow::Result<Value> {
+    let named = |name: &Option<halite_names::NodeName>| {
+        name.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    let request = request(args, &named(&args.host), &named(&args.to), true);
+    let begin = Instant::now();
+    let mut said = false;
+    loop {
+        let error = match client::operator(global).await {
+            Ok(mut operator) => match operator.hand_over(request.clone()).await {
+                // It stops at this moment, perhaps.
+                Err(status) if is_passing(&status) => client::refused(&status),
+                answer => return document(answer),
+            },
+            Err(error) => error,
+        };
+        let directory = Path::new(STATE_DIR);
+        let moving = moving_to(directory);
+        let patience = match &moving {
+            Some(_) => MOVE,
+            // It was handed over a moment ago, perhaps.
+            None if directory.join("standby-of").exists() => START,
+            None => return Err(error),
+        };
+        if begin.elapsed() > patience {
+            let Some(to) = moving else { return Err(error) };
+            return Err(error.context(format!(
+                "this host hands the master over to {to}, which does not answer: start it; if it is dead, `ctl master promote \
+                 --force --cluster NAME` on this host takes the master back"
+            )));
+        }
+        if !said {
+            screen.note("waiting for the next master");
+            said = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The standby to which this host hands the master over at present.
+pub fn moving_to(directory: &Path) -> Option<String> {
+    let note = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
+    let note: Value = serde_json::from_str(&note).ok()?;
+    let is_under_way = note["phase"] != "failed" && !directory.join("standby-of").exists();
+    note["to"]
+        .as_str()
+        .filter(|_| is_under_way)
+        .map(str::to_owned)
+}
+
+/// What is said of a standby that lacks the bundle in use, and could not serve it as the master.
+async fn bundle_problem(
+    global: &Global,
+    to: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<Option<String>> {
+    let mut operator = client::operator(global).await?;
+    let status = document(operator.status(v1::StatusRequest {}).await)?;
+    let Some(version) = status["bundle"]["version"].as_str() else {
+        return Ok(Some(
+            "the master has no bundle in use: `ctl status` says why".to_owned(),
+        ));
+    };
+    let manifest = format!("/var/lib/halite/bundles/{version}/manifest.json");
+    let request = v1::RunRequest {
+        target: to.to_owned(),
+        function: "cmd.run".to_owned(),
+        args_json: json!({"cmd": format!("test -s {manifest}")}).to_string(),
+        timeout_seconds: ANSWER,
+        ..v1::RunRequest::default()
+    };
+    let done = run_job(global, request, screen).await?;
+    let has_it = done.returns.get(to).is_some_and(|answer| answer.success);
+    Ok((!has_it).then(|| {
+        format!(
+            "the standby {to} has no copy of the bundle {version}, or does not answer: `ctl highstate {to}` copies it"
+        )
+    }))
+}
+
+/// Has the master begin as soon as nothing runs.
+async fn begin(
+    global: &Global,
+    args: &MasterRetire,
+    plan: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
+    let (from, to) = (text(plan, "from"), text(plan, "to"));
+    let mut said = Vec::new();
+    loop {
+        let mut operator = client::operator(global).await?;
+        let answer = operator.hand_over(request(args, from, to, false)).await;
+        if answer.as_ref().is_err_and(is_passing) {
+            // It has begun, and stopped before it could say so; or the wait for the next master ends soon.
+            return Ok(());
+        }
+        let answer = document(answer)?;
+        if answer["begun"] == true {
+            screen.note(format!("the master moves from {from} to {to}"));
+            return Ok(());
+        }
+        let waits = list(&answer, "waits");
+        if waits.is_empty() {
+            bail!(
+                "cannot move the master off {from}: it is on {} now",
+                text(&answer, "to")
+            );
+        }
+        if waits != said {
+            screen.note(format!("waiting for the end of {}", waits.join(", ")));
+            said = waits;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Waits until the next master serves, or the one before goes on.
+async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyhow::Result<()> {
+    let (from, to) = (text(plan, "from"), text(plan, "to"));
+    let old = Global {
+        master: plan["own"].as_str().map(str::to_owned),
+        ..next.clone()
+    };
+    let status = async |global: &Global| -> anyhow::Result<Value> {
+        let mut operator = client::operator(global).await?;
+        document(operator.status(v1::StatusRequest {}).await)
+    };
+    let end = Instant::now() + MOVE;
+    let mut serves_since: Option<Instant> = None;
+    while Instant::now() < end {
+        screen.progress(&format!("waiting for the master on {to}"));
+        if let Ok(now) = status(next).await
+            && now["masters"]["epoch"].as_u64() >= plan["epoch"].as_u64()
+        {
+            screen.clear();
+            return Ok(());
+        }
+        let now = status(&old).await.ok();
+        let failed = now
+            .as_ref()
+            .map(|now| &now["masters"]["hand_over"]["reason"]);
+        if let Some(reason) = failed.and_then(Value::as_str) {
+            bail!("cannot hand the master over to {to}: {reason}; {from} has the master still");
+        }
+        serves_since = now.and(Some(*serves_since.get_or_insert_with(Instant::now)));
+        if serves_since.is_some_and(|since| since.elapsed() > STOPS) {
+            bail!("the master on {from} did not begin to move: run the same command again");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    bail!(
+        "the master of {from} was handed over, and the one on {to} does not serve: `journalctl -u halite-master` there says \
+         why; then run the same command again"
+    )
+}
+
+/// The command with the same words, and the host: without it a repetition that comes late would mean the
+/// next master.
+fn same_words(args: &MasterRetire, from: &str) -> String {
+    let mut words = format!("ctl master retire {from}");
+    if let Some(to) = &args.to {
+        words.push_str(&format!(" --to {to}"));
+    }
+    let flags = [
+        (args.keep, " --keep"),
+        (args.packages, " --packages"),
+        (args.wipe_data, " --wipe-data"),
+        (args.pods.delete_emptydir_data, " --delete-emptydir-data"),
+    ];
+    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
+        words.push_str(flag);
+    }
+    if args.force {
+        words.push_str(&format!(" --force --cluster {}", args.cluster));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command, Master};
+
+    fn arguments(line: &str) -> Result<MasterRetire, clap::Error> {
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' '))?;
+        match cli.command {
+            Command::Master(Master::Retire(args)) => Ok(args),
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn the_command_to_repeat_names_the_host() {
+        for (given, again) in [
+            ("ctl master retire --keep", "ctl master retire cp-1 --keep"),
+            (
+                "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
+                "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
+            ),
+        ] {
+            assert_eq!(same_words(&arguments(given).unwrap(), "cp-1"), again);
+        }
+    }
+
+    #[test]
+    fn a_host_leaves_only_with_the_clusters_name() {
+        for line in [
+            "ctl master retire",
+            "ctl master retire --force",
+            "ctl master retire --keep --force --cluster prod",
+            "ctl master retire --keep --wipe-data",
+        ] {
+            assert!(arguments(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_hands_over_waits_for_the_next_master() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |phase: &str| {
+            let note = json!({"to": "cp-2", "phase": phase}).to_string();
+            std::fs::write(directory.path().join("hand-over.json"), note).unwrap();
+        };
+        assert_eq!(moving_to(directory.path()), None);
+        for phase in ["offered", "decided"] {
+            write(phase);
+            assert_eq!(moving_to(directory.path()).as_deref(), Some("cp-2"));
+        }
+        write("failed");
+        assert_eq!(moving_to(directory.path()), None);
+        write("decided");
+        std::fs::write(directory.path().join("standby-of"), "").unwrap();
+        assert_eq!(moving_to(directory.path()), None);
+    }
+}

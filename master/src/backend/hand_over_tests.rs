@@ -1,0 +1,182 @@
+//! The request to move the master: all that is in its way in one report, what it waits for, its
+//! beginning, and its repetition at the next master.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_etcd::fake::FakeCluster;
+use halite_proto::v1::HandOverRequest;
+use serde_json::{Value, json};
+
+use super::fixture::{Life, Site};
+use crate::backend::Backend as _;
+use crate::names::minion;
+use crate::refusal::Refusal;
+use crate::standby::hand_over::{Phase, read};
+use crate::standby::roster::State;
+use crate::store::{Job, JobRow, JobStatus, Store as _};
+
+/// A site with the master on `bootstrap-1`, and two further control planes.
+fn site() -> Site {
+    let mut site = Site::new(&[]);
+    for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [etcd, control-plane]\naddress: {address}\n"
+        );
+        fs::write(site.path().join(format!("etc/nodes/{name}.yaml")), text).unwrap();
+    }
+    let members = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
+    site.etcd = Some((Arc::new(members), Duration::from_secs(1)));
+    site
+}
+
+fn follows(life: &Life, name: &str) {
+    let number = life.app.standbys.enter(name, Arc::default(), 1);
+    life.app.standbys.set(name, number, State::Following, "", 2);
+}
+
+/// A job whose minion has not answered.
+fn running() -> Job {
+    Job {
+        jid: halite_proto::ids::JobId::from_number(1),
+        function: "cmd.run".to_owned(),
+        args_json: "{}".to_owned(),
+        test: false,
+        operator: "root".to_owned(),
+        target: "worker-1".to_owned(),
+        minions: vec![minion("worker-1")],
+        order: Vec::new(),
+        created: 1,
+        deadline: None,
+        steady_deadline: None,
+        request_id: None,
+        status: JobStatus::Running,
+        retcode: None,
+        finished: None,
+        bundle: None,
+    }
+}
+
+fn ask(life: &Life, request: &HandOverRequest) -> Result<Value, Refusal> {
+    life.runtime
+        .block_on(life.backend.hand_over(request.clone()))
+}
+
+fn leaves() -> HandOverRequest {
+    HandOverRequest {
+        leaves: true,
+        force: true,
+        cluster: "test".to_owned(),
+        ..HandOverRequest::default()
+    }
+}
+
+#[test]
+fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
+    let site = site();
+    let life = site.live();
+    life.accept("bootstrap-1");
+    let request = HandOverRequest {
+        to: "worker-1".to_owned(),
+        cluster: "prod".to_owned(),
+        ..leaves()
+    };
+    let question = HandOverRequest {
+        check_only: true,
+        ..request.clone()
+    };
+    let answer = ask(&life, &question).unwrap();
+    let problems = answer["problems"].to_string();
+    for part in [
+        "worker-1 is no standby of the master; its standbys are: cp-2, cp-3",
+        "--cluster prod is not this cluster, which is test",
+        "its minion is not connected",
+    ] {
+        assert!(problems.contains(part), "{part}: {problems}");
+        if part.contains("minion") {
+            continue;
+        }
+        let refused = ask(&life, &request).unwrap_err().message;
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    // What the next master serves it need not serve any more.
+    assert!(!problems.contains("only it serves"), "{problems}");
+    assert!(!problems.contains("it has the master"), "{problems}");
+    assert_eq!(read(&life.app.config).unwrap(), None);
+}
+
+#[test]
+fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops() {
+    let site = site();
+    let life = site.live();
+    follows(&life, "cp-3");
+    let job = running();
+    let row = JobRow::queued(&job.jid, &job.minions[0], None);
+    let created = life.runtime.block_on(life.store.create_job(&job, &[row]));
+    created.unwrap();
+    let keep = HandOverRequest::default();
+    let answer = ask(&life, &keep).unwrap();
+    assert_eq!(answer["begun"], false, "{answer}");
+    assert!(answer["waits"][0].as_str().unwrap().contains("cmd.run"));
+    assert_eq!(read(&life.app.config).unwrap(), None);
+    let ended = life.store.finish_job(&job.jid, 0, 1);
+    life.runtime.block_on(ended).unwrap();
+
+    let answer = ask(&life, &keep).unwrap();
+    assert_eq!(answer["begun"], true, "{answer}");
+    assert_eq!(answer["to"], "cp-3");
+    let note = read(&life.app.config).unwrap().unwrap();
+    assert_eq!(note.phase, Phase::Offered);
+    assert_eq!(
+        (note.from.as_str(), note.to.as_str(), note.leaves),
+        ("bootstrap-1", "cp-3", false)
+    );
+    assert_eq!(note.epoch, life.app.store.epoch() + 1);
+    assert_eq!(note.masters, ["10.10.0.13:4550", "10.10.0.12:4550"]);
+    assert_eq!(note.hosts, ["cp-3", "cp-2"]);
+    life.runtime.block_on(life.app.succession.hands_over());
+}
+
+#[test]
+fn a_repetition_at_the_next_master_means_the_same_host_and_no_other() {
+    let site = site();
+    let life = site.live();
+    life.accept("cp-2");
+    let record = |leaves: bool, epoch: u64| {
+        let record = json!({"epoch": epoch, "from": "cp-2", "leaves": leaves, "taken": 1});
+        let path = life.app.config.state_dir.join("taken-over.json");
+        fs::write(path, record.to_string()).unwrap();
+    };
+    let question = HandOverRequest {
+        check_only: true,
+        ..leaves()
+    };
+    let named = |host: &str| HandOverRequest {
+        host: host.to_owned(),
+        ..question.clone()
+    };
+    // Without a record a host that has not the master is no host to retire.
+    let answer = ask(&life, &named("cp-2")).unwrap();
+    let problems = answer["problems"].to_string();
+    assert!(problems.contains("`ctl node remove cp-2`"), "{problems}");
+    for leaves in [true, false] {
+        record(leaves, life.app.store.epoch());
+        let answer = ask(&life, &question).unwrap();
+        assert_eq!(
+            (&answer["from"], &answer["moved"], &answer["followed"]),
+            (&json!("cp-2"), &json!(true), &json!(false)),
+            "{answer}"
+        );
+        assert_eq!(answer["to"], "bootstrap-1");
+        assert_eq!(answer["address"], "10.10.0.11:4550");
+    }
+    // That of an earlier master of this host.
+    record(true, life.app.store.epoch() + 1);
+    let answer = ask(&life, &question).unwrap();
+    assert_eq!(answer["from"], "bootstrap-1");
+
+    let answer = ask(&life, &named("cp-9")).unwrap();
+    assert_eq!(answer["left"], true, "{answer}");
+    assert_eq!(answer["problems"], json!([]));
+}

@@ -1,0 +1,142 @@
+use halite_host_reports::Good;
+
+use super::*;
+
+const NOW: Millis = 1_800_000_000_000;
+const DAY: Millis = 24 * HOUR;
+
+fn holder(name: &str, since: Millis, newest: Option<Millis>) -> Holder {
+    let reports = json!({
+        "backup.since": since,
+        "backup.json": newest.map(|time| json!({"ended": time, "directory": "/b", "failure": null,
+            "good": {"name": "prod", "time": time}})),
+    });
+    Holder {
+        has_master: name == "cp-1",
+        ..Holder::from_reports(name, &reports)
+    }
+}
+
+fn verified(holder: Holder, ended: Millis, failure: Option<&str>) -> Holder {
+    let good = Good {
+        name: "prod".to_owned(),
+        time: ended,
+        keys: Some(700),
+    };
+    Holder {
+        verified: Some(Report {
+            ended,
+            directory: "/b".to_owned(),
+            failure: failure.map(str::to_owned),
+            good: Some(good),
+        }),
+        ..holder
+    }
+}
+
+fn fresh(name: &str) -> Holder {
+    let holder = holder(name, NOW - 90 * DAY, Some(NOW - HOUR));
+    verified(holder, NOW - DAY, None)
+}
+
+#[test]
+fn backups_in_time_are_no_finding() {
+    let backup = Backup::default();
+    let all = [fresh("cp-1"), fresh("cp-2"), fresh("cp-3")];
+    assert_eq!(judge(&backup, &all, NOW), Findings::default());
+    // One of six hours was missed, and on a new host the first one is not due.
+    let late = verified(
+        holder("cp-2", NOW - 90 * DAY, Some(NOW - 13 * HOUR)),
+        NOW - DAY,
+        None,
+    );
+    let new = holder("cp-3", NOW - 7 * HOUR, None);
+    assert_eq!(
+        judge(&backup, &[fresh("cp-1"), late, new], NOW),
+        Findings::default()
+    );
+    // A cluster of one host can have one copy only.
+    assert_eq!(judge(&backup, &[fresh("cp-1")], NOW), Findings::default());
+}
+
+#[test]
+fn the_host_whose_second_backup_is_overdue_is_named() {
+    let backup = Backup::default();
+    let old = NOW - 13 * HOUR - 1;
+    let late = verified(holder("cp-2", NOW - 90 * DAY, Some(old)), NOW - DAY, None);
+    let none = Holder {
+        failure: Some("no room".to_owned()),
+        ..holder("cp-3", old, None)
+    };
+    let found = judge(&backup, &[fresh("cp-1"), late, none], NOW);
+    let [late, none] = found.overdue.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert!(
+        late.starts_with(
+            "the newest backup of the cluster on cp-2 is of 2027-01-14T18:59:59.999Z:"
+        ),
+        "{late}"
+    );
+    assert!(
+        none.starts_with("there is no backup of the cluster on cp-3, "),
+        "{none}"
+    );
+    assert!(none.contains("the last run failed: no room"), "{none}");
+    let few = &found.few[0];
+    let begin = "1 of 3 hosts hold a verified backup of the cluster that is not overdue (cp-1), and `backup.copies` is 2";
+    assert!(few.starts_with(begin), "{few}");
+}
+
+#[test]
+fn a_host_that_was_never_set_up_does_not_count() {
+    let backup = Backup::default();
+    let bare = Holder::from_reports("cp-2", &Value::Null);
+    let found = judge(&backup, &[fresh("cp-1"), bare], NOW);
+    assert_eq!(found.overdue, [""; 0]);
+    assert!(found.few[0].contains("`ctl highstate`"), "{found:?}");
+    let one = Backup {
+        copies: 1,
+        ..backup
+    };
+    assert_eq!(judge(&one, &[fresh("cp-1")], NOW), Findings::default());
+}
+
+#[test]
+fn a_backup_that_is_no_good_or_was_not_verified_is_a_finding() {
+    let backup = Backup::default();
+    let changed = "its digest differs";
+    let all = [
+        verified(fresh("cp-1"), NOW - HOUR, Some(changed)),
+        verified(fresh("cp-2"), NOW - 15 * DAY, None),
+        holder("cp-3", NOW - 15 * DAY, Some(NOW - HOUR)),
+    ];
+    let found = judge(&backup, &all, NOW).unverified;
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(
+        found[0].contains("on cp-1 is not verified") && found[0].contains(changed),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("no backup of the cluster on cp-2 was verified since "),
+        "{found:?}"
+    );
+    let never = Backup {
+        verify: "never".to_owned(),
+        ..backup
+    };
+    assert_eq!(judge(&never, &all, NOW).unverified, [""; 0]);
+}
+
+#[test]
+fn the_status_has_each_host_with_its_newest_backup() {
+    let shown = fresh("cp-2").document();
+    assert_eq!(shown["newest"], "2027-01-15T07:00:00.000Z");
+    assert_eq!(shown["verified"], "2027-01-14T08:00:00.000Z");
+    assert_eq!(shown["keys"], 700);
+    let failed = verified(fresh("cp-2"), NOW, Some("damaged")).document();
+    assert_eq!(
+        (&failed["verified"], &failed["keys"]),
+        (&Value::Null, &Value::Null)
+    );
+}

@@ -1,0 +1,326 @@
+//! The planned move of the master to one of its standbys (`ctl master retire`): what is in the way, what
+//! it waits for, and its beginning.
+
+use std::collections::BTreeMap;
+
+use halite_errors::chain;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::view::MASTER_PORT;
+use halite_proto::ids::MinionId;
+use halite_proto::v1::HandOverRequest;
+use halite_states::shipped::{PROMOTED, REMOVE_NODE};
+use serde_json::{Value, json};
+
+use super::masters::declared;
+use crate::app::App;
+use crate::clock::rfc3339;
+use crate::declared::Snapshot;
+use crate::jobs::Jobs;
+use crate::leaving::{Confirmed, Leaving};
+use crate::refusal::Refusal;
+use crate::standby::disk::CopyError;
+use crate::standby::hand_over::{HandOver, Phase, write};
+use crate::standby::roster::{Seen, State};
+use crate::standby::take_over::{Order, taken};
+use crate::store::RunStatus;
+
+/// The orchestrations that are searched for the end of a move.
+const RUNS: u32 = 500;
+
+/// The request in the audit.
+#[must_use]
+pub fn words(request: &HandOverRequest) -> String {
+    let or = |name: &str, default: &str| match name {
+        "" => default.to_owned(),
+        // Any text may come in.
+        name => name.chars().take(80).collect(),
+    };
+    let from = or(&request.host, "the master's host");
+    let leaves = if request.leaves { ", which leaves" } else { "" };
+    format!("from {from}{leaves}, to {}", or(&request.to, "a standby"))
+}
+
+/// Answers with the move that the request means, and what is in its way. Unless it only asks, nothing
+/// is in the way and nothing runs, it begins.
+///
+/// # Errors
+/// Something is in the way of a move that is to begin, the documents cannot be read, or the note
+/// cannot be written.
+pub async fn hand_over(
+    app: &App,
+    jobs: &Jobs,
+    request: &HandOverRequest,
+) -> Result<Value, Refusal> {
+    let snapshot = jobs.declarations().load().await?;
+    let declaration = snapshot.declaration();
+    let Some(own) = declaration.master_node() else {
+        return Err(Refusal::conflict(
+            "cannot move the master: no node document names its host",
+        ));
+    };
+    let own = own.metadata.name.to_string();
+    let host = match request.host.as_str() {
+        "" => unfinished(app, declaration).await?.unwrap_or(own.clone()),
+        host => host.to_owned(),
+    };
+    if host != own {
+        return moved(app, jobs, &snapshot, request, &host, &own).await;
+    }
+    let names = declared(declaration);
+    let chosen = choose(&request.to, &names, &app.standbys.seen());
+    let mut problems: Vec<String> = chosen.as_ref().err().into_iter().cloned().collect();
+    let to = chosen.unwrap_or_default();
+    let mut losses = Vec::new();
+    if request.leaves {
+        let leaving = Leaving::gather(app, jobs.clusters(), &snapshot, &host).await?;
+        let leaving = leaving.once_moved(declaration, &to);
+        problems.extend(leaving.refusals(&confirmed(request)));
+        losses = leaving.losses(false);
+    }
+    let waits = running(app).await?;
+    let note = note(app, declaration, request, &host, &to);
+    let begins = !request.check_only && waits.is_empty();
+    if begins && !problems.is_empty() {
+        return Err(Refusal::conflict(format!(
+            "cannot move the master off {host}: {}",
+            problems.join("\n")
+        )));
+    }
+    if begins {
+        write(&app.config, &note).map_err(internal)?;
+        tracing::warn!(to, epoch = note.epoch, "this master hands over");
+        app.succession.hand_over();
+    }
+    Ok(json!({
+        "from": host, "own": app.config.endpoints().first(), "to": to, "moved": false, "left": false, "begun": begins,
+        "address": note.masters.first(), "epoch": note.epoch, "cluster": app.config.cluster,
+        "problems": problems, "waits": waits, "losses": losses,
+    }))
+}
+
+fn internal(error: CopyError) -> Refusal {
+    Refusal::internal(chain(&error))
+}
+
+fn confirmed(request: &HandOverRequest) -> Confirmed {
+    Confirmed {
+        dead: false,
+        force: request.force,
+        cluster: request.cluster.clone(),
+    }
+}
+
+/// The answer about a host that does not have the master: only the rest may be left to do.
+async fn moved(
+    app: &App,
+    jobs: &Jobs,
+    snapshot: &Snapshot,
+    request: &HandOverRequest,
+    host: &str,
+    own: &str,
+) -> Result<Value, Refusal> {
+    let declaration = snapshot.declaration();
+    let has_left = !is_there(app, declaration, host).await?;
+    let mut problems = Vec::new();
+    if !request.to.is_empty() && request.to != own {
+        problems.push(format!(
+            "{host} does not have the master, which is on {own}, and not on {}: `ctl master retire {own} --to {}` moves it",
+            request.to, request.to
+        ));
+    }
+    let mut losses = Vec::new();
+    let record = taken(&app.config).map_err(internal)?;
+    let record = record.filter(|record| record.from == host);
+    // A removal that goes on has asked already, and its host may be gone by now.
+    if request.leaves && !has_left && !is_removed(app, host).await? {
+        if record.is_none() {
+            problems.push(format!(
+                "{host} does not have the master, which is on {own}: `ctl node remove {host}` removes a host"
+            ));
+        }
+        let leaving = Leaving::gather(app, jobs.clusters(), snapshot, host).await?;
+        problems.extend(leaving.refusals(&confirmed(request)));
+        losses = leaving.losses(false);
+    }
+    let followed = match &record {
+        Some(record) => has_followed(app, record).await?,
+        None => false,
+    };
+    let node = declaration.nodes.get(own);
+    let address = node.and_then(|node| node.control_plane());
+    let address = address.map(|address| format!("{address}:{MASTER_PORT}"));
+    Ok(json!({
+        "from": host, "to": own, "moved": true, "left": has_left, "followed": followed, "begun": false,
+        "address": address,
+        "epoch": app.store.epoch(), "cluster": app.config.cluster,
+        "problems": problems, "waits": [], "losses": losses,
+    }))
+}
+
+/// An orchestration that removes the host is under way.
+async fn is_removed(app: &App, host: &str) -> Result<bool, Refusal> {
+    let runs = app.store.open_runs().await?;
+    Ok(runs.iter().any(|run| {
+        let pillar: Value = serde_json::from_str(&run.pillar_json).unwrap_or_default();
+        run.sls == REMOVE_NODE && pillar["node"] == host
+    }))
+}
+
+/// A host has a document or a key.
+async fn is_there(app: &App, declaration: &Declaration, host: &str) -> Result<bool, Refusal> {
+    let id: MinionId = host.parse()?;
+    Ok(declaration.nodes.contains_key(host) || app.store.key(&id).await?.is_some())
+}
+
+/// The host whose master was handed over to this one, while something of that is left to do.
+async fn unfinished(app: &App, declaration: &Declaration) -> Result<Option<String>, Refusal> {
+    let found = taken(&app.config).map_err(internal)?;
+    let Some(order) = found.filter(|order| order.epoch == app.store.epoch()) else {
+        return Ok(None);
+    };
+    let is_left = if order.leaves {
+        is_there(app, declaration, &order.from).await?
+    } else {
+        !has_followed(app, &order).await?
+    };
+    Ok(is_left.then_some(order.from))
+}
+
+/// The hosts were brought to this master since it took over.
+async fn has_followed(app: &App, order: &Order) -> Result<bool, Refusal> {
+    let runs = app.store.runs(RUNS).await?;
+    Ok(runs.iter().any(|run| {
+        run.sls == PROMOTED && run.status == RunStatus::Succeeded && run.created >= order.taken
+    }))
+}
+
+/// The standby that takes the master.
+fn choose(wanted: &str, names: &[String], seen: &BTreeMap<String, Seen>) -> Result<String, String> {
+    let is_following =
+        |name: &&String| (seen.get(*name)).is_some_and(|seen| seen.state == State::Following);
+    let states = || -> String {
+        let state = |name: &String| match seen.get(name) {
+            Some(seen) if seen.reason.is_empty() => format!("{name} is {}", seen.state.as_str()),
+            Some(seen) => format!("{name} is {}: {}", seen.state.as_str(), seen.reason),
+            None => format!("{name} is missing"),
+        };
+        names.iter().map(state).collect::<Vec<_>>().join("; ")
+    };
+    if wanted.is_empty() {
+        return match names.iter().find(is_following) {
+            Some(name) => Ok(name.clone()),
+            None if names.is_empty() => Err(
+                "it has no standby: add a second control plane first (ctl node add --roles control-plane,etcd)".to_owned(),
+            ),
+            None => Err(format!(
+                "no standby has everything that the master has ({}): wait until `ctl master list` says `following`",
+                states()
+            )),
+        };
+    }
+    match names.iter().find(|name| *name == wanted) {
+        None => Err(format!(
+            "{wanted} is no standby of the master; its standbys are: {}",
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
+        )),
+        Some(name) if is_following(&name) => Ok(name.clone()),
+        Some(_) => Err(format!(
+            "the standby {wanted} does not have everything that the master has ({}): wait until `ctl master list` says \
+             `following`",
+            states()
+        )),
+    }
+}
+
+/// What runs: it would go on at the next master, but with its host in the middle of a move.
+async fn running(app: &App) -> Result<Vec<String>, Refusal> {
+    let runs = app.store.open_runs().await?.into_iter();
+    let mut found: Vec<String> = runs
+        .map(|run| format!("the orchestration {} ({})", run.sls, run.id))
+        .collect();
+    let jobs = app.store.open_jobs().await?.into_iter();
+    found.extend(jobs.map(|job| format!("the job {} ({})", job.jid, job.function)));
+    Ok(found)
+}
+
+/// The note of this move.
+fn note(
+    app: &App,
+    declaration: &Declaration,
+    request: &HandOverRequest,
+    host: &str,
+    to: &str,
+) -> HandOver {
+    let standbys = declaration.standbys().into_iter();
+    let mut others: Vec<(String, Option<String>)> = standbys
+        .map(|node| {
+            let address = node.control_plane();
+            let address = address.map(|address| format!("{address}:{MASTER_PORT}"));
+            (node.metadata.name.to_string(), address)
+        })
+        .collect();
+    // The others keep their order.
+    others.sort_by_key(|(node, _)| node != to);
+    HandOver {
+        from: host.to_owned(),
+        to: to.to_owned(),
+        leaves: request.leaves,
+        epoch: app.store.epoch() + 1,
+        masters: (others.iter())
+            .filter_map(|(_, address)| address.clone())
+            .collect(),
+        hosts: others.into_iter().map(|(node, _)| node).collect(),
+        since: rfc3339(app.clock.now()),
+        phase: Phase::Offered,
+        reason: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(state: State, reason: &str) -> Seen {
+        Seen {
+            state,
+            since: 0,
+            lag: 0,
+            reason: reason.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_standby_that_has_everything_takes_the_master() {
+        let names = ["cp-2", "cp-3", "cp-4"].map(str::to_owned);
+        let seen = BTreeMap::from([
+            ("cp-2".to_owned(), seen(State::Gone, "cut off")),
+            ("cp-3".to_owned(), seen(State::Following, "")),
+        ]);
+        assert_eq!(choose("", &names, &seen).unwrap(), "cp-3");
+        assert_eq!(choose("cp-3", &names, &seen).unwrap(), "cp-3");
+        let refused = choose("cp-2", &names, &seen).unwrap_err();
+        assert!(refused.contains("cp-2 is gone: cut off"), "{refused}");
+        let refused = choose("worker-1", &names, &seen).unwrap_err();
+        assert!(
+            refused.contains("its standbys are: cp-2, cp-3, cp-4"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn without_a_standby_that_follows_there_is_no_move() {
+        let names = ["cp-2".to_owned()];
+        let none = BTreeMap::new();
+        let refused = choose("", &names, &none).unwrap_err();
+        assert!(refused.contains("cp-2 is missing"), "{refused}");
+        let copying = BTreeMap::from([("cp-2".to_owned(), seen(State::Copying, ""))]);
+        let refused = choose("", &names, &copying).unwrap_err();
+        assert!(refused.contains("cp-2 is copying"), "{refused}");
+        let refused = choose("", &[], &none).unwrap_err();
+        assert!(refused.contains("no standby"), "{refused}");
+    }
+}

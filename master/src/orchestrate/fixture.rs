@@ -1,0 +1,127 @@
+//! The common set-up of the tests of shipped orchestrations: the tree with a state of one file in the place
+//! of each shipped state, a run to its end, and a master that is killed in the middle of one.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::steps_watch::follow;
+use crate::backend::Backend as _;
+use crate::backend::fixture::{Life, ScriptedMinion};
+use crate::kubernetes::fake::FakeApi;
+use crate::names::minion;
+use crate::store::{KeyState, Run, Store as _};
+
+/// A state of this id, in the place of the shipped ones.
+macro_rules! stub {
+    ($id:literal) => {
+        concat!(
+            $id,
+            ":\n  file.managed:\n    - name: /",
+            $id,
+            "\n    - contents: x\n"
+        )
+    };
+}
+
+/// A shipped orchestration.
+macro_rules! shipped {
+    ($name:literal) => {
+        (
+            concat!("halite/orchestrate/", $name, ".sls"),
+            include_str!(concat!(
+                "../../../states/tree/halite/orchestrate/",
+                $name,
+                ".sls"
+            )),
+        )
+    };
+}
+
+/// The orchestrations of hosts that leave or boot, as they are shipped.
+pub(super) const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    shipped!("destroy"),
+    shipped!("reboot_node"),
+    shipped!("remove_node"),
+    ("halite/leave/mounts.sls", stub!("mounts")),
+    ("halite/leave/data_mounts.sls", stub!("data_mounts")),
+    ("halite/leave/address.sls", stub!("address")),
+    ("halite/leave/control_plane.sls", stub!("planes")),
+    ("halite/leave/host.sls", stub!("host")),
+    ("halite/leave/data.sls", stub!("data")),
+    ("halite/leave/packages.sls", stub!("packages")),
+    ("halite/leave/minion.sls", stub!("minion")),
+    ("halite/host/hosts.sls", stub!("hosts")),
+    ("halite/host/firewall.sls", stub!("firewall")),
+    ("halite/host/keepalived.sls", stub!("keepalived")),
+    ("halite/services/masters.sls", stub!("masters")),
+];
+
+/// A request with this pillar.
+pub(super) fn request(sls: &str, pillar: &Value) -> v1::OrchestrateRequest {
+    v1::OrchestrateRequest {
+        sls: sls.into(),
+        pillar_json: pillar.to_string(),
+        ..v1::OrchestrateRequest::default()
+    }
+}
+
+/// Runs an orchestration to its end: the return code, and what the last event says.
+pub(super) fn orchestrate(life: &Life, request: v1::OrchestrateRequest) -> (i32, String) {
+    let stream = life.backend.orchestrate("root", request);
+    let stream = life.runtime.block_on(stream);
+    let events = life.collect(stream.unwrap());
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+/// Starts an orchestration and kills the master after this number of events; true when the run had ended
+/// before.
+pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) -> bool {
+    let ended = life.runtime.block_on(async {
+        let stream = life.backend.orchestrate("root", request).await;
+        stream.unwrap().take(after).count().await < after
+    });
+    life.kill();
+    ended
+}
+
+/// The newest run in the store.
+pub(super) fn newest_run(life: &Life) -> Run {
+    let runs = life.runtime.block_on(life.store.runs(10));
+    runs.unwrap().remove(0)
+}
+
+/// Follows a run that the master has resumed, to its end.
+pub(super) fn resumed(life: &Life, run: &Run) -> (i32, String) {
+    let bus = life.app.events.subscribe();
+    let jobs = Arc::clone(life.backend.jobs());
+    let stream = life
+        .runtime
+        .block_on(async { follow(jobs, run.id.clone(), bus) });
+    let events = life.collect(stream);
+    let last = events.last().unwrap();
+    (last.retcode, last.data_json.clone())
+}
+
+/// The states that a minion has applied.
+pub(super) fn applied(minion: &ScriptedMinion) -> Vec<String> {
+    minion.journal.lock().unwrap().applied.clone()
+}
+
+/// The state of a minion's key.
+pub(super) fn key(life: &Life, id: &str) -> Option<KeyState> {
+    let key = life.runtime.block_on(life.store.key(&minion(id)));
+    key.unwrap().map(|key| key.state)
+}
+
+/// Puts a pod that a StatefulSet makes again on the worker.
+pub(super) fn put_pod(api: &FakeApi) {
+    api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
+        "spec": {"nodeName": "worker-1"}}));
+}

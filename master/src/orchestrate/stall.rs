@@ -1,0 +1,147 @@
+//! The texts about a job that takes long: the reason as far as the master knows it, and the next step of
+//! the operator.
+
+use halite_proto::ids::{JobId, MinionId};
+use serde_json::Value;
+
+use crate::jobs::NewJob;
+
+/// A job that takes long.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stall {
+    /// The reason.
+    pub because: String,
+    /// The next step of the operator.
+    pub remedy: String,
+}
+
+/// States that take long, by the beginning of their SLS: what they work on, and what to look at. The
+/// first that is among those of a job counts.
+const SLOW: &[(&str, &str, &str)] = &[
+    (
+        "halite.images",
+        "it pulls images",
+        "they come from the hosts that serve bundles: `ctl health` names those that are away; a full disk below \
+         /var/lib/containerd stops a pull, too",
+    ),
+    (
+        "halite.services.bundle_server",
+        "it copies bundles from another host",
+        "`ctl bundle list` shows their sizes; `df /var/lib/halite` there shows its room",
+    ),
+    (
+        "halite.services.master",
+        "it may copy bundles from another host",
+        "`ctl bundle list` shows their sizes; `df /var/lib/halite` there shows its room",
+    ),
+    (
+        "halite.base.control_plane",
+        "its API server is started and waited for",
+        "`ctl etcd status` shows whether etcd serves; `crictl ps -a` there shows a container that fails",
+    ),
+    (
+        "halite.base.etcd",
+        "its member of etcd is started and waited for",
+        "`ctl etcd status` shows the members and their quorum; `crictl logs` of etcd there says why it does not start, and a \
+         slow disk shows as `slow fdatasync`",
+    ),
+    (
+        "halite.host",
+        "packages are installed, among others",
+        "`journalctl -u halite-minion` there shows the package manager; another one may hold its lock",
+    ),
+];
+
+/// The reason why a job has not ended, of which these pending minions are not connected.
+pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId]) -> Stall {
+    let cancel = format!("`ctl job cancel {jid}` ends the step");
+    if !away.is_empty() {
+        let names: Vec<&str> = away.iter().map(|minion| minion.as_str()).collect();
+        let names = names.join(", ");
+        return Stall {
+            because: format!("{names} is not connected, and may still work on the job {jid}"),
+            remedy: format!(
+                "switch the host on, and the step goes on; if it is gone for good: {cancel}, then `ctl node replace` or \
+                 `ctl node remove --dead`"
+            ),
+        };
+    }
+    let sls = new.args["sls"].as_array();
+    let sls: Vec<&str> = (sls.into_iter().flatten())
+        .filter_map(Value::as_str)
+        .collect();
+    let is_among = |(begin, _, _): &&(&str, &str, &str)| {
+        let mut all = sls.iter();
+        all.any(|sls| {
+            sls.strip_prefix(begin)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let shows = format!("`ctl job show {jid}` shows its parts, {cancel}");
+    match SLOW.iter().find(is_among) {
+        Some((_, work, look)) => Stall {
+            because: format!("the job {jid} runs there: {work}"),
+            remedy: format!("{look}; {shows}"),
+        },
+        None => Stall {
+            because: format!("the job {jid} ({}) runs there", new.function),
+            remedy: shows,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const JID: &str = "20261121000000123000";
+
+    fn of(sls: &[&str], away: &[&MinionId]) -> Stall {
+        let new = NewJob {
+            function: "state.apply".to_owned(),
+            args: json!({"sls": sls}),
+            ..NewJob::default()
+        };
+        stall(&JID.parse().unwrap(), &new, away)
+    }
+
+    #[test]
+    fn each_kind_of_stall_has_a_text_and_a_verb_of_its_own() {
+        let kinds: [&[&str]; 6] = [
+            &["halite.base.containerd", "halite.images"],
+            &["halite.services.bundle_server"],
+            &["halite.base.etcd.member"],
+            &["halite.base.control_plane.running"],
+            &["halite.host"],
+            &["custom.motd"],
+        ];
+        let stalls: Vec<Stall> = kinds.iter().map(|sls| of(sls, &[])).collect();
+        let texts: BTreeSet<&String> = stalls.iter().map(|stall| &stall.because).collect();
+        assert_eq!(texts.len(), kinds.len(), "{texts:?}");
+        assert!(stalls[0].because.ends_with("it pulls images"));
+        for stall in &stalls {
+            let verb = format!("`ctl job cancel {JID}` ends the step");
+            assert!(stall.remedy.ends_with(&verb), "{stall:?}");
+        }
+        // A part of a name is no name.
+        assert!(of(&["halite.hosts"], &[]).because.contains("state.apply"));
+    }
+
+    #[test]
+    fn a_host_that_is_away_is_the_reason_whatever_it_does() {
+        let worker = "worker-1".parse().unwrap();
+        let stall = of(&["halite.images"], &[&worker]);
+        assert!(stall.because.starts_with("worker-1 is not connected"));
+        for verb in [
+            "ctl job cancel",
+            "ctl node replace",
+            "ctl node remove --dead",
+        ] {
+            assert!(stall.remedy.contains(verb), "{stall:?}");
+        }
+    }
+}

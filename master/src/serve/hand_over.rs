@@ -1,0 +1,142 @@
+//! The services of a master that hands over: its standbys may connect, and the next master is given
+//! everything. No other caller can change anything any more.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use halite_errors::chain;
+use halite_proto::role::Role;
+use halite_proto::tonic;
+use halite_proto::tonic::service::Routes;
+use halite_proto::tonic::{Request, Response, Status, Streaming};
+use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy};
+use halite_proto::v1::standby_server::{Standby, StandbyServer};
+use halite_proto::v1::{CompareReply, CompareRequest, StandbyMessage};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::standby::{Records, accept, compared};
+use super::{ServeError, caller_minion, server};
+use crate::app::App;
+use crate::keys::Gate;
+use crate::standby::hand_over::Decision;
+
+/// The gate, for standbys only.
+struct OnlyStandbys {
+    gate: Arc<Gate>,
+    hosts: Vec<String>,
+}
+
+impl PeerPolicy for OnlyStandbys {
+    fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted> {
+        self.gate.admit(caller)?;
+        let minion = caller.identity.minion();
+        if minion.is_some_and(|minion| self.hosts.iter().any(|host| host == minion.as_str())) {
+            return Ok(());
+        }
+        Err(NotAdmitted::Moving)
+    }
+
+    fn role(&self, _caller: &Caller) -> Option<Role> {
+        None
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.gate.changes()
+    }
+
+    fn refused(&self, peer: &Peer, path: &str, reason: &str) {
+        self.gate.refused(peer, path, reason);
+    }
+
+    fn handshake_failed(&self, address: SocketAddr, reason: &str) {
+        self.gate.handshake_failed(address, reason);
+    }
+}
+
+#[derive(Clone)]
+struct HandsOver {
+    app: Arc<App>,
+    decision: Arc<Decision>,
+}
+
+#[tonic::async_trait]
+impl Standby for HandsOver {
+    type FollowStream = Records;
+
+    async fn follow(
+        &self,
+        request: Request<Streaming<StandbyMessage>>,
+    ) -> Result<Response<Self::FollowStream>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_minion(&peer)?;
+        let to = self.decision.note().to;
+        if minion.as_str() != to {
+            return Err(Status::failed_precondition(format!(
+                "the master moves to {to}"
+            )));
+        }
+        let (stream, records) = accept(&self.app, &peer, &to, request.into_inner()).await?;
+        let own = env!("CARGO_PKG_VERSION");
+        if stream.hello.version != own {
+            let reason = format!(
+                "halite-master on {to} has the version {}, and this one {own}: `ctl highstate {to}` updates it",
+                stream.hello.version
+            );
+            if let Err(error) = self.decision.give_up(&reason) {
+                tracing::error!(error = chain(&error), "cannot give the hand-over up");
+            }
+            return Err(Status::failed_precondition(reason));
+        }
+        let (epoch, decision) = (self.app.store.epoch(), Arc::clone(&self.decision));
+        let number = stream.number;
+        let feeding = tokio::spawn(async move {
+            let decide = || decision.decide();
+            match stream.feed.hand_over(epoch, &stream.hello, decide).await {
+                Ok(()) => tracing::info!(to = stream.name, "the master is handed over"),
+                Err(error) => {
+                    // It may have stored the order all the same: then it serves soon.
+                    tracing::warn!(
+                        to = stream.name,
+                        reason = chain(&error),
+                        "the stream of the hand-over has ended"
+                    );
+                }
+            }
+        });
+        let task = feeding.abort_handle();
+        self.app.standbys.set_task(&to, number, task);
+        Ok(Response::new(records))
+    }
+
+    async fn compare(
+        &self,
+        request: Request<CompareRequest>,
+    ) -> Result<Response<CompareReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        caller_minion(&peer)?;
+        let epoch = request.get_ref().epoch;
+        Ok(Response::new(compared(&self.app, &peer, epoch)))
+    }
+}
+
+/// Serves the standbys of a master that hands over, until `stop` resolves.
+///
+/// # Errors
+/// The master's identity or CA cannot be used.
+pub async fn serve_standbys(
+    app: Arc<App>,
+    decision: Arc<Decision>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let policy = OnlyStandbys {
+        gate: Arc::clone(&app.gate),
+        hosts: decision.note().hosts,
+    };
+    let server = Arc::new(server(&app, Arc::new(policy))?);
+    let routes = Routes::new(StandbyServer::new(HandsOver { app, decision }));
+    server.serve(listener, routes, stop).await;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! A promotion by the order of the master itself: it has noted that it does not serve again, so it is
+//! not asked whether it answers.
+
+use super::super::copy::Copy;
+use super::super::disk::{file_error, read_json, remove, write_json};
+use super::super::take_over::{Order, taken, waiting, write_record};
+use super::super::{directory, mark, masters};
+use super::{Boundary, Note, PromoteError, Promotion};
+
+impl Promotion<'_> {
+    /// Carries out the order of a master to take its place, if there is one; answers with the epoch.
+    /// Called before the daemon serves or follows; the unit is neither stopped nor started.
+    ///
+    /// # Errors
+    /// A step fails: then the next start goes on.
+    pub async fn take_over(&self) -> Result<Option<u64>, PromoteError> {
+        let Some(order) = self.order()? else {
+            return Ok(None);
+        };
+        let (note, mark) = (self.note_file(), mark(self.config));
+        let is_standby = masters(&mark).map_err(file_error("read", &mark))?.is_some();
+        let root = directory(self.config);
+        if is_standby && !Copy::is_there(&root)? {
+            return Err(PromoteError::NoCopy);
+        }
+        write_json(&note, &Note { epoch: order.epoch })?;
+        self.reach(Boundary::Noted)?;
+        if is_standby {
+            self.install(order.epoch).await?;
+        }
+        let taken = match order.taken {
+            0 => self.clock.now(),
+            before => before,
+        };
+        let epoch = order.epoch;
+        write_record(self.config, &Order { taken, ..order })?;
+        remove(&root)?;
+        self.reach(Boundary::Removed)?;
+        // Last: until then another start goes on.
+        remove(&note)?;
+        Ok(Some(epoch))
+    }
+
+    /// The order that waits; or the one whose copy is gone already, while its note is there.
+    fn order(&self) -> Result<Option<Order>, PromoteError> {
+        if let Some(order) = waiting(self.config)? {
+            return Ok(Some(order));
+        }
+        let note: Option<Note> = read_json(&self.note_file())?;
+        let taken = taken(self.config)?;
+        let is_standby = mark(self.config).exists();
+        Ok(taken.filter(|taken| !is_standby && note.is_some_and(|note| note.epoch == taken.epoch)))
+    }
+}

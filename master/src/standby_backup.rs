@@ -1,0 +1,176 @@
+//! `halite-master save`: what a backup has, from this standby's copy and etcd, without the master.
+//!
+//! `ctl backup create --local` runs it, and makes one file of the parts as it does of those of the
+//! master. The copy is read while the daemon goes on with it.
+
+use std::fs::File;
+use std::io;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use halite_document::Problem;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::validate::Context;
+use halite_proto::framing;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde_json::json;
+
+use crate::backup_parts::{Head, Parts, STORE, Source, send};
+use crate::ca::{CaError, Cas, HALITE};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::etcd;
+use crate::refusal::Refusal;
+use crate::saved::{CONFIG_PLACE, STATE_PLACE};
+use crate::standby;
+use crate::standby::disk::{CopyError, file_error, make_directory};
+use crate::standby::export::{Exported, clear, export};
+use crate::standby::follow;
+
+/// A copy that cannot be saved.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// The host has the master, or no part of it.
+    #[error("this host is no standby: ask the master, with `ctl backup create`")]
+    NoStandby,
+    /// Another process does the same.
+    #[error("another process saves the copy of this standby at this moment")]
+    Busy,
+    /// The copy.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The CAs in it.
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    /// The documents in it, or etcd.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The caller.
+    #[error("cannot write the backup's parts")]
+    Write(#[source] io::Error),
+}
+
+/// Writes the parts of a backup.
+///
+/// # Errors
+/// This host is no standby or has no copy yet, no member of etcd can give a snapshot, or the stream
+/// is closed.
+pub async fn save(
+    config: &Config,
+    clock: &dyn Clock,
+    to: &mut impl Write,
+) -> Result<(), SaveError> {
+    let mark = standby::mark(config);
+    let masters = standby::masters(&mark).map_err(file_error("read", &mark))?;
+    if masters.is_none() {
+        return Err(SaveError::NoStandby);
+    }
+    let root = standby::directory(config);
+    let scratch = root.join("saving");
+    let lock = lock(&scratch)?;
+    let saved = parts(config, clock, &root, &scratch).await;
+    let saved = match saved {
+        Ok(parts) => pass_on(parts, to).await,
+        Err(error) => Err(error),
+    };
+    // Also what a killed process has left.
+    let cleared = clear(&scratch);
+    drop(lock);
+    saved?;
+    Ok(cleared?)
+}
+
+/// Lets one process at a time use the directory.
+fn lock(directory: &Path) -> Result<File, SaveError> {
+    make_directory(directory)?;
+    let opened = File::open(directory).map_err(file_error("open", directory))?;
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(opened),
+        Err(Errno::WOULDBLOCK) => Err(SaveError::Busy),
+        Err(error) => Err(file_error("lock", directory)(error.into()).into()),
+    }
+}
+
+/// Begins to send the parts.
+async fn parts(
+    config: &Config,
+    clock: &dyn Clock,
+    root: &Path,
+    scratch: &Path,
+) -> Result<Parts, SaveError> {
+    let Exported {
+        store,
+        mut files,
+        root: saved,
+        epoch,
+    } = export(root, scratch).await?;
+    let declaration = declaration(&saved.join(CONFIG_PLACE))?;
+    let cas = Cas::load(&saved.join(STATE_PLACE), clock.now())?;
+    let own = own_name(config, &declaration);
+    let members = etcd::client(&declaration, &cas, clock.now(), own)?;
+    let source = Source::choose(&members, own).await?;
+    let head = Head {
+        cluster: &declaration.cluster,
+        cluster_id: cas.certificate_sha256(HALITE)?,
+        created: clock.now(),
+        epoch,
+        source: &source,
+    };
+    let mut head = head.json();
+    // The store in it is as old as the end of the stream, when it has ended.
+    head["standby"] = json!({"name": own, "followed": follow::report(config)?});
+    files.push((STORE.to_owned(), store));
+    let snapshot = source.snapshot(&members).await?;
+    Ok(send(&head, files, snapshot))
+}
+
+fn declaration(config: &Path) -> Result<Declaration, Refusal> {
+    let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
+    let texts = Texts::from_dir(config).map_err(refused)?;
+    load(&texts, &Context::default()).map_err(refused)
+}
+
+/// The name of this host: that of the declared one which has its address.
+fn own_name<'a>(config: &Config, declaration: &'a Declaration) -> Option<&'a str> {
+    let is_own = |address| config.advertise.contains(&IpAddr::V4(address));
+    let mut nodes = declaration.nodes.values();
+    let own = nodes.find(|node| node.control_plane().is_some_and(is_own))?;
+    Some(&own.metadata.name)
+}
+
+async fn pass_on(mut parts: Parts, to: &mut impl Write) -> Result<(), SaveError> {
+    while let Some(part) = parts.recv().await {
+        framing::write(to, &part?).map_err(SaveError::Write)?;
+    }
+    to.flush().map_err(SaveError::Write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[tokio::test]
+    async fn only_a_standby_with_a_copy_saves_it_and_one_process_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let shown = dir.path().display();
+        let text = format!(
+            "cluster: prod\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
+        );
+        let config = Config::parse(&text).unwrap();
+        std::fs::create_dir(&config.state_dir).unwrap();
+        let mut to = Vec::new();
+        let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
+        assert!(matches!(error, SaveError::NoStandby), "{error}");
+        std::fs::write(standby::mark(&config), "10.0.0.1:4550\n").unwrap();
+        let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
+        assert!(error.to_string().contains("no whole copy"), "{error}");
+        let _other = lock(&standby::directory(&config).join("saving")).unwrap();
+        let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
+        assert!(matches!(error, SaveError::Busy), "{error}");
+        assert_eq!(to, b"");
+    }
+}

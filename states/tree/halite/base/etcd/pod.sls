@@ -1,0 +1,33 @@
+{#- A member as a static pod. Nothing waits here for it; see halite.base.etcd. -#}
+{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, programs, unit with context %}
+include:
+  - halite.base.etcd.data
+  - halite.base.pki.etcd
+
+# A member that was a unit before ends first: both have the same data and the same ports.
+etcd-unit-ended:
+  cmd.run:
+    - name: systemctl disable --now etcd.service && rm -rf {{ unit }} {{ programs }} && rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload
+    - onlyif: {{ is_own_unit }}
+
+# The kubelet watches this directory and restarts the pod after a change.
+{{ manifest }}:
+  file.managed:
+    - source: salt://halite/base/etcd/etcd.yaml.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0600'
+    - force: True
+    - makedirs: True
+    - dir_mode: '0700'
+    - require:
+        - cmd: etcd-unit-ended
+        - file: /var/lib/etcd
+        - sls: halite.base.pki.etcd
+{%- if 'bootstrap' in roles %}
+        - etcd: etcd-founded
+{%- elif not node.get('etcd') %}
+        - test: etcd-not-joined
+{%- endif %}

@@ -1,0 +1,45 @@
+{#- A member as a unit of systemd. Nothing waits here for it; see halite.base.etcd. -#}
+{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/base/etcd/map.jinja' import manifest, unit with context %}
+include:
+  - halite.base.etcd.data
+  - halite.base.etcd.program
+  - halite.base.pki.etcd
+
+# A member that was a static pod before ends first: both have the same data and the same ports.
+{{ manifest }}:
+  file.absent:
+    - require:
+        - cmd: etcd-program
+
+etcd-pod-ended:
+  cmd.run:
+    - name: for _ in $(seq 600); do pgrep -x etcd >/dev/null || exit 0; sleep 0.1; done; echo 'the pod of etcd does not end' >&2; exit 1
+    - onchanges:
+        - file: {{ manifest }}
+
+{{ unit }}:
+  file.managed:
+    - source: salt://halite/base/etcd/etcd.service.j2
+    - template: jinja
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - require:
+        - cmd: etcd-program
+        - cmd: etcd-pod-ended
+        - file: /var/lib/etcd
+        - sls: halite.base.pki.etcd
+{%- if 'bootstrap' in roles %}
+        - etcd: etcd-founded
+{%- elif not node.get('etcd') %}
+        - test: etcd-not-joined
+{%- endif %}
+
+etcd:
+  service.running:
+    - enable: True
+    - unmask: True
+    - watch:
+        - file: {{ unit }}

@@ -1,0 +1,17 @@
+{#- A host that makes no backups of the cluster, or no longer. Those that it made stay. -#}
+{%- set timers = ['halite-backup.timer', 'halite-backup-verify.timer'] %}
+{%- for unit in timers %}
+
+{{ unit }}:
+  service.dead:
+    - enable: False
+{%- endfor %}
+{%- for name in ['backup.since', 'backup.json', 'backup-verify.json'] %}
+
+/var/lib/halite/reports/{{ name }}:
+  file.absent:
+    - require:
+{%-   for unit in timers %}
+        - service: {{ unit }}
+{%-   endfor %}
+{%- endfor %}

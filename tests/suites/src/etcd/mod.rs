@@ -1,0 +1,90 @@
+//! etcd that is no static pod: a member as a service of the host, on the cluster that the suite
+//! before has made again; and an etcd outside of the cluster, with which it is made once more.
+
+mod external;
+mod service;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{CLUSTER, CTL, Cluster, DOCUMENT};
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+use crate::day::today;
+use crate::test::{Case, Test, cases};
+
+pub(super) use self::service::document;
+
+/// Limit for the API to answer after etcd was away: the kubelet may wait five minutes before it starts
+/// an API server again.
+const BACK: Duration = Duration::from_secs(360);
+
+const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
+        run: service::repaired,
+    },
+    Test {
+        name: "etcd: a member becomes a static pod, and a service again, and keeps its data",
+        run: service::changed,
+    },
+    Test {
+        name: "etcd: an external one holds the cluster",
+        run: external::holds,
+    },
+];
+
+/// The tests: all, or the first and, by day, one of the others.
+pub(super) fn tests(all: bool) -> Vec<Case<Cluster>> {
+    let turn = today()
+        .ok()
+        .filter(|_| !all)
+        .map(|day| 1 + day % (TESTS.len() - 1));
+    let mut tests = cases(TESTS);
+    let mut at = 0..;
+    tests.retain(|_| {
+        let at = at.next();
+        at == Some(0) || turn.is_none() || at == turn
+    });
+    tests
+}
+
+/// The lab's cluster document with a section about etcd.
+fn with(section: &str) -> String {
+    format!("{CLUSTER}{section}")
+}
+
+/// Takes everything of Halite from both hosts, if there is a cluster; packages and images stay.
+fn destroy(cluster: &Cluster) -> Result<()> {
+    if cluster.bootstrap.file("/etc/halite").exists() {
+        let line = [
+            CTL,
+            "destroy",
+            "--force",
+            "--cluster",
+            "demo",
+            "--wipe-data",
+        ];
+        cluster.bootstrap.run(&line).context("ctl destroy")?;
+    }
+    for host in [&cluster.bootstrap, &cluster.worker] {
+        crate::bare::wait_until_bare(host)?;
+    }
+    Ok(())
+}
+
+/// Waits until the API serves.
+fn serves(cluster: &Cluster) -> Result<()> {
+    wait::until("the API server", BACK, || {
+        cluster.kubectl(&["get", "--raw", "/readyz"]).map(drop)
+    })
+}
+
+/// Changes the cluster document on the first host; what it was.
+fn declare(host: &Host, change: impl FnOnce(&str) -> String) -> Result<String> {
+    let file = host.file(DOCUMENT);
+    let before = std::fs::read_to_string(&file)?;
+    std::fs::write(&file, change(&before))?;
+    Ok(before)
+}

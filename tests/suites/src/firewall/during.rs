@@ -1,0 +1,238 @@
+//! Scans while hosts leave and join the site of three control planes: at no moment more answers than
+//! the roles open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::net::Network;
+
+use super::STRANGER;
+use super::source::{Source, Stranger};
+use super::table::SSH;
+
+/// The position of a source: what the rules know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    /// A control plane, which is a member of etcd.
+    ControlPlane,
+    /// A worker.
+    Worker,
+    /// No host of the site, in the network of the control plane.
+    Plane,
+    /// No host of the site, in the workload network.
+    Workload,
+}
+
+use Position::{ControlPlane, Plane, Worker, Workload};
+
+/// The hosts of the site, the first one first, and the virtual address.
+const FIRST: &str = "cp-1";
+const PLANES: &[&str] = &["cp-1", "cp-2", "cp-3"];
+const ALL: &[&str] = &["cp-1", "cp-2", "cp-3", "worker-1"];
+const VIP: &str = "the VIP";
+
+/// The API, which answers while the cluster works.
+const API: u16 = 6443;
+
+/// A row of the table: ports, the hosts at whose control-plane address they answer, and the sources
+/// that reach them.
+type Row = (&'static [u16], &'static [&'static str], &'static [Position]);
+
+/// The table, by hand from the roles; without metrics-server only control planes reach a kubelet.
+const TABLE: &[Row] = &[
+    // master, bundle server
+    (&[4550, 4551], &[FIRST], &[ControlPlane, Worker, Plane]),
+    (&[API], PLANES, &[ControlPlane, Worker, Plane]),
+    (&[API], &[VIP], &[Worker, Plane]),
+    // etcd
+    (&[2379, 2380], PLANES, &[ControlPlane]),
+    // kubelet
+    (&[10250], ALL, &[ControlPlane]),
+];
+
+/// The number of other ports that are asked each time.
+const OTHERS: usize = 50;
+
+/// The ports that may answer at an address of a host.
+fn allowed(host: &str, is_control_plane: bool, from: Position) -> BTreeSet<u16> {
+    let rows = TABLE.iter().filter(|(_, hosts, sources)| {
+        is_control_plane && hosts.contains(&host) && sources.contains(&from)
+    });
+    // SSH is of the operator's own zone, at each address.
+    rows.flat_map(|(ports, _, _)| ports.iter().copied())
+        .chain([SSH])
+        .collect()
+}
+
+/// One source and one address.
+struct Ask<'a> {
+    source: &'a Source,
+    from: Position,
+    host: String,
+    to: String,
+    is_control_plane: bool,
+}
+
+/// What the scans found.
+#[derive(Default)]
+struct Found {
+    /// More than the table has.
+    wrong: BTreeSet<String>,
+    /// How often each pair was asked, and how often its API answered.
+    asked: BTreeMap<(String, String), (usize, usize)>,
+}
+
+/// Does something while all hosts and the virtual address are scanned from each position, again and
+/// again.
+///
+/// # Errors
+/// It fails, or a port answers that the table lacks.
+pub(crate) fn during<T>(
+    cluster: &Cluster,
+    vip: Ipv4Addr,
+    act: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let vip = vip.to_string();
+    let [plane, workload] = [Network::ControlPlane0, Network::Workload]
+        .map(|network| Stranger::plug(cluster, network, STRANGER));
+    let (plane, workload) = (plane?, workload?);
+    let (first, second) = (cluster.host(FIRST)?, cluster.host(PLANES[1])?);
+    let (first, second) = (Source::host(first), Source::host(second));
+    let worker = Source::host(&cluster.worker);
+    let sources = [
+        (&first, ControlPlane),
+        (&second, ControlPlane),
+        (&worker, Worker),
+        (&plane.source, Plane),
+        (&workload.source, Workload),
+    ];
+    let asks = asks(cluster, &vip, &sources);
+    let ended = AtomicBool::new(false);
+    let (outcome, found) = thread::scope(|scope| {
+        let scans = scope.spawn(|| scan_until(&ended, &asks));
+        let outcome = act();
+        ended.store(true, Ordering::Relaxed);
+        (outcome, scans.join())
+    });
+    let outcome = outcome?;
+    judge(&found.map_err(|_| anyhow!("the scans panicked"))??, &vip)?;
+    Ok(outcome)
+}
+
+fn asks<'a>(cluster: &Cluster, vip: &str, sources: &[(&'a Source, Position)]) -> Vec<Ask<'a>> {
+    let mut asks = Vec::new();
+    for (source, from) in sources {
+        let mut ask = |host: &str, to: String, is_control_plane| {
+            asks.push(Ask {
+                source,
+                from: *from,
+                host: host.to_owned(),
+                to,
+                is_control_plane,
+            });
+        };
+        for host in cluster.hosts() {
+            let name = host.spec.name.as_str();
+            if name != source.name {
+                ask(name, host.control_plane_address(), true);
+                ask(name, host.workload_address(), false);
+            }
+        }
+        // Its holder would reach itself, which no firewall sees.
+        if *from != ControlPlane {
+            ask(VIP, vip.to_owned(), true);
+        }
+    }
+    asks
+}
+
+/// Scans each pair at least once, and until the end.
+fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>]) -> Result<Found> {
+    let mut found = Found::default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let mut random = Random(since.as_secs() ^ u64::from(since.subsec_nanos()) | 1);
+    loop {
+        for ask in asks {
+            let of_table = TABLE.iter().flat_map(|(ports, _, _)| ports.iter().copied());
+            let others: Vec<u16> = (0..OTHERS).map(|_| random.port()).collect();
+            let ports: BTreeSet<u16> = of_table.chain([SSH]).chain(others).collect();
+            let open = ask.source.open(&ask.to, &ports)?;
+            let allowed = allowed(&ask.host, ask.is_control_plane, ask.from);
+            found.wrong.extend(open.difference(&allowed).map(|port| {
+                format!(
+                    "{} ({:?}) reaches port {port} of {} at {}",
+                    ask.source.name, ask.from, ask.host, ask.to
+                )
+            }));
+            let pair = (ask.source.name.clone(), ask.to.clone());
+            let (times, api) = found.asked.entry(pair).or_default();
+            *times += 1;
+            *api += usize::from(open.contains(&API));
+            if ended.load(Ordering::Relaxed) && found.asked.len() == asks.len() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn judge(found: &Found, vip: &str) -> Result<()> {
+    let Found { wrong, asked } = found;
+    let least = asked.values().map(|(times, _)| *times).min();
+    println!(
+        "  scans: {} pairs of a source and an address, each at least {} times",
+        asked.len(),
+        least.context("nothing was scanned")?
+    );
+    ensure!(wrong.is_empty(), "more than the roles open: {wrong:#?}");
+    // Else the scans would have seen nothing of a port that is open, too.
+    let mut of_vip = asked.iter().filter(|((_, to), _)| to == vip);
+    ensure!(
+        of_vip.any(|(_, (_, api))| *api > 0),
+        "the API answered no scan: {asked:?}"
+    );
+    Ok(())
+}
+
+/// A generator of ports (xorshift, Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    fn port(&mut self) -> u16 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        u16::try_from(self.0 % u64::from(u16::MAX)).map_or(1, |port| port + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_position_has_its_ports() {
+        let ports = |host, plane, from| allowed(host, plane, from).into_iter().collect::<Vec<_>>();
+        assert_eq!(ports("cp-1", true, Plane), [SSH, 4550, 4551, API]);
+        assert_eq!(ports("cp-2", true, Worker), [SSH, API]);
+        assert_eq!(
+            ports("cp-2", true, ControlPlane),
+            [SSH, 2379, 2380, API, 10250]
+        );
+        assert_eq!(ports("cp-2", false, ControlPlane), [SSH]);
+        assert_eq!(ports("worker-1", true, Plane), [SSH]);
+        assert_eq!(ports(VIP, true, Workload), [SSH]);
+    }
+
+    #[test]
+    fn ports_are_spread() {
+        let mut random = Random(1);
+        let ports: BTreeSet<u16> = (0..1000).map(|_| random.port()).collect();
+        assert!(ports.len() > 900 && !ports.contains(&0), "{}", ports.len());
+        assert!(ports.first() < Some(&1000) && ports.last() > Some(&60_000));
+    }
+}

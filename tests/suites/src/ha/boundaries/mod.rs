@@ -1,0 +1,256 @@
+//! The numbered boundaries of the commands that change the membership of the cluster, on three control
+//! planes: at each the command is interrupted, and run again it ends in the same state.
+//!
+//! The master dies there together with `ctl`, or the minion of the host in question, or the host of the
+//! master loses its power. What follows brings the cluster back to the state before, and a
+//! highstate of any host has nothing to do.
+
+mod commands;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use commands::{COMMANDS, Command, Victim};
+use halite_lab::cluster::Cluster;
+use halite_lab::layout::HA;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::{BACK, is_complete, same_content};
+use crate::day::today;
+use crate::interrupted::{Running, kill_ctl, steps};
+use crate::kills::{master_answers, moments};
+use crate::test::{Case, Counts};
+
+/// Limit for a highstate to have nothing to do: a kubelet may renew its certificate first.
+const QUIET: Duration = Duration::from_secs(180);
+
+/// Limit for a command that is run again to succeed.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// One boundary of a command.
+#[derive(Debug, Clone)]
+struct Boundary {
+    command: &'static Command,
+    /// The step whose recorded end it is, and its place among the steps.
+    step: String,
+    place: usize,
+    victim: Victim,
+}
+
+impl Boundary {
+    fn name(&self) -> String {
+        format!(
+            "ctl {} after {}, {:?}",
+            self.command.words, self.step, self.victim
+        )
+    }
+}
+
+/// All boundaries, command by command, in the order of the steps. The victims take turns.
+fn numbered() -> Result<Vec<Boundary>> {
+    let mut all = Vec::new();
+    for command in COMMANDS {
+        let steps = steps(command.sls, &(command.pillar)(), &HA)
+            .with_context(|| format!("ctl {}", command.words))?;
+        for (place, step) in steps.into_iter().enumerate() {
+            let victim = command.victims[place % command.victims.len()];
+            all.push(Boundary {
+                command,
+                step,
+                place,
+                victim,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// A test for each boundary.
+///
+/// # Errors
+/// An orchestration does not compile.
+pub(super) fn every() -> Result<Vec<Case<Cluster>>> {
+    let all = numbered()?.into_iter().enumerate();
+    Ok(all
+        .map(|(number, boundary)| {
+            let name = format!("ha: boundary {number}, {}", boundary.name());
+            Case::new(name, move |cluster| one(cluster, &boundary))
+        })
+        .collect())
+}
+
+/// The boundary of a day: of the commands that take little time, a different one each day.
+fn of_day(all: &[Boundary], day: usize) -> Option<&Boundary> {
+    let mut quick: Vec<&Boundary> = all.iter().filter(|one| one.command.is_quick).collect();
+    // Days that follow each other have different commands.
+    quick.sort_by_key(|one| one.place);
+    quick.get(day % quick.len().max(1)).copied()
+}
+
+/// The boundary of the day.
+pub(super) fn of_the_day(cluster: &Cluster) -> Result<Counts> {
+    let all = numbered()?;
+    let chosen = of_day(&all, today()?).context("no boundary")?;
+    println!(
+        "  {}; to repeat it: cargo lab test --full \"{}\"",
+        chosen.name(),
+        chosen.name()
+    );
+    one(cluster, chosen)
+}
+
+/// Interrupts the command at the boundary, runs it again, and checks what it leaves.
+fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
+    let command = boundary.command;
+    let first = &cluster.bootstrap;
+    let before = picture(cluster)?;
+    (command.prepare)(cluster)?;
+    let words: Vec<&str> = ["ctl"]
+        .into_iter()
+        .chain(command.words.split(' '))
+        .collect();
+    let keep_on = || commands::keep_on(cluster, command);
+    let mut running = Running::start(first, &words)?;
+    running.wait_for(&boundary.step, keep_on)?;
+    strike(cluster, boundary)?;
+    let (status, _) = running.ended(keep_on)?;
+    master_answers(first)?;
+    let mut tries = 0;
+    // After a power cut the cluster may refuse it for a while.
+    let said = wait::until("the command to succeed when it is run again", AGAIN, || {
+        tries += 1;
+        let (status, said) = Running::start(first, &words)?.ended(keep_on)?;
+        let over = command.over.is_some_and(|over| said.contains(over));
+        ensure!(status.success() || over, "it ended with {status}: {said}");
+        Ok(said)
+    })
+    .with_context(|| format!("the first had ended with {status}"))?;
+    println!("  the command ended with {status}, and well when run again; tries: {tries}");
+    (command.ended)(cluster).with_context(|| format!("the command had said: {said}"))?;
+    is_as_before(cluster, &before)?;
+    Ok(Counts::ONE)
+}
+
+/// Kills the victim.
+fn strike(cluster: &Cluster, boundary: &Boundary) -> Result<()> {
+    let first = &cluster.bootstrap;
+    match boundary.victim {
+        Victim::Master => {
+            kill_ctl(first)?;
+            moments::die(first, "halite-master")
+        }
+        Victim::Minion => {
+            moments::die(cluster.host(boundary.command.subject)?, "halite-minion")?;
+            kill_ctl(first)
+        }
+        Victim::Power => {
+            first.power_cut()?;
+            first.boot(&cluster.lab.router)
+        }
+    }
+}
+
+/// What has to be the same before and after: the keys with their states, the nodes with their labels,
+/// taints and marks, and the roles that are declared.
+fn picture(cluster: &Cluster) -> Result<Value> {
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    let text = cluster.kubectl(&["get", "nodes", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text)?;
+    let nodes = list["items"].as_array().into_iter().flatten();
+    let nodes: serde_json::Map<String, Value> = nodes
+        .map(|node| {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            let seen = serde_json::json!({
+                "labels": node["metadata"]["labels"], "taints": node["spec"]["taints"],
+                "unschedulable": node["spec"]["unschedulable"],
+                "maintenance": node["metadata"]["annotations"]["halite/maintenance"],
+            });
+            (name.to_owned(), seen)
+        })
+        .collect();
+    let text = cluster
+        .bootstrap
+        .run(&["ctl", "key", "list", "-o", "json"])?;
+    let keys: Value = serde_json::from_str(&text)?;
+    let keys = keys["keys"].as_array().into_iter().flatten();
+    let mut keys: Vec<String> = keys
+        .map(|key| format!("{} {}", key["id"], key["state"]))
+        .collect();
+    keys.sort();
+    let roles = "grep -H '^roles:' /etc/halite/nodes/*.yaml | sort";
+    let roles = cluster.bootstrap.sh(roles)?;
+    Ok(serde_json::json!({"nodes": nodes, "keys": keys, "roles": roles}))
+}
+
+/// Waits until the cluster is as it was, and a highstate of any host has nothing to do.
+fn is_as_before(cluster: &Cluster, before: &Value) -> Result<()> {
+    wait::until("the cluster to be as before", BACK, || {
+        let now = picture(cluster)?;
+        ensure!(now == *before, "it was {before}, and is {now}");
+        Ok(())
+    })?;
+    same_content(cluster)?;
+    wait::until("a highstate with nothing to do", QUIET, || {
+        let words = ["ctl", "highstate", "--test", "--exit-code"];
+        let planned = cluster.bootstrap.output(&words)?;
+        ensure!(
+            planned.status.success(),
+            "{}",
+            String::from_utf8_lossy(&planned.stdout)
+        );
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_step_of_each_command_is_a_boundary_with_a_name_of_its_own() {
+        let all = numbered().unwrap();
+        let names: BTreeSet<String> = all.iter().map(Boundary::name).collect();
+        assert_eq!(names.len(), all.len());
+        let of = |words: &str| -> Vec<&str> {
+            let own = all
+                .iter()
+                .filter(|one| one.command.words.starts_with(words));
+            own.map(|one| one.step.as_str()).collect()
+        };
+        assert_eq!(
+            of("node reboot"),
+            [
+                "turn",
+                "may-be-missing",
+                "vip",
+                "drained",
+                "rebooted",
+                "pods",
+                "ready",
+                "uncordoned"
+            ]
+        );
+        assert_eq!(of("etcd recover").last(), Some(&"serves"));
+        for (words, step) in [
+            ("node roles", "roles"),
+            ("node remove worker-1", "drained"),
+            ("node remove cp-3", "member"),
+            ("node replace", "fenced"),
+        ] {
+            assert!(of(words).contains(&step), "{words}: {:?}", of(words));
+        }
+    }
+
+    #[test]
+    fn the_days_get_around_all_boundaries_of_the_quick_commands() {
+        let all = numbered().unwrap();
+        let quick = all.iter().filter(|one| one.command.is_quick).count();
+        let taken: BTreeSet<String> = (0..quick)
+            .filter_map(|day| of_day(&all, day).map(Boundary::name))
+            .collect();
+        assert_eq!(taken.len(), quick);
+    }
+}

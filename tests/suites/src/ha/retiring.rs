@@ -1,0 +1,104 @@
+//! The master is moved to a standby on purpose: there and back, and for good, with its host.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+
+use super::losses::{Way, under_writes};
+use super::standbys::{answer, keys, nothing_to_do, wait_for_followers};
+use super::{BACK, etcdctl};
+use crate::bare::{is_bare, wait_until_bare};
+use crate::checks::refused;
+use crate::test::Counts;
+
+/// Limit of the gap: three times the aim.
+const GAP: Duration = Duration::from_secs(15);
+
+const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
+
+/// Moves the master, and prints what the command says.
+fn retire(on: &Host, words: &[&str]) -> Result<String> {
+    let said = on.run(&[&RETIRE[..], words].concat())?;
+    println!("  {}", said.trim().replace('\n', "\n  "));
+    Ok(said)
+}
+
+/// The command is killed in the middle, and repeated it goes on with the same move. What was
+/// acknowledged is there, and the host that had the master follows the next one. Then the master moves
+/// back, by a command on that host.
+pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
+    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(first, &["cp-2", "cp-3"])?;
+    let job = answer(first, &["cmd", "worker-1", "--", "echo", "acknowledged"])?;
+    let job = job["job"].as_str().context("no job")?.to_owned();
+    let before = keys(first)?;
+    let there = ["--to", "cp-2", "--keep"];
+    let measured = under_writes(cluster, Way::Vip, "moved", |_| {
+        let line = [&RETIRE[..], &there].concat().join(" ");
+        first.sh(&format!("timeout -s KILL 2 {line} || true"))?;
+        retire(first, &there).map(drop)
+    })?;
+    measured.check("the master moves", GAP)?;
+    let masters = wait_for_followers(next, &["cp-1", "cp-3"])?;
+    let epoch = masters["epoch"].as_u64().context("no epoch")?;
+    let shown = answer(next, &["job", "show", &job])?.to_string();
+    ensure!(shown.contains("acknowledged"), "{shown}");
+    let now = keys(next)?;
+    ensure!(now == before, "{before}, then {now}");
+    // The host that had it serves nothing, and takes no order.
+    first.sh("! ss -Hltn 'sport = :4550' | grep .")?;
+
+    retire(first, &["cp-2", "--to", "cp-1", "--keep"])?;
+    let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
+    ensure!(masters["epoch"] == epoch + 1, "{masters}");
+    nothing_to_do(first, &["cp-1", "cp-2", "worker-1"])?;
+    Ok(Counts::ONE)
+}
+
+/// The first host hands the master over and leaves for good, while a client writes.
+pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
+    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(first, &["cp-2", "cp-3"])?;
+    let confirmed = ["--force", "--cluster", "demo"];
+    for (words, parts) in [
+        (
+            &["--to", "worker-1", "--force", "--cluster", "prod"][..],
+            ["worker-1 is no standby", "which is demo"],
+        ),
+        (
+            &["cp-3", "--to", "cp-2", "--force", "--cluster", "demo"],
+            ["cp-3 does not have the master", "cp-1"],
+        ),
+    ] {
+        refused(first, &[&RETIRE[..], words].concat(), &parts)?;
+    }
+    let measured = under_writes(cluster, Way::Vip, "retired", |_| {
+        let words = [&["--to", "cp-2", "--wipe-data"][..], &confirmed].concat();
+        retire(first, &words).map(drop)
+    })?;
+    measured.check("the first host leaves", GAP)?;
+    wait_until_bare(first)?;
+    is_bare(first, "cp-[23]|worker-1|api[.]demo")?;
+
+    // Repeated on the next master it has nothing to do, and names no other host.
+    let said = retire(next, &[&["cp-1"][..], &confirmed].concat())?;
+    ensure!(said.contains("cp-1 has left"), "{said}");
+    wait_for_followers(next, &["cp-3"])?;
+    let list = etcdctl(cluster, next, &["member", "list"])?;
+    let members = list["members"].as_array().context("no list of members")?;
+    let members: BTreeSet<&str> = members.iter().filter_map(|m| m["name"].as_str()).collect();
+    ensure!(members == BTreeSet::from(["cp-2", "cp-3"]), "{members:?}");
+    let nodes = cluster.kubectl_on("cp-2", &["get", "nodes", "-o", "name"])?;
+    ensure!(!nodes.contains("cp-1"), "{nodes}");
+    for name in ["cp-2", "cp-3", "worker-1"] {
+        wait::until("the minion to call the master", BACK, || {
+            answer(next, &["ping", name]).map(drop)
+        })?;
+    }
+    nothing_to_do(next, &["cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}

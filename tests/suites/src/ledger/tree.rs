@@ -1,0 +1,146 @@
+//! The state of the source tree that a result belongs to.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// The source tree as it is, changes that are not committed included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// The id of its content, as git has it: equal for equal content.
+    pub(crate) id: String,
+    /// The commit that is checked out.
+    pub(crate) commit: String,
+    /// True if the content is not that of the commit.
+    pub(crate) changed: bool,
+}
+
+impl Tree {
+    /// The tree of a checkout. Nothing is written into the checkout or its repository.
+    ///
+    /// # Errors
+    /// The directory is no checkout of git, or git is missing.
+    pub(crate) fn of(root: &Path) -> Result<Self> {
+        let plain = |words: &[&str]| git(root, &[], words);
+        let commit = plain(&["rev-parse", "HEAD"])?;
+        let committed = plain(&["rev-parse", "HEAD^{tree}"])?;
+        let objects = plain(&[
+            "rev-parse",
+            "--path-format=absolute",
+            "--git-path",
+            "objects",
+        ])?;
+        // An index and a store of objects of its own.
+        let work = tempfile::tempdir().context("cannot make a directory for the id of the tree")?;
+        let (index, store) = (work.path().join("index"), work.path().join("objects"));
+        std::fs::create_dir(&store)?;
+        let own: [(&str, &OsStr); 3] = [
+            ("GIT_INDEX_FILE", index.as_os_str()),
+            ("GIT_OBJECT_DIRECTORY", store.as_os_str()),
+            ("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.as_ref()),
+        ];
+        git(root, &own, &["read-tree", "HEAD"])?;
+        git(root, &own, &["add", "--all"])?;
+        let id = git(root, &own, &["write-tree"])?;
+        ensure!(
+            !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "git printed no id of a tree: {id}"
+        );
+        Ok(Self {
+            changed: id != committed,
+            id,
+            commit,
+        })
+    }
+
+    /// The commit in a table: `1a7abf73`, with a plus when the content is another one.
+    pub(crate) fn displayed(commit: &str, changed: bool) -> String {
+        let short = commit.get(..8).unwrap_or(commit);
+        format!("{short}{}", if changed { "+" } else { "" })
+    }
+}
+
+fn git(root: &Path, environment: &[(&str, &OsStr)], words: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(words)
+        .current_dir(root)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start git, which names the tree that results belong to; install it")?;
+    if !output.status.success() {
+        bail!(
+            "cannot name the tree of {}: git {} ended with {}: {}",
+            root.display(),
+            words.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn repository() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |words: &[&str]| git(dir.path(), &[], words).unwrap();
+        run(&["init", "--quiet"]);
+        fs::write(dir.path().join(".gitignore"), "/target\n").unwrap();
+        fs::write(dir.path().join("a"), "one").unwrap();
+        run(&["add", "--all"]);
+        run(&[
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.com",
+            "commit",
+            "--quiet",
+            "--message=one",
+        ]);
+        dir
+    }
+
+    #[test]
+    fn equal_content_has_one_id_and_each_change_another() {
+        let dir = repository();
+        let of = || Tree::of(dir.path()).unwrap();
+        let clean = of();
+        assert!(!clean.changed);
+        assert_eq!(of(), clean);
+        fs::create_dir(dir.path().join("target")).unwrap();
+        fs::write(dir.path().join("target/ignored"), "x").unwrap();
+        assert_eq!(of(), clean);
+        // A change, and a file that git does not know yet.
+        fs::write(dir.path().join("a"), "two").unwrap();
+        let changed = of();
+        assert!(changed.changed && changed.commit == clean.commit && changed.id != clean.id);
+        fs::write(dir.path().join("b"), "new").unwrap();
+        assert!(of().id != changed.id);
+        fs::remove_file(dir.path().join("b")).unwrap();
+        fs::write(dir.path().join("a"), "one").unwrap();
+        assert_eq!(of(), clean);
+        // The checkout is as it was.
+        let status = git(dir.path(), &[], &["status", "--porcelain"]).unwrap();
+        assert_eq!(status, "");
+    }
+
+    #[test]
+    fn a_directory_without_a_repository_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = format!("{:#}", Tree::of(dir.path()).unwrap_err());
+        assert!(error.contains("cannot name the tree"), "{error}");
+    }
+
+    #[test]
+    fn a_commit_is_short_in_a_table() {
+        assert_eq!(Tree::displayed("1a7abf73c0ffee", false), "1a7abf73");
+        assert_eq!(Tree::displayed("1a7abf73c0ffee", true), "1a7abf73+");
+    }
+}

@@ -1,0 +1,87 @@
+//! etcd has reached its quota: the master makes room by itself, and the API takes writes again.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
+use halite_lab::wait;
+use serde_json::Value;
+
+use crate::health;
+use crate::test::Counts;
+
+/// The room above the database that a writer fills.
+const ROOM: u64 = 16 << 20;
+/// Limit for the API to take writes again. The master looks every ten seconds.
+const BACK: Duration = Duration::from_secs(180);
+
+/// Replaces an object of most of a MiB with another content until etcd refuses it.
+const FILL: &str = "cd /root && for turn in $(seq 1 120); do \
+    head -c 700000 /dev/urandom | base64 -w0 > quota; \
+    kubectl create configmap halite-test-quota --from-file=quota --dry-run=client -o yaml > quota.yaml; \
+    said=$(kubectl replace -f quota.yaml 2>&1) || { echo \"$said\"; exit 0; }; done; exit 1";
+
+pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let document = fs::read_to_string(host.file(DOCUMENT))?;
+    ensure!(!document.contains("\netcd:"), "the document has `etcd:`");
+    let before = trials(cluster)?;
+    let quota = database(cluster)? + ROOM;
+    let small = format!("{document}\netcd:\n  extraArgs:\n    quota-backend-bytes: \"{quota}\"\n");
+    fs::write(host.file(DOCUMENT), small)?;
+    let outcome = host
+        .run(&[CTL, "highstate", BOOTSTRAP])
+        .and_then(|_| reached(cluster, before));
+    fs::write(host.file(DOCUMENT), &document)?;
+    let restored = host.run(&[CTL, "highstate", BOOTSTRAP]);
+    outcome?;
+    restored.context("with the quota of before")?;
+    host.sh("rm -f /root/quota /root/quota.yaml")?;
+    health::is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The size of the database.
+fn database(cluster: &Cluster) -> Result<u64> {
+    let text = cluster
+        .bootstrap
+        .run(&[CTL, "etcd", "status", "-o", "json"])?;
+    let status: Value = serde_json::from_str(&text)?;
+    let size = status["members"][0]["dbSize"].as_u64();
+    size.with_context(|| format!("no size: {status}"))
+}
+
+/// The number of trials to make room that ended well.
+fn trials(cluster: &Cluster) -> Result<usize> {
+    let audit = [
+        CTL, "audit", "--action", "upkeep", "--limit", "200", "-o", "json",
+    ];
+    let audit: Value = serde_json::from_str(&cluster.bootstrap.run(&audit)?)?;
+    let lines = audit["audit"].as_array().context("no lines")?;
+    let good = |line: &&Value| line["what"] == "room in etcd" && line["outcome"] == "ok";
+    Ok(lines.iter().filter(good).count())
+}
+
+fn reached(cluster: &Cluster, before: usize) -> Result<()> {
+    cluster.kubectl(&["create", "configmap", "halite-test-quota"])?;
+    let refused = cluster.bootstrap.sh(FILL)?;
+    ensure!(refused.contains("database space exceeded"), "{refused}");
+    wait::until("the API to take writes again", BACK, || {
+        let label = [
+            "label",
+            "configmap",
+            "halite-test-quota",
+            "--overwrite",
+            "room=made",
+        ];
+        cluster.kubectl(&label).map(drop)
+    })?;
+    wait::until("the audit log to have it", BACK, || {
+        let now = trials(cluster)?;
+        ensure!(now > before, "{now} trials, as before");
+        Ok(())
+    })?;
+    cluster.kubectl(&["delete", "configmap", "halite-test-quota"])?;
+    Ok(())
+}

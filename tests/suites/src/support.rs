@@ -1,0 +1,166 @@
+//! `ctl support` while the API does not answer and a host is away: one archive with what the hosts
+//! say that can be reached, and no secret.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
+use halite_lab::wait;
+use serde_json::{Value, json};
+
+use super::health;
+use crate::test::{Counts, Test};
+
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "support: with the API down and a host away there is one archive, without secrets",
+    run: in_trouble,
+}];
+
+/// Limit for a program to be gone.
+const GONE: Duration = Duration::from_secs(60);
+
+/// The secret of the site, which the master knows.
+const OF_SITE: &str = "canary-of-the-site-4711";
+/// A secret that only its form gives away.
+const OF_FORM: &str = "canary-of-a-header-4712";
+/// A line of a private key.
+const OF_KEY: &str = "canaryOfAKey4713";
+/// A value of a Kubernetes Secret.
+const OF_KUBERNETES: &str = "canary-of-kubernetes-4714";
+/// What shall be in the archive.
+const HARMLESS: &str = "a word that may be read";
+
+/// A log of a pod, as the archive has those of the namespace.
+const LOG: &str = "/var/log/pods/kube-system_halite-test_0/canary/0.log";
+/// The directory of [`LOG`] that no pod has made.
+const LOGS: &str = "/var/log/pods/kube-system_halite-test_0";
+const SECRET: &str = "halite-test-canary";
+const ARCHIVE: &str = "/root/halite-test-support.tar.gz";
+const UNPACKED: &str = "/root/halite-test-support";
+
+fn in_trouble(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let document = host.file(DOCUMENT);
+    let before = fs::read_to_string(&document)?;
+    ensure!(
+        !before.contains("\nsecrets:"),
+        "the document has `secrets:`"
+    );
+    let secrets = format!("secrets:\n  canary: {{value: \"{OF_SITE}\", roles: [control-plane]}}\n");
+    let separator = if before.ends_with('\n') { "" } else { "\n" };
+    fs::write(&document, format!("{before}{separator}{secrets}"))?;
+    let outcome = take_away(cluster)
+        .and_then(|()| collected(cluster))
+        .and_then(|()| judge(&host.file(UNPACKED)));
+    fs::write(&document, &before)?;
+    host.sh(&format!(
+        "rm -rf {LOGS} {ARCHIVE} {UNPACKED}; systemctl start kubelet"
+    ))?;
+    let worker = &cluster.worker;
+    worker.run(&["systemctl", "start", "halite-minion"])?;
+    let well = health::is_well(cluster);
+    outcome?;
+    well?;
+    cluster.kubectl(&["delete", "secret", SECRET, "--ignore-not-found"])?;
+    Ok(Counts::ONE)
+}
+
+/// Puts the secrets where they might be collected, ends the API server, and cuts the worker's minion
+/// off.
+fn take_away(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET},
+        "stringData": {"password": OF_KUBERNETES},
+    });
+    let file = host.file("/root/halite-test-secret.json");
+    fs::write(&file, secret.to_string())?;
+    cluster.kubectl(&["delete", "secret", SECRET, "--ignore-not-found"])?;
+    cluster.kubectl(&["create", "-f", "/root/halite-test-secret.json"])?;
+    fs::remove_file(&file)?;
+    cluster
+        .worker
+        .run(&["systemctl", "stop", "halite-minion"])?;
+    // The kubelet would start it again, and remove the log of a pod that it does not know.
+    host.sh("systemctl stop kubelet && pkill -KILL -x kube-apiserver")?;
+    let log = host.file(LOG);
+    fs::create_dir_all(log.parent().context("a log without a directory")?)?;
+    fs::write(
+        log,
+        format!(
+            "{HARMLESS}\nthe password is {OF_SITE}, again {OF_SITE}\nAuthorization: Bearer {OF_FORM}\n\
+             -----BEGIN PRIVATE KEY-----\n{OF_KEY}\n-----END PRIVATE KEY-----\n"
+        ),
+    )?;
+    wait::until("the worker's minion to be away", GONE, || {
+        let ping = host.output(&[CTL, "ping", WORKER])?;
+        ensure!(!ping.status.success(), "it answers");
+        Ok(())
+    })?;
+    wait::until("the API to be away", GONE, || {
+        let ready = cluster.kubectl(&["get", "--raw", "/readyz", "--request-timeout=5s"]);
+        ensure!(ready.is_err(), "it answers");
+        Ok(())
+    })
+}
+
+/// Makes the archive and unpacks it.
+fn collected(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    host.run(&["rm", "-rf", ARCHIVE, UNPACKED])?;
+    let answer = host.run(&[CTL, "support", "-f", ARCHIVE, "-o", "json"])?;
+    let answer: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
+    let missing = answer["missing"].as_object().context("no list")?;
+    ensure!(
+        answer["hosts"] == 1 && missing.keys().eq([WORKER]),
+        "not {BOOTSTRAP} alone: {answer}"
+    );
+    let mode = host.run(&["stat", "-c", "%a", ARCHIVE])?;
+    ensure!(mode.trim() == "600", "the mode of the archive is {mode}");
+    host.sh(&format!(
+        "mkdir {UNPACKED} && tar -xzf {ARCHIVE} -C {UNPACKED} --strip-components=1"
+    ))?;
+    Ok(())
+}
+
+/// Judges the unpacked archive.
+fn judge(directory: &Path) -> Result<()> {
+    let read =
+        |name: &str| fs::read_to_string(directory.join(name)).with_context(|| format!("no {name}"));
+    let host = read(&format!("hosts/{BOOTSTRAP}.txt"))?;
+    for part in [
+        HARMLESS,
+        "(secret)",
+        "[redacted]",
+        "Active: inactive (dead)",
+        "===== ctr --namespace k8s.io tasks list",
+        "===== kubectl",
+    ] {
+        ensure!(
+            host.contains(part),
+            "{part:?} is not in what {BOOTSTRAP} said"
+        );
+    }
+    let missing = read("missing.txt")?;
+    ensure!(
+        missing.lines().count() == 1 && missing.starts_with(&format!("{WORKER}: ")),
+        "missing are {missing}"
+    );
+    let status: Value = serde_json::from_str(&read("status.json")?)?;
+    ensure!(status["nodes"].is_array(), "{status}");
+    let encoded = STANDARD.encode(OF_KUBERNETES);
+    let canaries = [OF_SITE, OF_FORM, OF_KEY, OF_KUBERNETES, encoded.as_str()];
+    let all = ["status.json", "jobs.json", "grains.json"].map(read);
+    for text in all.into_iter().chain([Ok(host), Ok(missing)]) {
+        let text = text?;
+        for canary in canaries {
+            let line = text.lines().find(|line| line.contains(canary));
+            ensure!(line.is_none(), "{canary} is in the archive: {line:?}");
+        }
+    }
+    Ok(())
+}
