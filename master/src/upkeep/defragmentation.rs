@@ -5,9 +5,11 @@
 //! and a declared time at which it was off is made up for.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_pillar::etcd::{Defrag, Placement};
+use halite_etcd::{AlarmKind, Overview};
+use halite_pillar::etcd::Placement;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
 use jiff::tz::TimeZone;
@@ -18,6 +20,7 @@ use super::report::Trouble;
 use super::trials::{self, Trials};
 use super::{Random, busy, calendar, random, sleep};
 use crate::clock::Steady;
+use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
@@ -32,6 +35,8 @@ pub(super) const SETTLE: Millis = 5 * 60 * SECOND;
 const SOON: Millis = 10 * 60 * SECOND;
 /// The seconds after which a run stops to wait for members that do not serve.
 const LIMIT: u64 = 300;
+/// The time that the members have to answer.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// The part of the upkeep that defragments etcd.
 pub struct Defragmentation {
@@ -115,14 +120,15 @@ impl Defragmentation {
         let snapshot = self.jobs.declarations().current().await?;
         let etcd = &snapshot.declaration().cluster.etcd;
         match etcd.placement {
-            Placement::Stacked => self.scheduled(&etcd.defrag, now).await,
+            Placement::Stacked => self.scheduled(&snapshot, now).await,
             // Its members are not this cluster's to change.
             Placement::External => Ok(Next::Rest),
         }
     }
 
     /// The work, if its time has come.
-    async fn scheduled(&self, defrag: &Defrag, now: Millis) -> Result<Next, Refusal> {
+    async fn scheduled(&self, snapshot: &Snapshot, now: Millis) -> Result<Next, Refusal> {
+        let defrag = &snapshot.declaration().cluster.etcd.defrag;
         let time = defrag.weekly();
         let Some(time) = time.and_then(|time| calendar::last(time, now, &self.zone)) else {
             return Ok(Next::Rest);
@@ -145,10 +151,24 @@ impl Defragmentation {
         if let Some((next, why)) = failed.filter(|(next, _)| is_ahead(*next, now)) {
             return Ok(Next::Failed(Trouble { why, next }));
         }
-        Ok(match busy(&self.jobs).await? {
-            Some(_) => Next::Rest,
-            None => Next::Begin(defrag.above_percent()),
+        let waits = busy(&self.jobs).await?.is_some() || !self.takes_writes(snapshot).await?;
+        Ok(match waits {
+            true => Next::Rest,
+            false => Next::Begin(defrag.above_percent()),
         })
+    }
+
+    /// Returns whether etcd has a quorum and no member has reached its quota. Without a quorum a run
+    /// would only keep the renewal of certificates waiting; room at the quota is made by others.
+    async fn takes_writes(&self, snapshot: &Snapshot) -> Result<bool, Refusal> {
+        let members = self.jobs.clusters().etcd().members(snapshot).await?;
+        let taken = tokio::time::timeout(ANSWER, Overview::take(members.as_ref())).await;
+        let Ok(Ok(overview)) = taken else {
+            return Ok(false);
+        };
+        let mut alarms = overview.alarms.iter();
+        let is_full = alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace);
+        Ok(overview.voters.have_quorum() && !is_full)
     }
 
     async fn trials(&self) -> Result<Trials, Refusal> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::fake::{Database, FakeCluster};
+use halite_etcd::fake::{Database, FakeCluster, QUOTA};
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
 use jiff::Timestamp;
@@ -224,4 +224,30 @@ fn with_never_an_operator_defragments() {
         assert_eq!(world.runs().len(), runs, "{etcd}");
         world.life.kill();
     }
+}
+
+#[test]
+fn without_a_quorum_or_at_the_quota_nothing_begins() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    world.operate();
+    clock.advance(DAY);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    cluster.stop("cp-2");
+    cluster.stop("cp-3");
+    assert_eq!(world.step(), LOOK);
+    for name in ["cp-2", "cp-3"] {
+        cluster.start(&halite_etcd::fake::host(name));
+    }
+    cluster.set_database("cp-3", database(QUOTA + (1 << 20), 1));
+    assert_eq!(world.step(), LOOK);
+    assert!(world.runs().is_empty());
+    // Room is made.
+    world.operate();
+    assert_eq!(world.step(), 0);
+    assert_eq!(world.runs().len(), 1);
+    assert_eq!(cluster.changes().last().unwrap(), "defragment cp-2");
+    world.life.kill();
 }
