@@ -1,5 +1,6 @@
 //! The scheduled defragmentation on a whole master with members in memory.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,5 +250,28 @@ fn without_a_quorum_or_at_the_quota_nothing_begins() {
     assert_eq!(world.step(), 0);
     assert_eq!(world.runs().len(), 1);
     assert_eq!(cluster.changes().last().unwrap(), "defragment cp-2");
+    world.life.kill();
+}
+
+#[test]
+fn an_external_etcd_is_not_touched() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let declared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pillar/tests/good/external-etcd");
+    let etc = site.path().join("etc");
+    std::fs::remove_dir_all(etc.join("nodes")).unwrap();
+    std::fs::create_dir(etc.join("nodes")).unwrap();
+    std::fs::copy(declared.join("cluster.yaml"), etc.join("cluster.yaml")).unwrap();
+    for node in std::fs::read_dir(declared.join("nodes")).unwrap() {
+        let node = node.unwrap();
+        std::fs::copy(node.path(), etc.join("nodes").join(node.file_name())).unwrap();
+    }
+    let world = World::new(&site, &clock);
+    world.operate();
+    clock.advance(DAY);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    assert_eq!(world.step(), LOOK);
+    assert!(world.runs().is_empty() && cluster.changes().is_empty());
     world.life.kill();
 }
