@@ -176,7 +176,7 @@ mod tests {
             (Role::Deployer, "CancelJob Orchestrate"),
             (
                 Role::Admin,
-                "AddNode Backup ChangeKey CreateOperator CreateToken Kubeconfig RevokeOperator RevokeToken",
+                "AddNode Backup ChangeKey CreateOperator CreateToken HandOver Kubeconfig RevokeOperator RevokeToken",
             ),
         ];
         let mut allowed = BTreeSet::new();

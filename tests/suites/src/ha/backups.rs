@@ -93,7 +93,7 @@ pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host("cp-2")?);
     host.run(&["systemctl", "start", VERIFY])?;
     host.sh("! ls -d /var/lib/halite/backup-trial-*")?;
-    host.sh("! pgrep -f backup-trial-")?;
+    host.sh("! pgrep -f '[b]ackup-trial-'")?;
     wait::until("the keys that were counted", BACK, || {
         let row = row(first, "cp-2")?;
         ensure!(row["keys"].as_u64() > Some(100), "{row}");

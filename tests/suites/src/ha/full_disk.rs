@@ -51,10 +51,11 @@ pub(super) fn costs_no_write(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Puts a file system of its own over the data, with a copy of them.
+/// Puts a file system of its own over the data, with a copy of them. Mounts are shared on the host: what
+/// is mounted over the data must not be mounted over their other place too.
 fn to_small(host: &Host) -> Result<()> {
     host.sh(&format!(
-        "set -e; {STOP}; mkdir -p {ASIDE}; mount --bind {DATA} {ASIDE}; \
+        "set -e; {STOP}; mkdir -p {ASIDE}; mount --bind {DATA} {ASIDE}; mount --make-private {ASIDE}; \
          mount -t tmpfs -o size=2g,mode=$(stat -c %a {DATA}) {SMALL} {DATA}; \
          chown --reference={ASIDE} {DATA}; cp -a {ASIDE}/. {DATA}; touch {ASIDE}.copied; systemctl start kubelet"
     ))

@@ -227,6 +227,8 @@ mod tests {
                 "may-be-missing",
                 "vip",
                 "drained",
+                "api-server",
+                "leader",
                 "rebooted",
                 "pods",
                 "ready",
