@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{field_schemas, formats};
 
-/// Minutes between the turns of two hosts.
+/// Minutes between two turns.
 const MINUTES_APART: u32 = 15;
+/// The number of turns of standbys.
+const TURNS: u32 = 3;
 /// The hour of the day at which the first host verifies its newest backup.
 const VERIFIED_HOUR: u32 = 5;
 
@@ -15,8 +17,8 @@ const VERIFIED_HOUR: u32 = 5;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Backup {
     /// The times of day at which one is made, by the clock of the master's host: `02:30`, or
-    /// `00/6:00` for every six hours from midnight on. The standbys make theirs a quarter of an hour
-    /// later, one after the other.
+    /// `00/6:00` for every six hours from midnight on. The standbys make theirs a quarter to three
+    /// quarters of an hour later.
     #[schemars(schema_with = "field_schemas::times_of_day")]
     pub at: String,
     /// The number of backups to keep in the directory of each host.
@@ -83,8 +85,15 @@ impl Backup {
         })
     }
 
-    /// The times of day of one host, as systemd writes them. The turn is its place among the hosts
-    /// that make backups: no two begin at the same time.
+    /// The turn of a standby; that of the master's host is 0. It depends on its name alone, so that
+    /// no host that comes or goes changes the times of another. Names that end in consecutive numbers
+    /// have different turns.
+    #[must_use]
+    pub fn turn_of_standby(name: &str) -> u32 {
+        1 + u32::from(name.bytes().next_back().unwrap_or_default()) % TURNS
+    }
+
+    /// The times of day of a host with that turn, as systemd writes them.
     #[must_use]
     pub fn times_of(&self, turn: u32) -> String {
         if turn == 0 {
@@ -164,6 +173,8 @@ mod tests {
             };
             assert_eq!(backup.times_of(turn), times, "{at}");
         }
+        let turns = ["cp-1", "cp-2", "cp-3"].map(Backup::turn_of_standby);
+        assert_eq!(turns, [2, 3, 1]);
         assert_eq!(Backup::verified_at(0), "05:00");
         assert_eq!(Backup::verified_at(2), "05:30");
     }

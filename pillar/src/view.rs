@@ -234,14 +234,16 @@ fn masters(declaration: &Declaration, own: Ipv4Addr) -> Value {
 fn backup(declaration: &Declaration, minion: &str) -> Value {
     let backup = &declaration.cluster.backup;
     let hosts = declaration.backup_hosts();
-    let turn = hosts.iter().position(|host| host.metadata.name == minion);
-    let number = turn.and_then(|turn| u32::try_from(turn).ok()).unwrap_or(0);
+    let turn = match declaration.part(minion) {
+        Some(Part::Standby) => Backup::turn_of_standby(minion),
+        _ => 0,
+    };
     json!({
-        "isMade": turn.is_some(),
-        "at": backup.times_of(number),
+        "isMade": hosts.iter().any(|host| host.metadata.name == minion),
+        "at": backup.times_of(turn),
         "directory": backup.directory,
         "verify": backup.verify,
-        "verifyAt": Backup::verified_at(number),
+        "verifyAt": Backup::verified_at(turn),
         "isVerified": backup.is_verified(),
     })
 }

@@ -183,7 +183,18 @@ clients:
     - offline: skip
     - require:
         - halite: {{ ns.last }}
-{%-   set ns.last = 'clients' %}
+
+# Nor do hosts that enrol later: those that serve give them the addresses.
+servers:
+  halite.state:
+    - tgt: '{{ peers }} and ( I@halite:node:runs:master:True or I@halite:node:roles:registry )'
+    - tgt_type: compound
+    - sls: [halite.services.bundle_server]
+    - offline: skip
+    - timeout: 7200
+    - require:
+        - halite: clients
+{%-   set ns.last = 'servers' %}
 {%- endif %}
 
 {%- if is_control_plane or not is_declared %}
