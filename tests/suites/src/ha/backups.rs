@@ -91,6 +91,7 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
 /// status names until there is a good backup again.
 pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    host.run(&["systemctl", "start", UNIT])?;
     host.run(&["systemctl", "start", VERIFY])?;
     host.sh("! ls -d /var/lib/halite/backup-trial-*")?;
     host.sh("! pgrep -f '[b]ackup-trial-'")?;
