@@ -6,7 +6,6 @@ mod boundaries;
 mod etcd;
 mod expired;
 mod failovers;
-mod full_disk;
 mod leaving;
 mod links;
 mod losses;
@@ -138,10 +137,6 @@ const THEN: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
-    },
-    Test {
-        name: "ha: a full disk under one member of etcd costs no write, and it comes back when there is room",
-        run: full_disk::costs_no_write,
     },
     Test {
         name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
