@@ -122,7 +122,6 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
         "peers",
         "names",
         "clients",
-        "servers",
         "masters",
         "key",
     ];

@@ -389,6 +389,7 @@ fn every_step_compiles_alone() {
             &[
                 "halite.host",
                 "halite.services.bundle_server",
+                "halite.services.bundle_server.script",
                 "halite.services.master",
                 "halite.services.minion",
                 "halite.base.containerd",

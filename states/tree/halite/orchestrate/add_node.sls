@@ -209,7 +209,7 @@ former-clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
-    - sls: [halite.host.repository, halite.base.containerd.servers]
+    - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
     - require:
         - halite: {{ complete }}
@@ -225,12 +225,12 @@ custom:
         - halite: {{ 'former-clients' if served_bundles else complete }}
 {%- if serves_bundles %}
 
-# From now on the other hosts use it as a bundle server too.
+# From now on the other hosts use it as a bundle server too, and so do hosts that enrol later.
 clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
-    - sls: [halite.host.repository, halite.base.containerd.servers]
+    - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
     - require:
         - halite: {{ complete }}

@@ -174,27 +174,16 @@ names:
 {%- endif %}
 {%- if 'registry' in node.roles or not is_declared %}
 
-# The others no longer ask it for packages and images.
+# The others no longer ask it for packages and images, nor do hosts that enrol later.
 clients:
   halite.state:
     - tgt: '{{ peers }}'
     - tgt_type: compound
-    - sls: [halite.host.repository, halite.base.containerd.servers]
+    - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
     - require:
         - halite: {{ ns.last }}
-
-# Nor do hosts that enrol later: those that serve give them the addresses.
-servers:
-  halite.state:
-    - tgt: '{{ peers }} and ( I@halite:node:runs:master:True or I@halite:node:roles:registry )'
-    - tgt_type: compound
-    - sls: [halite.services.bundle_server]
-    - offline: skip
-    - timeout: 7200
-    - require:
-        - halite: clients
-{%-   set ns.last = 'servers' %}
+{%-   set ns.last = 'clients' %}
 {%- endif %}
 
 {%- if is_control_plane or not is_declared %}
