@@ -82,6 +82,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "do rm -r \"${file%/*}\"; done",
         "removes registries that were taken out, which the suite of what is outside does",
     ),
+    (
+        "cmd.run",
+        "rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload",
+        "acts only on a host whose member was a service before, which the suite of etcd changes",
+    ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
     (
         "kubernetes.owned",
