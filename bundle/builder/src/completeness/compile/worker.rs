@@ -121,8 +121,14 @@ impl<'a> Worker<'a> {
         ]
         .into_iter()
         .filter_map(|sls| Some((sls, plane?.0)));
+        // One that serves bundles has steps of its own too, in which its clients learn of it.
+        let is_server = |node: &Node| node.has(Role::Registry) && !node.has(Role::Bootstrap);
+        let server = nodes.iter().find(|(_, node)| is_server(node));
+        let of_servers = [shipped::ADD_NODE, shipped::REMOVE_NODE]
+            .into_iter()
+            .filter_map(|sls| Some((sls, server?.0)));
         let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
-        for (sls, name) in all.chain(of_planes) {
+        for (sls, name) in all.chain(of_planes).chain(of_servers) {
             pillar["node"] = json!(name);
             let target = Target {
                 minion: MASTER.to_owned(),
