@@ -87,7 +87,7 @@ fn build(
     // between this one and the links.
     let lock = fs::File::create(target.join(format!("shipped/.{profile}.lock")))?;
     lock.lock()?;
-    let mut cargo = Command::new("cargo");
+    let mut cargo = build_command::cargo();
     cargo.args(["build", "--profile", profile, "--locked"]);
     cargo
         .arg("--manifest-path")

@@ -15,6 +15,25 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
 
+/// Cargo without the variables by which the cargo of `cargo lab` describes that package. Build scripts
+/// watch them, ring's among others: with them the lab's own builds, those of a program that runs
+/// without cargo, and those of a developer would each compile again what depends on ring.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = |name: &str| {
+            ["CARGO_MANIFEST_", "CARGO_PKG_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        };
+        if name.to_str().is_some_and(is_of_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Runs a program to its end. What it prints to standard error is in the error when it fails; `what`
 /// names the work in messages, in the error and in the table of times.
 pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
@@ -87,4 +106,24 @@ pub fn output(command: &mut Command, what: &str) -> Result<Vec<u8>> {
         );
     }
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_does_not_see_the_package_that_starts_it() {
+        let command = cargo();
+        let removed: Vec<_> = command
+            .get_envs()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        // Cargo has set them for this test.
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
+            assert!(removed.iter().any(|it| it == name), "{name}: {removed:?}");
+        }
+        assert!(!removed.iter().any(|name| name == "CARGO_HOME"));
+    }
 }

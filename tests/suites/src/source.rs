@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use halite_lab::build::source_root;
+use halite_lab::build_command;
 use halite_lab::timing;
 use halite_upstream::cargo_deny;
 
@@ -65,7 +66,7 @@ fn cargo(args: &[&str]) -> Result<String> {
 }
 
 fn cargo_with(environment: &[(&str, &OsStr)], args: &[&str]) -> Result<String> {
-    let output = Command::new("cargo")
+    let output = build_command::cargo()
         .args(args)
         .envs(environment.iter().copied())
         .current_dir(source_root())

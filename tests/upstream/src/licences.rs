@@ -245,7 +245,7 @@ fn checksums(lock: &str) -> BTreeMap<String, String> {
 }
 
 fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new("cargo");
+    let mut command = command::cargo();
     command
         .args(args)
         .arg("--manifest-path")
