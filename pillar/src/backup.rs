@@ -93,19 +93,26 @@ impl Backup {
         1 + u32::from(name.bytes().next_back().unwrap_or_default()) % TURNS
     }
 
+    /// The hours of the day of a host with that turn, in their order, and the minute of each.
+    #[must_use]
+    pub fn hours_of(&self, turn: u32) -> (Vec<u32>, u32) {
+        let (first, step, minute) = self.times();
+        let minute = minute + turn * MINUTES_APART;
+        let all = (first..24).step_by(step as usize);
+        let mut hours: Vec<u32> = all.map(|hour| (hour + minute / 60) % 24).collect();
+        hours.sort_unstable();
+        (hours, minute % 60)
+    }
+
     /// The times of day of a host with that turn, as systemd writes them.
     #[must_use]
     pub fn times_of(&self, turn: u32) -> String {
         if turn == 0 {
             return self.at.clone();
         }
-        let (first, step, minute) = self.times();
-        let minute = minute + turn * MINUTES_APART;
-        let all = (first..24).step_by(step as usize);
-        let mut hours: Vec<u32> = all.map(|hour| (hour + minute / 60) % 24).collect();
-        hours.sort_unstable();
+        let (hours, minute) = self.hours_of(turn);
         let hours: Vec<String> = hours.iter().map(|hour| format!("{hour:02}")).collect();
-        format!("{}:{:02}", hours.join(","), minute % 60)
+        format!("{}:{minute:02}", hours.join(","))
     }
 
     /// The time of day at which one host verifies its newest backup.
@@ -173,6 +180,7 @@ mod tests {
             };
             assert_eq!(backup.times_of(turn), times, "{at}");
         }
+        assert_eq!(Backup::default().hours_of(0), (vec![0, 6, 12, 18], 0));
         let turns = ["cp-1", "cp-2", "cp-3"].map(Backup::turn_of_standby);
         assert_eq!(turns, [2, 3, 1]);
         assert_eq!(Backup::verified_at(0), "05:00");

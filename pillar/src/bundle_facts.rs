@@ -10,6 +10,25 @@ use crate::options::Allowed;
 /// The default directory of a bundle on the bootstrap host.
 pub const DEFAULT_PATH: &str = "/media/halite";
 
+/// The components whose images every cluster runs.
+pub(crate) const CLUSTER_IMAGES: [&str; 7] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "etcd",
+    "coredns",
+    "pause",
+];
+
+/// The components of the pod network that Halite installs, unless another one is declared.
+pub(crate) const FLANNEL_IMAGES: [&str; 2] = ["flannel", "flannel-cni-plugin"];
+
+/// The components of which a complete bundle has an image, whatever is declared.
+pub fn components() -> impl Iterator<Item = &'static str> {
+    CLUSTER_IMAGES.into_iter().chain(FLANNEL_IMAGES)
+}
+
 /// The facts of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleFacts {

@@ -1,22 +1,13 @@
+use halite_pillar::bundle_facts::components;
+
 use super::*;
 
 pub(in crate::bootstrap) const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\nnetworks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.36\"}\n";
 
 pub(in crate::bootstrap) fn preparation(name: &str) -> Preparation {
-    let images = [
-        "kube-apiserver",
-        "kube-controller-manager",
-        "kube-scheduler",
-        "kube-proxy",
-        "etcd",
-        "coredns",
-        "pause",
-        "flannel",
-        "flannel-cni-plugin",
-    ];
     let manifest = serde_json::json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
         "kubernetes": "v1.36.3", "components": {}, "packages": {}, "files": {},
-        "images": images.iter().map(|name| (name.to_string(), format!("r/{name}"))).collect::<std::collections::BTreeMap<_, _>>()});
+        "images": components().map(|name| (name, format!("r/{name}"))).collect::<std::collections::BTreeMap<_, _>>()});
     Preparation {
         bundle: "/media/halite".into(),
         site: "/media/halite".into(),

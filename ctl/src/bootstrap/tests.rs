@@ -46,7 +46,7 @@ fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
     let pillar = declared
         .view(&authority::Authority::default().pki(), "bootstrap-1")
         .unwrap();
-    let tree = DirTree::new().root(Path::new(env!("CARGO_MANIFEST_DIR")).join("../states/tree"));
+    let tree = DirTree::new().root(halite_testkit::state_tree());
     let source = Source {
         tree: &tree,
         minion: "bootstrap-1",

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
+use crate::commands::again::Again;
 use crate::commands::promotion::STATE_DIR;
 use crate::commands::{node_remove, promotion};
 use crate::event_stream::is_passing;
@@ -40,7 +41,7 @@ pub async fn retire(
 ) -> anyhow::Result<u8> {
     let plan = plan(global, args, screen).await?;
     let (from, to) = (text(&plan, "from"), text(&plan, "to"));
-    let again = same_words(args, from);
+    let again = same_words(args, from).text();
     let mut problems = list(&plan, "problems");
     if plan["moved"] == false && !to.is_empty() {
         problems.extend(bundle_problem(global, to, screen).await?);
@@ -285,24 +286,15 @@ async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyh
 
 /// The command with the same words, and the host: without it a repetition that comes late would mean the
 /// next master.
-fn same_words(args: &MasterRetire, from: &str) -> String {
-    let mut words = format!("ctl master retire {from}");
-    if let Some(to) = &args.to {
-        words.push_str(&format!(" --to {to}"));
-    }
-    let flags = [
-        (args.keep, " --keep"),
-        (args.packages, " --packages"),
-        (args.wipe_data, " --wipe-data"),
-        (args.pods.delete_emptydir_data, " --delete-emptydir-data"),
-    ];
-    for (_, flag) in flags.iter().filter(|(given, _)| *given) {
-        words.push_str(flag);
-    }
-    if args.force {
-        words.push_str(&format!(" --force --cluster {}", args.cluster));
-    }
-    words
+fn same_words(args: &MasterRetire, from: &str) -> Again {
+    Again::new(format!("ctl master retire {from}"))
+        .option("to", args.to.as_ref())
+        .flag(args.keep, "keep")
+        .flag(args.force, "force")
+        .option("cluster", args.force.then_some(&args.cluster))
+        .flag(args.packages, "packages")
+        .flag(args.wipe_data, "wipe-data")
+        .pods(&args.pods)
 }
 
 #[cfg(test)]
@@ -324,10 +316,15 @@ mod tests {
             ("ctl master retire --keep", "ctl master retire cp-1 --keep"),
             (
                 "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
-                "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
+                "ctl master retire cp-1 --to cp-2 --force --cluster prod --packages --wipe-data",
+            ),
+            // With other words for the drain the removal would be another one.
+            (
+                "ctl master retire --force --cluster prod --grace-period 5 --timeout 20m",
+                "ctl master retire cp-1 --force --cluster prod --grace-period 5 --timeout 1200s",
             ),
         ] {
-            assert_eq!(same_words(&arguments(given).unwrap(), "cp-1"), again);
+            assert_eq!(same_words(&arguments(given).unwrap(), "cp-1").text(), again);
         }
     }
 

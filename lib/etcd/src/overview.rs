@@ -1,7 +1,7 @@
 //! The members for a person to read: who leads, who serves, and how many may fail.
 
 use crate::error::EtcdError;
-use crate::member::{Alarm, Member, Members, Status};
+use crate::member::{Alarm, AlarmKind, Member, Members, Status};
 use crate::quorum::{Voters, quorum};
 use crate::view::View;
 
@@ -32,6 +32,13 @@ pub struct MemberOverview {
 }
 
 impl Overview {
+    /// Returns whether a member has reached its quota: then etcd takes no writes.
+    #[must_use]
+    pub fn has_reached_quota(&self) -> bool {
+        let mut alarms = self.alarms.iter();
+        alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace)
+    }
+
     /// Asks all members. Without a quorum one of them says who they are, and the alarms are not
     /// known.
     ///

@@ -45,6 +45,9 @@ pub struct Report {
     pub failure: Option<String>,
     /// The newest good result, of this run or of an earlier one.
     pub good: Option<Good>,
+    /// There was nothing for the run to work on yet, which is its failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nothing: bool,
 }
 
 /// A good result of a run.

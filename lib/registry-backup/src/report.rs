@@ -130,6 +130,7 @@ impl Reporter {
             directory: self.directory.display().to_string(),
             failure,
             good: good.or_else(|| self.last.clone()),
+            nothing: false,
         };
         let mut text = serde_json::to_vec_pretty(&report).map_err(|source| Error::Json {
             path: self.path.clone(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
+use halite_pillar::bundle_facts::components;
 use halite_proto::v1;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,19 +53,6 @@ pub(crate) struct Life {
 
 /// A secret that no record may contain.
 pub(crate) const CANARY: &str = "canary-4711-do-not-keep";
-
-/// The images of a complete bundle.
-const IMAGES: [&str; 9] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "etcd",
-    "coredns",
-    "pause",
-    "flannel",
-    "flannel-cni-plugin",
-];
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nbackup: {recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]}\nsecrets:\n  canary: {value: canary-4711-do-not-keep, roles: [worker]}\n";
 
@@ -119,9 +107,8 @@ impl Site {
             format!("a file of the bundle {version}\n")
         };
         put("files/payload", &payload);
-        let images: BTreeMap<&str, String> = IMAGES
-            .iter()
-            .map(|name| (*name, format!("registry.k8s.io/{name}:1")))
+        let images: BTreeMap<&str, String> = components()
+            .map(|name| (name, format!("registry.k8s.io/{name}:1")))
             .collect();
         let all = tree
             .iter()

@@ -8,12 +8,25 @@ use halite_host_reports::{BACKUP, BACKUP_VERIFY, GRAIN, Report};
 use halite_pillar::backup::Backup;
 use halite_pillar::declaration::Declaration;
 use halite_proto::ids::MinionId;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
 use crate::store::{Facts, Millis};
+use crate::upkeep::calendar;
 
 const HOUR: Millis = 60 * 60 * 1000;
+
+/// The newest backup on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Newest {
+    /// The one of this time.
+    Of(Millis),
+    /// There is none yet.
+    Missing,
+    /// Its directory cannot be read.
+    Unknown,
+}
 
 /// A host that makes backups.
 struct Holder {
@@ -21,7 +34,9 @@ struct Holder {
     has_master: bool,
     /// The time since which there should be some, if the host has said.
     since: Option<Millis>,
-    newest: Option<Millis>,
+    newest: Newest,
+    /// The time of the next one.
+    next: Option<Millis>,
     /// The reason why its last run failed.
     failure: Option<String>,
     verified: Option<Report>,
@@ -30,7 +45,10 @@ struct Holder {
 /// The findings about them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// Standbys whose second backup is overdue. The master's own is judged by its directory.
+    /// Hosts that have no backup yet, and of which the first is not overdue.
+    pub first: Vec<String>,
+    /// Hosts whose first backup is overdue, and standbys whose second one after the newest is. The
+    /// newest of the master's own is judged by its directory.
     pub overdue: Vec<String>,
     /// Fewer hosts than declared hold a backup.
     pub few: Vec<String>,
@@ -38,15 +56,16 @@ pub(super) struct Findings {
     pub unverified: Vec<String>,
 }
 
-/// The hosts and the findings about them. `newest` is the time of the newest backup on the master's
-/// host, and `made` the time at which the cluster was made.
+/// The hosts and the findings about them. `newest` is the newest backup on the master's host, `made`
+/// the time at which the cluster was made, and `zone` the time zone in which backups are declared.
 pub(super) fn inspect(
     declaration: &Declaration,
     facts: &BTreeMap<MinionId, Facts>,
-    newest: Option<Millis>,
+    newest: Newest,
     made: Millis,
-    now: Millis,
+    (now, zone): (Millis, &TimeZone),
 ) -> (Value, Findings) {
+    let backup = &declaration.cluster.backup;
     let hosts = declaration.backup_hosts().into_iter();
     let holders: Vec<Holder> = hosts
         .enumerate()
@@ -61,10 +80,15 @@ pub(super) fn inspect(
                 holder.newest = newest;
                 holder.since = holder.since.or(Some(made));
             }
+            let turn = match turn {
+                0 => 0,
+                _ => Backup::turn_of_standby(name),
+            };
+            let (hours, minute) = backup.hours_of(turn);
+            holder.next = calendar::next(&hours, minute, now, zone);
             holder
         })
         .collect();
-    let backup = &declaration.cluster.backup;
     let document = json!({
         "copies": backup.copies,
         "hosts": holders.iter().map(Holder::document).collect::<Vec<_>>(),
@@ -82,11 +106,25 @@ impl Holder {
             name: name.to_owned(),
             has_master: false,
             since: reports[format!("{BACKUP}.since")].as_i64(),
-            newest: last
-                .as_ref()
-                .and_then(|last| Some(last.good.as_ref()?.time)),
+            newest: (last.as_ref())
+                .and_then(|last| last.good.as_ref())
+                .map_or(Newest::Missing, |good| Newest::Of(good.time)),
+            next: None,
             failure: last.and_then(|last| last.failure),
             verified: report(BACKUP_VERIFY),
+        }
+    }
+
+    /// The reason why the last run failed, as the end of a sentence.
+    fn last_failure(&self) -> String {
+        let why = self.failure.as_ref();
+        why.map_or_else(String::new, |why| format!("; the last run failed: {why}"))
+    }
+
+    fn newest(&self) -> Option<Millis> {
+        match self.newest {
+            Newest::Of(time) => Some(time),
+            Newest::Missing | Newest::Unknown => None,
         }
     }
 
@@ -94,7 +132,8 @@ impl Holder {
         let good = self.verified.as_ref().filter(|last| last.failure.is_none());
         json!({
             "node": self.name,
-            "newest": self.newest.map(rfc3339),
+            "newest": self.newest().map(rfc3339),
+            "next": self.next.map(rfc3339),
             "verified": good.map(|last| rfc3339(last.ended)),
             "keys": good.and_then(|last| last.good.as_ref()?.keys),
         })
@@ -107,49 +146,83 @@ pub(super) fn is_overdue(backup: &Backup, since: Millis, now: Millis) -> bool {
     now - since > (2 * backup.longest_gap() + 1) * HOUR
 }
 
-fn judge(backup: &Backup, holders: &[Holder], now: Millis) -> Findings {
-    let standbys = holders.iter().filter(|holder| !holder.has_master);
-    let unverified = holders.iter();
-    Findings {
-        overdue: standbys
-            .filter_map(|own| overdue(backup, own, now))
-            .collect(),
-        few: few(backup, holders, now).into_iter().collect(),
-        unverified: unverified
-            .filter_map(|own| unverified_on(backup, own, now))
-            .collect(),
-    }
+/// Returns whether the first backup should be there on a host that makes some since this time.
+fn is_first_overdue(backup: &Backup, since: Millis, now: Millis) -> bool {
+    now - since > (backup.longest_gap() + 1) * HOUR
 }
 
-fn overdue(backup: &Backup, holder: &Holder, now: Millis) -> Option<String> {
+fn judge(backup: &Backup, holders: &[Holder], now: Millis) -> Findings {
+    let mut findings = Findings {
+        few: few(backup, holders, now).into_iter().collect(),
+        unverified: (holders.iter())
+            .filter_map(|own| unverified_on(backup, own, now))
+            .collect(),
+        ..Findings::default()
+    };
+    for holder in holders {
+        match (holder.newest, holder.since) {
+            (Newest::Missing, Some(since)) if is_first_overdue(backup, since, now) => {
+                findings.overdue.push(first(holder, since, true));
+            }
+            (Newest::Missing, Some(since)) => findings.first.push(first(holder, since, false)),
+            (Newest::Of(time), _) if !holder.has_master && is_overdue(backup, time, now) => {
+                findings.overdue.push(overdue(holder, time));
+            }
+            _ => {}
+        }
+    }
+    findings
+}
+
+/// The finding about a host that has no backup yet.
+fn first(holder: &Holder, since: Millis, is_overdue: bool) -> String {
     let name = &holder.name;
-    let what = match (holder.newest, holder.since) {
-        (Some(time), _) if is_overdue(backup, time, now) => format!(
-            "the newest backup of the cluster on {name} is of {}",
-            rfc3339(time)
-        ),
-        (None, Some(since)) if is_overdue(backup, since, now) => format!(
+    let missing = match is_overdue {
+        true => format!(
             "there is no backup of the cluster on {name}, where there should be some since {}",
             rfc3339(since)
         ),
-        _ => return None,
+        false => format!("there is no backup of the cluster on {name} yet"),
     };
-    let why = holder.failure.as_ref();
-    let why = why.map_or_else(String::new, |why| format!("; the last run failed: {why}"));
-    Some(format!(
-        "{what}{why}: `journalctl -u halite-backup` on {name} shows more, and `systemctl start halite-backup` there makes one"
-    ))
+    let why = holder.last_failure();
+    let next = holder.next.map(rfc3339);
+    let next = next.map_or_else(String::new, |next| format!("; the next is due at {next}"));
+    let makes = match holder.has_master {
+        true => "`ctl backup create`".to_owned(),
+        false => format!("`systemctl start halite-backup` on {name}"),
+    };
+    let log = match is_overdue {
+        true => format!("`journalctl -u halite-backup` on {name} shows more, and "),
+        false => String::new(),
+    };
+    format!("{missing}{why}{next}: {log}{makes} makes one at once")
+}
+
+/// The finding about a standby whose newest backup is too old.
+fn overdue(holder: &Holder, time: Millis) -> String {
+    let name = &holder.name;
+    format!(
+        "the newest backup of the cluster on {name} is of {}{}: `journalctl -u halite-backup` on {name} shows more, and \
+         `systemctl start halite-backup` there makes one",
+        rfc3339(time),
+        holder.last_failure()
+    )
 }
 
 /// Fewer hosts with a backup than declared; those of which the first one is not due yet count.
 fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
     let needed = holders.len().min(backup.copies as usize);
-    let first = (backup.longest_gap() + 1) * HOUR;
     let (mut good, mut coming) = (Vec::new(), 0);
     for holder in holders {
         match (holder.newest, holder.since) {
-            (Some(time), _) if !is_overdue(backup, time, now) => good.push(holder.name.as_str()),
-            (None, Some(since)) if now - since <= first => coming += 1,
+            (Newest::Of(time), _) if !is_overdue(backup, time, now) => {
+                good.push(holder.name.as_str());
+            }
+            (Newest::Missing | Newest::Unknown, Some(since))
+                if !is_first_overdue(backup, since, now) =>
+            {
+                coming += 1;
+            }
             _ => {}
         }
     }
@@ -170,26 +243,35 @@ fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
 
 fn unverified_on(backup: &Backup, holder: &Holder, now: Millis) -> Option<String> {
     let limit = (2 * backup.verified_every()? + 1) * HOUR;
+    // That there is none yet is another finding.
+    if holder.newest == Newest::Missing {
+        return None;
+    }
     let name = &holder.name;
     let remedy = format!(
         "`journalctl -u halite-backup-verify` on {name} shows more; `systemctl start halite-backup halite-backup-verify` there \
          makes a new backup and verifies it"
     );
-    let ended = holder.verified.as_ref().map(|last| last.ended);
-    match holder
-        .verified
-        .as_ref()
-        .and_then(|last| last.failure.as_ref())
-    {
-        Some(failure) => Some(format!(
+    // A run that came before the first backup says nothing about it.
+    let verified = holder.verified.as_ref().filter(|last| !last.nothing);
+    match verified {
+        Some(Report {
+            failure: Some(failure),
+            ended,
+            ..
+        }) => Some(format!(
             "the newest backup of the cluster on {name} is not verified, {}: {failure}; {remedy}",
-            rfc3339(ended.unwrap_or(now))
+            rfc3339(*ended)
         )),
-        None if now - ended.or(holder.since)? > limit => Some(format!(
-            "no backup of the cluster on {name} was verified since {}: {remedy}",
-            rfc3339(ended.or(holder.since)?)
-        )),
-        None => None,
+        _ => {
+            let since = verified.map(|last| last.ended).or(holder.since)?;
+            (now - since > limit).then(|| {
+                format!(
+                    "no backup of the cluster on {name} was verified since {}: {remedy}",
+                    rfc3339(since)
+                )
+            })
+        }
     }
 }
 

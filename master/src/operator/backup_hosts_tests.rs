@@ -29,6 +29,7 @@ fn verified(holder: Holder, ended: Millis, failure: Option<&str>) -> Holder {
             directory: "/b".to_owned(),
             failure: failure.map(str::to_owned),
             good: Some(good),
+            nothing: false,
         }),
         ..holder
     }
@@ -44,19 +45,76 @@ fn backups_in_time_are_no_finding() {
     let backup = Backup::default();
     let all = [fresh("cp-1"), fresh("cp-2"), fresh("cp-3")];
     assert_eq!(judge(&backup, &all, NOW), Findings::default());
-    // One of six hours was missed, and on a new host the first one is not due.
+    // One of six hours was missed.
     let late = verified(
         holder("cp-2", NOW - 90 * DAY, Some(NOW - 13 * HOUR)),
         NOW - DAY,
         None,
     );
-    let new = holder("cp-3", NOW - 7 * HOUR, None);
     assert_eq!(
-        judge(&backup, &[fresh("cp-1"), late, new], NOW),
+        judge(&backup, &[fresh("cp-1"), late], NOW),
         Findings::default()
     );
     // A cluster of one host can have one copy only.
     assert_eq!(judge(&backup, &[fresh("cp-1")], NOW), Findings::default());
+}
+
+#[test]
+fn the_first_backup_is_awaited_with_a_warning_and_missed_after_an_interval() {
+    let backup = Backup::default();
+    // The first verification may come before the first backup.
+    let early = |name: &str, since: Millis| {
+        let none = "there is no backup in /b; `ctl backup create` makes one";
+        let mut holder = verified(holder(name, since, None), since + HOUR, Some(none));
+        holder.next = Some(NOW + HOUR);
+        let last = holder.verified.as_mut().unwrap();
+        (last.good, last.nothing) = (None, true);
+        holder
+    };
+    let since = NOW - 7 * HOUR;
+    let found = judge(&backup, &[early("cp-1", since), early("cp-2", since)], NOW);
+    assert_eq!(
+        found.first,
+        [
+            "there is no backup of the cluster on cp-1 yet; the next is due at 2027-01-15T09:00:00.000Z: \
+             `ctl backup create` makes one at once",
+            "there is no backup of the cluster on cp-2 yet; the next is due at 2027-01-15T09:00:00.000Z: \
+             `systemctl start halite-backup` on cp-2 makes one at once",
+        ]
+    );
+    let only = Findings {
+        first: found.first.clone(),
+        ..Findings::default()
+    };
+    assert_eq!(found, only, "it is a warning alone");
+
+    let since = since - 1;
+    let found = judge(&backup, &[early("cp-1", since)], NOW);
+    assert_eq!((&found.first, &found.unverified), (&vec![], &vec![]));
+    assert_eq!(
+        found.overdue,
+        [
+            "there is no backup of the cluster on cp-1, where there should be some since 2027-01-15T00:59:59.999Z; the next \
+             is due at 2027-01-15T09:00:00.000Z: `journalctl -u halite-backup` on cp-1 shows more, and `ctl backup create` \
+             makes one at once"
+        ]
+    );
+
+    // Once there is one, it has the usual time until it is verified.
+    let mut made = early("cp-1", NOW - 3 * DAY);
+    made.newest = Newest::Of(NOW - HOUR);
+    assert_eq!(judge(&backup, &[made], NOW), Findings::default());
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_no_missing_backup() {
+    let backup = Backup::default();
+    let hidden = Holder {
+        newest: Newest::Unknown,
+        ..fresh("cp-1")
+    };
+    let found = judge(&backup, &[hidden], NOW);
+    assert_eq!((found.first.len(), found.overdue.len()), (0, 0));
 }
 
 #[test]
@@ -134,6 +192,7 @@ fn the_status_has_each_host_with_its_newest_backup() {
     assert_eq!(shown["newest"], "2027-01-15T07:00:00.000Z");
     assert_eq!(shown["verified"], "2027-01-14T08:00:00.000Z");
     assert_eq!(shown["keys"], 700);
+    assert_eq!(shown["next"], Value::Null);
     let failed = verified(fresh("cp-2"), NOW, Some("damaged")).document();
     assert_eq!(
         (&failed["verified"], &failed["keys"]),

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::backup_hosts::is_overdue;
+use super::backup_hosts::{Newest, is_overdue};
 use crate::app::App;
 use crate::ca::{Cas, HALITE};
 use crate::clock::rfc3339;
@@ -28,11 +28,11 @@ const LIMIT: Duration = Duration::from_secs(3);
 
 /// The findings about the backups on the master's host.
 pub(super) struct Findings {
-    /// The time of the newest one.
-    pub newest: Option<Millis>,
+    /// The newest one.
+    pub newest: Newest,
     /// The time at which the cluster was made.
     pub made: Millis,
-    /// None before the second one is overdue.
+    /// The second one after the newest is overdue, or the directory cannot be read.
     pub overdue: Vec<String>,
     /// None before the second run that did not remove an older one.
     pub unremoved: Vec<String>,
@@ -57,13 +57,10 @@ pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
     };
     let unremoved = listed.as_ref().ok().and_then(|all| surplus(backup, *all));
-    let newest = listed.map(|all| all.newest);
-    let made = made(&app.cas);
-    let known = newest.as_ref().ok().copied().flatten();
-    let overdue = judge(backup, newest, made, app.clock.now());
+    let (newest, overdue) = judge(backup, listed.map(|all| all.newest), app.clock.now());
     Findings {
-        newest: known,
-        made,
+        newest,
+        made: made(&app.cas),
         overdue: overdue.into_iter().collect(),
         unremoved: unremoved.into_iter().collect(),
     }
@@ -129,28 +126,32 @@ fn time(name: &str, cluster: &str) -> Option<Millis> {
     Some(Timestamp::from(&time).as_millisecond())
 }
 
+/// The newest backup, and what is wrong with it. A directory without one is judged with those of the
+/// other hosts.
 fn judge(
     backup: &Backup,
     newest: io::Result<Option<Millis>>,
-    made: Millis,
     now: Millis,
-) -> Option<String> {
+) -> (Newest, Option<String>) {
     let directory = &backup.directory;
-    let remedy = "`journalctl -u halite-backup` on the first host shows why, and `ctl backup create` makes one";
-    let overdue = |since: Millis| is_overdue(backup, since, now);
     match newest {
-        Ok(Some(time)) if overdue(time) => Some(format!(
-            "the newest backup of the cluster in {directory} is of {}: {remedy}",
-            rfc3339(time)
-        )),
-        Ok(None) if overdue(made) => Some(format!(
-            "there is no backup of the cluster in {directory}: {remedy}"
-        )),
-        Ok(_) => None,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => judge(backup, Ok(None), made, now),
-        Err(error) => Some(format!(
-            "cannot read the backups of the cluster in {directory}: {error}; is its disk or share well?"
-        )),
+        Ok(Some(time)) if is_overdue(backup, time, now) => {
+            let overdue = format!(
+                "the newest backup of the cluster in {directory} is of {}: `journalctl -u halite-backup` on the first host \
+                 shows why, and `ctl backup create` makes one",
+                rfc3339(time)
+            );
+            (Newest::Of(time), Some(overdue))
+        }
+        Ok(Some(time)) => (Newest::Of(time), None),
+        Ok(None) => (Newest::Missing, None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (Newest::Missing, None),
+        Err(error) => {
+            let unreadable = format!(
+                "cannot read the backups of the cluster in {directory}: {error}; is its disk or share well?"
+            );
+            (Newest::Unknown, Some(unreadable))
+        }
     }
 }
 
@@ -214,22 +215,26 @@ mod tests {
     fn the_second_overdue_backup_is_a_problem() {
         let backup = Backup::default();
         assert_eq!(backup.longest_gap(), 6);
-        let judged = |newest, made| judge(&backup, newest, made, NOW);
-        let missing = || Err(io::Error::from(io::ErrorKind::NotFound));
-        assert_eq!(judged(Ok(Some(NOW - 13 * HOUR)), 0), None);
-        let old = judged(Ok(Some(NOW - 13 * HOUR - 1)), NOW).unwrap();
+        let judged = |newest| judge(&backup, newest, NOW);
+        let time = NOW - 13 * HOUR;
+        assert_eq!(judged(Ok(Some(time))), (Newest::Of(time), None));
+        let (newest, old) = judged(Ok(Some(time - 1)));
+        let old = old.unwrap();
         assert!(old.contains("is of 2027-01-14T18:59:59.999Z"), "{old}");
-        // A new cluster has none yet.
-        assert_eq!(judged(Ok(None), NOW - 13 * HOUR), None);
-        assert_eq!(judged(missing(), NOW - 13 * HOUR), None);
-        for none in [Ok(None), missing()] {
-            let none = judged(none, NOW - 13 * HOUR - 1).unwrap();
-            assert!(
-                none.contains("there is no backup of the cluster in /var/lib/halite/backup"),
-                "{none}"
-            );
+        assert_eq!(newest, Newest::Of(time - 1));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+        let backup = Backup::default();
+        let missing = Err(io::Error::from(io::ErrorKind::NotFound));
+        for none in [Ok(None), missing] {
+            assert_eq!(judge(&backup, none, NOW), (Newest::Missing, None));
         }
-        let hung = judged(Err(io::Error::from(io::ErrorKind::TimedOut)), NOW).unwrap();
+        let hung = Err(io::Error::from(io::ErrorKind::TimedOut));
+        let (newest, hung) = judge(&backup, hung, NOW);
+        let hung = hung.unwrap();
         assert!(hung.starts_with("cannot read the backups"), "{hung}");
+        assert_eq!(newest, Newest::Unknown);
     }
 }

@@ -2,6 +2,7 @@
 //! it waits for, and its beginning.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use halite_errors::chain;
 use halite_pillar::declaration::Declaration;
@@ -68,7 +69,12 @@ pub async fn hand_over(
     }
     let names = declared(declaration);
     let chosen = choose(&request.to, &names, &app.standbys.seen());
-    let mut problems: Vec<String> = chosen.as_ref().err().into_iter().cloned().collect();
+    let mut problems: Vec<String> = chosen
+        .as_ref()
+        .err()
+        .map(NoStandby::to_string)
+        .into_iter()
+        .collect();
     let to = chosen.unwrap_or_default();
     let mut losses = Vec::new();
     if request.leaves {
@@ -194,45 +200,94 @@ async fn has_followed(app: &App, order: &Order) -> Result<bool, Refusal> {
     }))
 }
 
+/// The reason why no standby can take the master.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NoStandby {
+    /// The master has none.
+    #[error(
+        "it has no standby: add a second control plane first (ctl node add --roles control-plane,etcd)"
+    )]
+    None,
+    /// None of them follows.
+    #[error(
+        "no standby has everything that the master has ({0}): wait until `ctl master list` says `following`"
+    )]
+    Behind(States),
+    /// The named host is none.
+    #[error("{wanted} is no standby of the master; its standbys are: {}", list(.standbys))]
+    Other {
+        /// The host that was named.
+        wanted: String,
+        /// The standbys.
+        standbys: Vec<String>,
+    },
+    /// The named one does not follow.
+    #[error(
+        "the standby {wanted} does not have everything that the master has ({states}): wait until `ctl master list` \
+         says `following`"
+    )]
+    NamedBehind {
+        /// The standby.
+        wanted: String,
+        /// The states of all standbys.
+        states: States,
+    },
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// The standbys, each as the master sees it, if it has connected.
+#[derive(Debug, PartialEq, Eq)]
+struct States(Vec<(String, Option<Seen>)>);
+
+impl fmt::Display for States {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, seen)) in self.0.iter().enumerate() {
+            let separator = if place == 0 { "" } else { "; " };
+            let state = seen.as_ref().map_or("missing", |seen| seen.state.as_str());
+            write!(formatter, "{separator}{name} is {state}")?;
+            if let Some(seen) = seen.as_ref().filter(|seen| !seen.reason.is_empty()) {
+                write!(formatter, ": {}", seen.reason)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The standby that takes the master.
-fn choose(wanted: &str, names: &[String], seen: &BTreeMap<String, Seen>) -> Result<String, String> {
+fn choose(
+    wanted: &str,
+    names: &[String],
+    seen: &BTreeMap<String, Seen>,
+) -> Result<String, NoStandby> {
     let is_following =
         |name: &&String| (seen.get(*name)).is_some_and(|seen| seen.state == State::Following);
-    let states = || -> String {
-        let state = |name: &String| match seen.get(name) {
-            Some(seen) if seen.reason.is_empty() => format!("{name} is {}", seen.state.as_str()),
-            Some(seen) => format!("{name} is {}: {}", seen.state.as_str(), seen.reason),
-            None => format!("{name} is missing"),
-        };
-        names.iter().map(state).collect::<Vec<_>>().join("; ")
+    let states = || {
+        let state = |name: &String| (name.clone(), seen.get(name).cloned());
+        States(names.iter().map(state).collect())
     };
     if wanted.is_empty() {
         return match names.iter().find(is_following) {
             Some(name) => Ok(name.clone()),
-            None if names.is_empty() => Err(
-                "it has no standby: add a second control plane first (ctl node add --roles control-plane,etcd)".to_owned(),
-            ),
-            None => Err(format!(
-                "no standby has everything that the master has ({}): wait until `ctl master list` says `following`",
-                states()
-            )),
+            None if names.is_empty() => Err(NoStandby::None),
+            None => Err(NoStandby::Behind(states())),
         };
     }
     match names.iter().find(|name| *name == wanted) {
-        None => Err(format!(
-            "{wanted} is no standby of the master; its standbys are: {}",
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            }
-        )),
+        None => Err(NoStandby::Other {
+            wanted: wanted.to_owned(),
+            standbys: names.to_vec(),
+        }),
         Some(name) if is_following(&name) => Ok(name.clone()),
-        Some(_) => Err(format!(
-            "the standby {wanted} does not have everything that the master has ({}): wait until `ctl master list` says \
-             `following`",
-            states()
-        )),
+        Some(_) => Err(NoStandby::NamedBehind {
+            wanted: wanted.to_owned(),
+            states: states(),
+        }),
     }
 }
 
@@ -302,9 +357,9 @@ mod tests {
         ]);
         assert_eq!(choose("", &names, &seen).unwrap(), "cp-3");
         assert_eq!(choose("cp-3", &names, &seen).unwrap(), "cp-3");
-        let refused = choose("cp-2", &names, &seen).unwrap_err();
+        let refused = choose("cp-2", &names, &seen).unwrap_err().to_string();
         assert!(refused.contains("cp-2 is gone: cut off"), "{refused}");
-        let refused = choose("worker-1", &names, &seen).unwrap_err();
+        let refused = choose("worker-1", &names, &seen).unwrap_err().to_string();
         assert!(
             refused.contains("its standbys are: cp-2, cp-3, cp-4"),
             "{refused}"
@@ -315,12 +370,12 @@ mod tests {
     fn without_a_standby_that_follows_there_is_no_move() {
         let names = ["cp-2".to_owned()];
         let none = BTreeMap::new();
-        let refused = choose("", &names, &none).unwrap_err();
+        let refused = choose("", &names, &none).unwrap_err().to_string();
         assert!(refused.contains("cp-2 is missing"), "{refused}");
         let copying = BTreeMap::from([("cp-2".to_owned(), seen(State::Copying, ""))]);
-        let refused = choose("", &names, &copying).unwrap_err();
+        let refused = choose("", &names, &copying).unwrap_err().to_string();
         assert!(refused.contains("cp-2 is copying"), "{refused}");
-        let refused = choose("", &[], &none).unwrap_err();
+        let refused = choose("", &[], &none).unwrap_err().to_string();
         assert!(refused.contains("no standby"), "{refused}");
     }
 }

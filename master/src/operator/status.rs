@@ -19,7 +19,7 @@ use crate::jobs::Jobs;
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
-use crate::upkeep::report;
+use crate::upkeep::{calendar, report};
 
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
 /// hosts takes as much.
@@ -86,7 +86,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let mut saved = Value::Null;
     if let (Some(snapshot), Some((newest, made))) = (&snapshot, on_master) {
         let (declaration, now) = (snapshot.declaration(), app.clock.now());
-        let (hosts, found) = backup_hosts::inspect(declaration, &facts, newest, made, now);
+        let when = (now, &calendar::local());
+        let (hosts, found) = backup_hosts::inspect(declaration, &facts, newest, made, when);
+        problems.warnings("backup-first", found.first);
         problems.add("backup", found.overdue);
         problems.add("backup-verified", found.unverified);
         problems.warnings("backup-copies", found.few);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{AlarmKind, ChangeError, Changes, Host, Members, Overview, Pace, Removal, Wait};
+use halite_etcd::{ChangeError, Changes, Host, Members, Overview, Pace, Removal, Wait};
 use halite_pillar::node::ResolvedMember;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -273,10 +273,7 @@ async fn forgotten(members: &dyn Members, name: &str) -> String {
 /// Returns whether a member has reached its quota. One that does not answer is waited for later.
 async fn is_full(members: &dyn Members) -> bool {
     let overview = Overview::take(members).await;
-    overview.is_ok_and(|overview| {
-        let mut alarms = overview.alarms.iter();
-        alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace)
-    })
+    overview.is_ok_and(|overview| overview.has_reached_quota())
 }
 
 fn refused(error: ChangeError) -> Failure {

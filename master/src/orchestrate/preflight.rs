@@ -133,13 +133,7 @@ impl StepRunner<'_> {
         node: &Node,
     ) -> Result<Option<VirtualAddress>, CaError> {
         let cluster = &declaration.cluster;
-        let mut planes = declaration.nodes.values();
-        let serves = planes.any(|other| other.has(Role::ControlPlane) && other.is_member());
-        let Some(address) = cluster
-            .api_server
-            .vip
-            .filter(|_| serves && node.runs_containers())
-        else {
+        let Some(address) = reached_at(declaration, node) else {
             return Ok(None);
         };
         let ca = self.jobs.app().cas.certificate_pem(KUBERNETES)?;
@@ -200,6 +194,14 @@ impl StepRunner<'_> {
             mtus,
         })
     }
+}
+
+/// The virtual address at which a node reaches the API, once a control plane serves it.
+fn reached_at(declaration: &Declaration, node: &Node) -> Option<Ipv4Addr> {
+    let mut others = declaration.nodes.values();
+    let serves = others.any(|other| other.serves_api());
+    let vip = declaration.cluster.api_server.vip;
+    vip.filter(|_| serves && node.runs_containers())
 }
 
 /// The addresses of a host in the control plane and in the workload plane.
@@ -283,4 +285,50 @@ pub(crate) fn ignored(pillar_json: &str) -> Option<String> {
     let names = pillar["ignore_preflight"].as_array()?.iter();
     let names: Vec<&str> = names.filter_map(Value::as_str).collect();
     (!names.is_empty()).then(|| names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_pillar::load::{Text, Texts, load};
+    use halite_pillar::validate::Context;
+
+    use super::*;
+
+    /// A cluster whose etcd is external, with these hosts.
+    fn with_external_etcd(nodes: &[(&str, u8, &[Role])]) -> Declaration {
+        let pem = include_str!("../../../pillar/src/example-ca.pem");
+        let pem: String = pem.lines().map(|line| format!("      {line}\n")).collect();
+        let key =
+            "      -----BEGIN PRIVATE KEY-----\n      Y2FuYXJ5\n      -----END PRIVATE KEY-----\n";
+        let cluster = format!(
+            "apiVersion: halite/v1\nkind: Cluster\nmetadata: {{name: prod}}\nnetworks:\n  controlPlane: {{cidrs: \
+             [10.0.0.0/24]}}\nkubernetes: {{version: \"1.36\"}}\napiServer: {{vip: 10.0.0.100}}\nsecrets:\n  \
+             etcd-client:\n    value: |\n{pem}{key}etcd:\n  placement: external\n  external:\n    endpoints: \
+             [\"https://10.0.0.21:2379\"]\n    clientSecret: etcd-client\n    ca: |\n{pem}"
+        );
+        let text = |file: String, text: String| Text { file, text };
+        let node = |(name, last, roles): &(&str, u8, &[Role])| {
+            let node = Node::new(name, Some([10, 0, 0, *last].into()), roles);
+            text(format!("nodes/{name}.yaml"), node.to_text())
+        };
+        let texts = Texts {
+            cluster: text("cluster.yaml".to_owned(), cluster),
+            nodes: nodes.iter().map(node).collect(),
+            custom: None,
+        };
+        load(&texts, &Context::default()).unwrap()
+    }
+
+    #[test]
+    fn the_virtual_address_is_asked_for_where_no_host_is_a_member_of_etcd() {
+        let first: &[Role] = &[Role::Bootstrap, Role::Registry, Role::ControlPlane];
+        let declaration = with_external_etcd(&[
+            ("cp-1", 11, first),
+            ("server", 12, &[Role::Registry]),
+            ("worker-1", 13, &[Role::Worker]),
+        ]);
+        let asked = |name: &str| reached_at(&declaration, &declaration.nodes[name]);
+        assert_eq!(asked("worker-1"), Some([10, 0, 0, 100].into()));
+        assert_eq!(asked("server"), None, "it is no node");
+    }
 }

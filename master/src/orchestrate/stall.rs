@@ -42,8 +42,8 @@ const SLOW: &[(&str, &str, &str)] = &[
     (
         "halite.base.etcd",
         "its member of etcd is started and waited for",
-        "`ctl etcd status` shows the members and their quorum; `crictl logs` of etcd there says why it does not start, and a \
-         slow disk shows as `slow fdatasync`",
+        "`ctl etcd status` shows the members and their quorum; `crictl logs` of etcd there, or `journalctl -u etcd`, says why \
+         it does not start, and a slow disk shows as `slow fdatasync`",
     ),
     (
         "halite.host",

@@ -16,7 +16,7 @@ use halite_proto::v1::{CompareReply, CompareRequest, StandbyMessage};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::standby::{Records, accept, compared};
+use super::standby::{Records, Stream, accept, compare, fed};
 use super::{ServeError, caller_minion, server};
 use crate::app::App;
 use crate::keys::Gate;
@@ -90,8 +90,7 @@ impl Standby for HandsOver {
             return Err(Status::failed_precondition(reason));
         }
         let (epoch, decision) = (self.app.store.epoch(), Arc::clone(&self.decision));
-        let number = stream.number;
-        let feeding = tokio::spawn(async move {
+        let feed = |stream: Stream| async move {
             let decide = || decision.decide();
             match stream.feed.hand_over(epoch, &stream.hello, decide).await {
                 Ok(()) => tracing::info!(to = stream.name, "the master is handed over"),
@@ -104,20 +103,15 @@ impl Standby for HandsOver {
                     );
                 }
             }
-        });
-        let task = feeding.abort_handle();
-        self.app.standbys.set_task(&to, number, task);
-        Ok(Response::new(records))
+        };
+        Ok(fed(&self.app, stream, records, feed))
     }
 
     async fn compare(
         &self,
         request: Request<CompareRequest>,
     ) -> Result<Response<CompareReply>, Status> {
-        let peer = Peer::of(&request)?.clone();
-        caller_minion(&peer)?;
-        let epoch = request.get_ref().epoch;
-        Ok(Response::new(compared(&self.app, &peer, epoch)))
+        compare(&self.app, &request)
     }
 }
 

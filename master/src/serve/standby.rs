@@ -58,8 +58,7 @@ impl Standby for Services {
         }
         let (stream, records) = accept(&self.app, &peer, minion.as_str(), inbound).await?;
         let app = Arc::clone(&self.app);
-        let (name, number) = (stream.name.clone(), stream.number);
-        let feeding = tokio::spawn(async move {
+        Ok(fed(&self.app, stream, records, |stream| async move {
             let following = || {
                 tracing::info!(standby = stream.name, "has all of it");
                 let now = app.clock.now();
@@ -77,34 +76,46 @@ impl Standby for Services {
             let now = app.clock.now();
             app.standbys
                 .set(&stream.name, stream.number, State::Gone, &reason, now);
-        });
-        let task = feeding.abort_handle();
-        self.app.standbys.set_task(&name, number, task);
-        Ok(Response::new(records))
+        }))
     }
 
     async fn compare(
         &self,
         request: Request<CompareRequest>,
     ) -> Result<Response<CompareReply>, Status> {
-        let peer = Peer::of(&request)?.clone();
-        caller_minion(&peer)?;
-        Ok(Response::new(compared(
-            &self.app,
-            &peer,
-            request.get_ref().epoch,
-        )))
+        compare(&self.app, &request)
     }
 }
 
 /// Takes the epoch of a master on another host, and answers with this one's.
-pub(super) fn compared(app: &App, peer: &Peer, epoch: u64) -> CompareReply {
+pub(super) fn compare(
+    app: &App,
+    request: &Request<CompareRequest>,
+) -> Result<Response<CompareReply>, Status> {
+    let peer = Peer::of(request)?;
+    caller_minion(peer)?;
+    let epoch = request.get_ref().epoch;
     if let Err(replaced) = app.succession.hear(epoch, &peer.name()) {
         tracing::warn!(reason = %replaced, "another master has called");
     }
     // The caller needs it in each case.
     let epoch = app.store.epoch();
-    CompareReply { epoch }
+    Ok(Response::new(CompareReply { epoch }))
+}
+
+/// Feeds a standby in a task that ends when a newer stream of the standby enters; answers with the
+/// records for it.
+pub(super) fn fed<F: Future<Output = ()> + Send + 'static>(
+    app: &App,
+    stream: Stream,
+    records: Records,
+    feed: impl FnOnce(Stream) -> F,
+) -> Response<Records> {
+    let (name, number) = (stream.name.clone(), stream.number);
+    let feeding = tokio::spawn(feed(stream));
+    let task = feeding.abort_handle();
+    app.standbys.set_task(&name, number, task);
+    Response::new(records)
 }
 
 /// A stream of a standby whose hello has come.

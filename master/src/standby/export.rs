@@ -53,10 +53,17 @@ pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
     Err(CopyError::Busy(root.to_owned()))
 }
 
-/// Reads the copy once; none when it has changed meanwhile.
+/// Reads the copy once; none when it has changed in between.
 fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
-    let copy = Copy::peek(root)?.ok_or_else(|| CopyError::None(root.to_owned()))?;
-    let before = state(&copy)?;
+    // Another one may have taken the place of the newest while they were listed.
+    let found = match Copy::peek(root)? {
+        None => Copy::peek(root)?,
+        found => found,
+    };
+    let copy = found.ok_or_else(|| CopyError::None(root.to_owned()))?;
+    let Some(before) = state(&copy)? else {
+        return Ok(None);
+    };
     // The log first: all that comes into the file afterwards is in it, or is noted.
     let store = to.join("store.db");
     let mut gone = false;
@@ -79,7 +86,7 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     }
     let after = Copy::peek(root)?;
     let same = match &after {
-        Some(after) => after.store() == copy.store() && state(after)? == before,
+        Some(after) => after.store() == copy.store() && state(after)? == Some(before),
         None => false,
     };
     Ok((same && !gone).then(|| Exported {
@@ -91,9 +98,19 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
 }
 
 /// What changes before the store's file does, and when a log ends.
-fn state(copy: &Copy) -> Result<(Vec<u8>, Vec<u8>), CopyError> {
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    facts: Vec<u8>,
+    header: Vec<u8>,
+}
+
+/// The state of a copy; none of one that is gone.
+fn state(copy: &Copy) -> Result<Option<State>, CopyError> {
     let facts = copy.facts_file();
-    let facts = fs::read(&facts).map_err(file_error("read", &facts))?;
+    let facts = match fs::read(&facts) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(file_error("read", &facts))?,
+    };
     let log = copy.log();
     let mut header = Vec::new();
     match File::open(&log) {
@@ -104,7 +121,7 @@ fn state(copy: &Copy) -> Result<(Vec<u8>, Vec<u8>), CopyError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(file_error("read", &log)(error)),
     }
-    Ok((facts, header))
+    Ok(Some(State { facts, header }))
 }
 
 /// Copies a file for root only; false when it is not there.
@@ -136,4 +153,20 @@ pub fn clear(directory: &Path) -> Result<(), CopyError> {
         removed.map_err(file_error("remove", &path))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_gone_is_read_again_and_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut base = Copy::begin(dir.path(), 1).unwrap();
+        base.sync().unwrap();
+        let copy = Copy::peek(dir.path()).unwrap().unwrap();
+        assert!(state(&copy).unwrap().is_some());
+        fs::remove_dir_all(copy.store().parent().unwrap()).unwrap();
+        assert_eq!(state(&copy).unwrap(), None);
+    }
 }

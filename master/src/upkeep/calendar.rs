@@ -1,8 +1,9 @@
-//! Declared times of the week, in the time zone of the master's host. Pure: time and zone come in as
+//! Declared times of the week and of the day, in the time zone of the master's host. Pure: time and zone come in as
 //! values.
 
 use halite_pillar::etcd::Weekly;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::store::Millis;
@@ -11,7 +12,7 @@ use crate::store::Millis;
 const LOCAL: &str = "/etc/localtime";
 
 /// The time zone of this host.
-pub(super) fn local() -> TimeZone {
+pub(crate) fn local() -> TimeZone {
     let rules = std::fs::read(LOCAL).ok();
     let zone = rules.and_then(|rules| TimeZone::tzif("local", &rules).ok());
     zone.unwrap_or(TimeZone::UTC)
@@ -25,9 +26,7 @@ pub(super) fn last(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Milli
     for _ in 0..=7 {
         let day = u8::try_from(date.weekday().to_monday_zero_offset()).ok();
         if weekly.day.is_none() || weekly.day == day {
-            let (hour, minute) = (i8::try_from(weekly.hour), i8::try_from(weekly.minute));
-            let time = date.at(hour.ok()?, minute.ok()?, 0, 0);
-            let at = time.to_zoned(zone.clone()).ok()?.timestamp();
+            let at = time(date, weekly.hour.into(), weekly.minute.into(), zone)?;
             if at <= here {
                 return Some(at.as_millisecond());
             }
@@ -35,6 +34,28 @@ pub(super) fn last(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Milli
         date = date.yesterday().ok()?;
     }
     None
+}
+
+/// The first time after `now` at one of these hours of the day and this minute.
+pub(crate) fn next(hours: &[u32], minute: u32, now: Millis, zone: &TimeZone) -> Option<Millis> {
+    let here = Timestamp::from_millisecond(now).ok()?;
+    let mut date = here.to_zoned(zone.clone()).date();
+    for _ in 0..=1 {
+        let times = hours
+            .iter()
+            .filter_map(|hour| time(date, *hour, minute, zone));
+        if let Some(next) = times.filter(|time| *time > here).min() {
+            return Some(next.as_millisecond());
+        }
+        date = date.tomorrow().ok()?;
+    }
+    None
+}
+
+fn time(date: Date, hour: u32, minute: u32, zone: &TimeZone) -> Option<Timestamp> {
+    let (hour, minute) = (i8::try_from(hour).ok()?, i8::try_from(minute).ok()?);
+    let time = date.at(hour, minute, 0, 0).to_zoned(zone.clone());
+    Some(time.ok()?.timestamp())
 }
 
 #[cfg(test)]
@@ -95,5 +116,24 @@ mod tests {
         };
         let found = last(skipped, millis("2027-03-28T12:00:00Z"), &zone);
         assert_eq!(found, Some(millis("2027-03-28T01:30:00Z")));
+    }
+
+    #[test]
+    fn the_next_time_of_day_may_be_tomorrow() {
+        let zone = TimeZone::fixed(Offset::constant(2));
+        let hours = [0, 6, 12, 18];
+        for (now, wanted) in [
+            ("2026-11-25T03:59:59Z", "2026-11-25T04:15:00Z"),
+            ("2026-11-25T04:15:00Z", "2026-11-25T10:15:00Z"),
+            ("2026-11-25T17:00:00Z", "2026-11-25T22:15:00Z"),
+            ("2026-12-31T21:00:00Z", "2026-12-31T22:15:00Z"),
+        ] {
+            let found = next(&hours, 15, millis(now), &zone);
+            assert_eq!(found, Some(millis(wanted)), "{now}");
+        }
+        assert_eq!(next(&[], 0, 0, &zone), None);
+        // A daily time that has just been.
+        let found = next(&[2], 30, millis("2026-11-25T00:30:00Z"), &zone);
+        assert_eq!(found, Some(millis("2026-11-26T00:30:00Z")));
     }
 }

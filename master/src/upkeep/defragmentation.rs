@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_etcd::{AlarmKind, Overview};
+use halite_etcd::Overview;
 use halite_pillar::etcd::Placement;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
@@ -166,9 +166,7 @@ impl Defragmentation {
         let Ok(Ok(overview)) = taken else {
             return Ok(false);
         };
-        let mut alarms = overview.alarms.iter();
-        let is_full = alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace);
-        Ok(overview.voters.have_quorum() && !is_full)
+        Ok(overview.voters.have_quorum() && !overview.has_reached_quota())
     }
 
     async fn trials(&self) -> Result<Trials, Refusal> {

@@ -7,7 +7,7 @@
 //! states that renew certificates and load them. Nothing is remembered in between, so a master that
 //! was killed goes on with what is so now: a job of the process before is waited for like any other.
 
-mod calendar;
+pub(crate) mod calendar;
 mod certificates;
 mod defragmentation;
 #[cfg(test)]

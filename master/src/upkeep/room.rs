@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use halite_etcd::{AlarmKind, Overview};
+use halite_etcd::Overview;
 use halite_proto::v1::OrchestrateRequest;
 use halite_states::shipped::DEFRAG_ETCD;
 use serde_json::Value;
@@ -62,6 +62,13 @@ impl Room {
             sls: DEFRAG_ETCD.to_owned(),
             ..OrchestrateRequest::default()
         };
+        let outcome = self.make(request).await;
+        let outcome = outcome.unwrap_or_else(|refusal| format!("refused: {}", refusal.message));
+        history::room_ends(app, outcome).await
+    }
+
+    /// Makes room, to the end; answers with the outcome.
+    async fn make(&self, request: OrchestrateRequest) -> Result<String, Refusal> {
         // One that an operator has started is joined.
         let mut events = self.orchestrator.start(history::OPERATOR, request).await?;
         let mut outcome = "its end was not seen".to_owned();
@@ -71,7 +78,7 @@ impl Room {
                 outcome = ending(event.retcode, &event.data_json);
             }
         }
-        history::room_ends(app, outcome).await
+        Ok(outcome)
     }
 
     /// Returns whether a member has reached its quota. One that does not answer now is asked at the next
@@ -87,8 +94,7 @@ impl Room {
         let Ok(Ok(overview)) = taken else {
             return Ok(false);
         };
-        let mut alarms = overview.alarms.iter();
-        Ok(alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace))
+        Ok(overview.has_reached_quota())
     }
 }
 
@@ -200,5 +206,22 @@ mod tests {
         assert_eq!(begins, "room in etcd: begins");
         assert!(failed.contains("CORRUPT"), "{failed}");
         assert_eq!(cluster.changes(), [""; 0]);
+    }
+
+    #[test]
+    fn a_trial_that_is_refused_has_an_outcome_too() {
+        let cluster = Arc::new(FakeCluster::new(&["bootstrap-1"]));
+        let site = site(&cluster);
+        let sls = "bundle/states/halite/orchestrate/defrag_etcd.sls";
+        std::fs::remove_file(site.path().join(sls)).unwrap();
+        let life = site.live();
+        cluster.set_database("bootstrap-1", full(20 * MIB));
+        look(&life, 1);
+        let audit = audit(&life);
+        let [begins, refused] = audit.as_slice() else {
+            panic!("{audit:?}");
+        };
+        assert_eq!(begins, "room in etcd: begins");
+        assert!(refused.starts_with("room in etcd: refused: "), "{refused}");
     }
 }

@@ -115,7 +115,7 @@ async fn reason(app: &App, run: &Run) -> Result<String, Refusal> {
         let detail: Value = serde_json::from_str(&step.detail_json).ok()?;
         Some(detail["error"].as_str()?.trim().to_owned())
     });
-    Ok(error.unwrap_or_else(|| format!("the run {} failed; `ctl job show` has its steps", run.id)))
+    Ok(error.unwrap_or_else(|| format!("the run {} failed; `ctl etcd defrag` shows why", run.id)))
 }
 
 #[cfg(test)]

@@ -4,22 +4,11 @@ use halite_document::source::join;
 use serde_json::{Map, Value};
 
 use super::Check;
+use crate::bundle_facts::{CLUSTER_IMAGES, FLANNEL_IMAGES};
 use crate::cluster::CniPlugin;
 use crate::options;
 use crate::release::minor;
 use crate::role::Role;
-
-/// The images that every cluster runs.
-const IMAGES: [&str; 7] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "etcd",
-    "coredns",
-    "pause",
-];
-const FLANNEL_IMAGES: [&str; 2] = ["flannel", "flannel-cni-plugin"];
 
 pub(super) fn check(check: &mut Check<'_>) {
     version(check);
@@ -91,7 +80,7 @@ fn version(check: &mut Check<'_>) {
     } else {
         &[]
     };
-    let missing: Vec<&str> = IMAGES
+    let missing: Vec<&str> = CLUSTER_IMAGES
         .iter()
         .chain(flannel)
         .filter(|name| !bundle.images.contains_key(**name))

@@ -1,10 +1,16 @@
 //! Files, and programs that work on them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
+
+/// The shipped state tree, as it is in the sources.
+#[must_use]
+pub fn state_tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree")
+}
 
 /// The SHA-256 of bytes, in lower-case hexadecimal digits.
 #[must_use]

@@ -23,7 +23,7 @@ mod site;
 mod tls;
 
 pub use etcd_snapshot::empty_etcd_snapshot;
-pub use files::{content, files, hex, names, put, run};
+pub use files::{content, files, hex, names, put, run, state_tree};
 pub use gnupg::Signer;
 pub use nginx::Nginx;
 pub use packed::packed;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::{Result, bail};
+
 use crate::ledger::{State, States};
 
 /// Minutes after which a run of a part begins no further test.
@@ -19,15 +21,15 @@ pub struct Part {
 }
 
 impl FromStr for Part {
-    type Err = String;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self> {
         let numbers = text
             .split_once('/')
             .and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
-            _ => Err("a part is N/M, with N from 1 to M: 2/4".to_owned()),
+            _ => bail!("{text:?} is no part: write N/M, with N from 1 to M, for example 2/4"),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The shipped state tree, compiled for a declaration of the lab without a cluster.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build;
 use halite_lab::layout::Layout;
 use halite_lab::role::Role;
-use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::bundle_facts::{BundleFacts, components};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate;
@@ -15,32 +16,25 @@ use halite_states::compile::{Compiled, Input};
 use halite_states::tree::DirTree;
 use serde_json::Value;
 
-/// The components whose images a cluster needs.
-const COMPONENTS: [&str; 9] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "etcd",
-    "coredns",
-    "pause",
-    "flannel",
-    "flannel-cni-plugin",
-];
-
 /// A bundle with every component at one version.
 pub(crate) fn bundle() -> BundleFacts {
-    let image = |name: &str| (name.to_owned(), format!("registry.k8s.io/{name}:1"));
     let program = |name: &str| (name.to_owned(), "0".repeat(64));
     BundleFacts {
         path: "/media/halite".to_owned(),
         kubernetes: "v1.36.3".to_owned(),
-        images: COMPONENTS.map(image).into(),
+        images: images(),
         programs: ["ctl", "halite-master", "halite-minion"]
             .map(program)
             .into(),
         ..BundleFacts::default()
     }
+}
+
+/// An image of each component that every bundle has.
+pub(crate) fn images() -> BTreeMap<String, String> {
+    components()
+        .map(|name| (name.to_owned(), format!("registry.k8s.io/{name}:1")))
+        .collect()
 }
 
 /// The declaration of a layout's hosts, as after all of them have joined.

@@ -9,6 +9,7 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow};
 use halite_manifest::Manifest;
+use halite_pillar::bundle_facts;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::option_sets;
 use halite_pillar::option_sets::Set;
@@ -17,7 +18,7 @@ use worker::Worker;
 
 use crate::completeness::{Artifact, Inventory, Requirements, stand_in};
 use crate::error::Error;
-use crate::recipe::{BINARIES, COMPONENTS};
+use crate::recipe::BINARIES;
 
 /// The path of the bundle in templates. Nothing else has this path, so each mention of a file of
 /// the bundle is recognised.
@@ -73,8 +74,8 @@ fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
         .files
         .values()
         .filter_map(|content| std::str::from_utf8(content).ok());
-    let named = texts.flat_map(components).chain(COMPONENTS.iter().copied());
-    for component in named {
+    let always = bundle_facts::components().map(|name| -> &str { name });
+    for component in texts.flat_map(components).chain(always) {
         filled
             .images
             .entry(component.to_owned())

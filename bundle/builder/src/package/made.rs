@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn units_of_our_own_come_from_the_state_tree() {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree");
+        let tree = halite_testkit::state_tree();
         let package = made("halite-minion", &["halite-minion"])
             .package(&tree)
             .unwrap();

@@ -38,19 +38,6 @@ pub use network::{Host, Network, Watcher};
 pub use repositories::Repository;
 pub use rpm::{Rpm, YumRepository};
 
-/// The components that every cluster needs; a recipe without one of them is refused.
-pub const COMPONENTS: &[&str] = &[
-    "coredns",
-    "etcd",
-    "flannel",
-    "flannel-cni-plugin",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-proxy",
-    "kube-scheduler",
-    "pause",
-];
-
 /// Halite's own programs.
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use halite_document::source::join;
 use halite_fetch::ImageRef;
+use halite_pillar::bundle_facts;
 
 use super::document::{Binaries, Document, MadePackage};
 use super::reader::Reader;
-use super::{
-    COMPONENTS, Image, Network, Recipe, Rpm, chart, document, image_exceptions, repositories,
-};
+use super::{Image, Network, Recipe, Rpm, chart, document, image_exceptions, repositories};
 use crate::package::made;
 use crate::package::made::Made;
 
@@ -100,8 +99,8 @@ fn check_components(reader: &mut Reader, images: &[document::Image]) {
     if !is_complete {
         return;
     }
-    for wanted in COMPONENTS {
-        if !found.iter().any(|component| component == wanted) {
+    for wanted in bundle_facts::components() {
+        if !found.iter().any(|component| *component == wanted) {
             let message = format!("the component {wanted:?} is missing");
             let problem = reader
                 .source

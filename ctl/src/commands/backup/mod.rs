@@ -12,19 +12,22 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use halite_backup::{BackupFile, Directory};
+use halite_backup::Directory;
 use halite_host_reports::{BACKUP, DIRECTORY as REPORTS};
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 
 use self::create::Wanted;
+use self::outcome::NoBackup;
 use self::verify::How;
 use crate::cli::{Backup, Global};
 use crate::output::Screen;
 use crate::paths::CONFIG;
 
 pub use self::read::{identities, open_whole};
+
+/// The extension of a backup's name.
+const SUFFIX: &str = "halite-backup";
 
 /// Runs `ctl backup`.
 ///
@@ -65,7 +68,7 @@ pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyho
 fn place(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     match given {
         Some(given) if given.components().count() > 1 || given.exists() => {
-            let is_backup = given.extension().is_some_and(|end| end == "halite-backup");
+            let is_backup = given.extension().is_some_and(|end| end == SUFFIX);
             let directory = given.parent().filter(|_| is_backup).unwrap_or(given);
             Ok(directory.to_owned())
         }
@@ -106,7 +109,8 @@ fn found(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Some(given) => given,
         None => declared()?,
     };
-    if place.is_dir() {
+    let is_backup = place.extension().is_some_and(|end| end == SUFFIX);
+    if place.is_dir() || (!is_backup && !place.exists()) {
         newest(&place)
     } else {
         Ok(place)
@@ -114,15 +118,51 @@ fn found(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 }
 
 fn newest(directory: &Path) -> anyhow::Result<PathBuf> {
-    let found = Directory::new(directory).list()?;
-    let good = found.into_iter().rev().find_map(|found| found.file.ok());
-    good.as_ref()
-        .map(BackupFile::path)
-        .map(Path::to_owned)
-        .with_context(|| {
-            format!(
+    // The first backup makes it.
+    let is_missing = !directory.try_exists().unwrap_or(true);
+    let mut last = None;
+    let found = match is_missing {
+        true => Vec::new(),
+        false => Directory::new(directory).list()?,
+    };
+    for found in found.into_iter().rev() {
+        match found.file {
+            Ok(file) => return Ok(file.path().to_owned()),
+            Err(error) => last = last.or(Some(error)),
+        }
+    }
+    match last {
+        None => Err(NoBackup(directory.to_owned()).into()),
+        Some(error) => Err(anyhow::Error::new(error).context(format!(
+            "no backup in {} can be read; `ctl backup create` makes one",
+            directory.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_without_a_backup_is_not_taken_for_a_damaged_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = |place: &Path| found(Some(place.to_owned())).unwrap_err();
+        let missing = dir.path().join("backup");
+        for place in [dir.path(), &missing] {
+            let error = error(place);
+            assert!(error.is::<NoBackup>(), "{error:#}");
+            let wanted = format!(
                 "there is no backup in {}; `ctl backup create` makes one",
-                directory.display()
-            )
-        })
+                place.display()
+            );
+            assert_eq!(error.to_string(), wanted);
+        }
+        let file = dir.path().join("prod-1.halite-backup");
+        assert_eq!(found(Some(file.clone())).unwrap(), file, "named, so read");
+        std::fs::write(&file, "no backup").unwrap();
+        let error = error(dir.path());
+        assert!(!error.is::<NoBackup>(), "{error:#}");
+        assert!(error.to_string().starts_with("no backup in "), "{error:#}");
+    }
 }

@@ -12,6 +12,11 @@ use jiff::Timestamp;
 /// The mode of reports: they name files that only root may see.
 const MODE: u32 = 0o600;
 
+/// A directory without a backup, or no directory yet.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no backup in {}; `ctl backup create` makes one", .0.display())]
+pub struct NoBackup(pub PathBuf);
+
 /// The report that is at a path; none if there is none, or it cannot be read.
 pub fn read(path: &Path) -> Option<Report> {
     let text = fs::read(path).ok()?;
@@ -41,6 +46,16 @@ impl Outcome {
         good: Option<Good>,
         failure: Option<String>,
     ) -> anyhow::Result<()> {
+        self.replace(directory, good, failure, false)
+    }
+
+    fn replace(
+        &self,
+        directory: &Path,
+        good: Option<Good>,
+        failure: Option<String>,
+        nothing: bool,
+    ) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
@@ -55,6 +70,7 @@ impl Outcome {
             directory: directory.unwrap_or_default(),
             failure,
             good: good.or_else(|| last?.good),
+            nothing,
         };
         let mut text = serde_json::to_vec_pretty(&report)?;
         text.push(b'\n');
@@ -64,14 +80,15 @@ impl Outcome {
 
     /// Writes the report of a run that failed. What failed first is the answer of the command.
     pub fn failed(&self, directory: &Path, error: &anyhow::Error) {
-        if let Err(problem) = self.write(directory, None, Some(format!("{error:#}"))) {
-            tell(&problem);
+        let nothing = error.is::<NoBackup>();
+        if let Err(problem) = self.replace(directory, None, Some(format!("{error:#}")), nothing) {
+            report(&problem);
         }
     }
 }
 
 /// Prints a problem that is not the answer of the command.
-fn tell(problem: &anyhow::Error) {
+fn report(problem: &anyhow::Error) {
     use std::io::Write as _;
     // If this cannot be written either, the exit code remains.
     let _ = writeln!(std::io::stderr(), "ctl: {problem:#}");
@@ -98,6 +115,17 @@ mod tests {
         assert_eq!(report.failure.as_deref(), Some("no room"));
         assert_eq!(report.good, Some(good));
         assert_eq!(report.directory, "/srv/backup");
+        assert!(!report.nothing);
         Outcome::new(None).write(directory, None, None).unwrap();
+    }
+
+    #[test]
+    fn a_run_before_the_first_backup_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("backup-verify.json");
+        let error = NoBackup("/srv/backup".into()).into();
+        Outcome::new(Some(&path)).failed(Path::new("/srv/backup"), &error);
+        let report = read(&path).unwrap();
+        assert!(report.nothing && report.failure.unwrap().contains("no backup in /srv/backup"));
     }
 }

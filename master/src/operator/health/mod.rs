@@ -281,6 +281,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "backup"),
     },
     Check {
+        name: "backup-first",
+        title: "Each host with backups of the cluster has its first",
+        severity: Severity::Warning,
+        remedy: "wait for the time that is named, or `ctl backup create`; without one after an interval of `backup.at` it is a failure",
+        judge: |picture| reported(picture, "backup-first"),
+    },
+    Check {
         name: "backup-verified",
         title: "The newest backup on each host is verified, and an etcd starts with it",
         severity: Severity::Failure,

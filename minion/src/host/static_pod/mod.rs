@@ -14,6 +14,7 @@ mod unit;
 use std::collections::BTreeMap;
 
 use halite_durable::digest::sha256;
+use halite_errors::chain;
 use serde::{Deserialize, Serialize};
 
 use self::machine::{Fault, Machine, Step, Words};
@@ -24,6 +25,10 @@ use super::{Host, HostError, HostResult};
 pub use self::machine::{Facts, Probe};
 pub use self::observe::{record, same_manifest};
 
+/// The mode of records and of manifests, which may have secrets.
+const PRIVATE: u32 = 0o600;
+/// The mode of the units' files.
+const PUBLIC: u32 = 0o644;
 /// Seconds between two observations.
 const AGAIN: f64 = 0.25;
 /// Seconds of waiting after which, and then at intervals of which, the log says so.
@@ -122,7 +127,7 @@ fn comment(text: String) -> Output {
     }
 }
 
-async fn write(host: &dyn Host, path: &str, content: Vec<u8>) -> HostResult<()> {
+async fn write(host: &dyn Host, path: &str, content: Vec<u8>, mode: u32) -> HostResult<()> {
     let root = Some("root".to_owned());
     let effect = Effect::Write {
         path: path.to_owned(),
@@ -130,7 +135,7 @@ async fn write(host: &dyn Host, path: &str, content: Vec<u8>) -> HostResult<()> 
         meta: Meta {
             user: root.clone(),
             group: root,
-            mode: Some(0o600),
+            mode: Some(mode),
         },
     };
     host.perform(&effect).await.map(drop)
@@ -165,7 +170,7 @@ async fn write_record(
     };
     let text = serde_json::to_vec_pretty(&record)
         .map_err(|e| HostError::failed(format!("cannot write {}", pod.record), e))?;
-    write(host, &pod.record, text).await
+    write(host, &pod.record, text, PRIVATE).await
 }
 
 /// The error of a pod that does not get ready. The manifest from before is put back first.
@@ -205,13 +210,20 @@ async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<
             pod.behind.as_deref().unwrap_or_default()
         ),
         Some(good) => {
-            write(host, manifest, good.manifest.into_bytes()).await?;
-            if let Some(unit) = &pod.unit {
-                restart(host, unit).await?;
-            }
+            // As the states write them.
+            let mode = pod.unit.as_ref().map_or(PRIVATE, |_| PUBLIC);
+            write(host, manifest, good.manifest.into_bytes(), mode).await?;
+            let started = match &pod.unit {
+                Some(unit) => restart(host, unit).await,
+                None => Ok(()),
+            };
+            let but = match started {
+                Ok(()) => String::new(),
+                Err(error) => format!(", but it cannot be started: {}", chain(&error)),
+            };
             format!(
-                "the {file} that ran before is in {manifest} again; correct what was declared (for example `extraArgs`), \
-                 then run `ctl highstate`"
+                "the {file} that ran before is in {manifest} again{but}; correct what was declared (for example \
+                 `extraArgs`), then run `ctl highstate`"
             )
         }
     };

@@ -5,10 +5,10 @@
 include:
   - halite.leave.host
 
-# No backup is made while they are removed.
+# No backup is made while they are removed, also none to verify it.
 backups-stopped:
   cmd.run:
-    - name: systemctl disable --now halite-backup.timer halite-backup-verify.timer; systemctl stop halite-backup.service
+    - name: systemctl disable --now halite-backup.timer halite-backup-verify.timer; systemctl stop halite-backup.service halite-backup-verify.service
     - onlyif: systemctl --quiet is-enabled halite-backup.timer || systemctl --quiet is-active halite-backup.timer
 {%- for directory in ([] if etcd_is_external else ['/var/lib/etcd']) + ['/var/lib/kubelet', '/var/lib/containerd', '/var/lib/cni', '/var/log/pods',
                       '/var/log/containers'] + site_data %}

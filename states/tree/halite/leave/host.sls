@@ -56,10 +56,10 @@ containers-gone:
     - require:
         - service: containerd
 
-# A member that is a unit of the host.
+# A member that is a unit of the host. Its file goes last, so that a run that was interrupted begins again.
 etcd-unit:
   cmd.run:
-    - name: systemctl disable --now etcd.service; rm -rf {{ unit }} /usr/local/lib/halite/etcd; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; systemctl daemon-reload
+    - name: systemctl disable --now etcd.service; rm -rf /usr/local/lib/halite/etcd; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; rm -f {{ unit }}; systemctl daemon-reload
     - onlyif: grep -qs '^# Written by Halite' {{ unit }}
 
 # Another member may have this host's place one day: its data must not be taken for that one's. Of an

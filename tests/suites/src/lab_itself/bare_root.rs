@@ -14,6 +14,7 @@ use halite_states::tree::sha256;
 use serde_json::{Value, json};
 
 use super::root::{Root, succeeded};
+use crate::shipped_tree;
 use crate::test::Counts;
 
 const MASTER: &str = "cluster: bare\nadvertise: [10.10.0.11]\nbundle: /media/halite\n";
@@ -27,19 +28,6 @@ kubernetes: {version: \"1.36\"}
 ";
 
 const MINION: &str = "id: worker-1\nmaster: 10.10.0.11:4550\n";
-
-/// Images that the declaration requires of a bundle; none is used here.
-const IMAGES: [&str; 9] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "etcd",
-    "coredns",
-    "pause",
-    "flannel",
-    "flannel-cni-plugin",
-];
 
 /// States that need only a file system.
 const STATES: &str = "/srv/greeting:
@@ -84,15 +72,8 @@ pub(super) fn works((): &()) -> Result<Counts> {
 }
 
 fn bundle(root: &Root) -> Result<()> {
-    let images: serde_json::Map<String, Value> = IMAGES
-        .iter()
-        .map(|name| {
-            (
-                (*name).to_owned(),
-                json!(format!("registry.k8s.io/{name}:1")),
-            )
-        })
-        .collect();
+    // The declaration requires them of a bundle; none is used here.
+    let images = shipped_tree::images();
     let states = [
         ("states/motd/init.sls", STATES),
         ("states/motd/copy.txt", COPY),

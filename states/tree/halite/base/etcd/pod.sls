@@ -5,10 +5,11 @@ include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
 
-# A member that was a unit before ends first: both have the same data and the same ports.
+# A member that was a unit before ends first: both have the same data and the same ports. The unit goes
+# last, so that a run that was interrupted begins again.
 etcd-unit-ended:
   cmd.run:
-    - name: systemctl disable --now etcd.service && rm -rf {{ unit }} {{ programs }} && rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload
+    - name: systemctl disable --now etcd.service && rm -rf {{ programs }} && { rmdir /usr/local/lib/halite 2>/dev/null || true; } && rm -f {{ unit }} && systemctl daemon-reload
     - onlyif: {{ is_own_unit }}
 
 # The kubelet watches this directory and restarts the pod after a change.

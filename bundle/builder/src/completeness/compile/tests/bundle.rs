@@ -69,7 +69,7 @@ const PACKAGES: &[(&str, &str)] = &[
 
 impl Bundle {
     pub(super) fn new() -> Self {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree");
+        let tree = halite_testkit::state_tree();
         let manifest = json!({"format": 1, "name": "halite", "version": "1", "built": "2026-01-01T00:00:00Z",
             "kubernetes": "v1.36.3", "charts": {"demo": "1.0.0"}, "components": {}, "images": IMAGES.iter().copied().collect::<BTreeMap<_, _>>(),
             "packages": PACKAGES.iter().map(|(name, _)| (*name, "1-1")).collect::<BTreeMap<_, _>>(), "files": {}});
