@@ -90,7 +90,6 @@ impl Script {
 
 #[cfg(test)]
 #[expect(
-    clippy::unwrap_used,
     clippy::disallowed_methods,
     reason = "a test runs the script with a function in the place of containerd"
 )]
