@@ -8,8 +8,10 @@ use crate::declaration::{Declaration, Document};
 use crate::node::Node;
 use crate::role::Role;
 
-/// The priority of the first host. The others get the highest lower one that is free.
-const FIRST: u8 = 200;
+/// The priority of the first host. The others get the highest lower one that is free. It is the highest
+/// that VRRP has for a host that does not own the address: after the good-bye of another one a host waits
+/// for (256 - priority) / 256 of an advertisement (RFC 5798, `Skew_Time`), in which the address leads nowhere.
+const FIRST: u8 = 254;
 
 impl Declaration {
     /// The VRRP priority of a host, where this cluster's keepalived holds the virtual address; none
@@ -116,34 +118,34 @@ mod tests {
         let new = declaration(VIP, &[("cp-1", 11, None), ("cp-2", 12, None)]);
         assert_eq!(
             all(&new),
-            [("cp-1", Some(200)), ("cp-2", Some(199)), ("worker-1", None)]
+            [("cp-1", Some(254)), ("cp-2", Some(253)), ("worker-1", None)]
         );
         // A new one with the lowest address takes what is free, and changes no other.
         let three = declaration(
             VIP,
             &[
-                ("cp-1", 11, Some(200)),
-                ("cp-2", 12, Some(199)),
+                ("cp-1", 11, Some(254)),
+                ("cp-2", 12, Some(253)),
                 ("cp-3", 10, None),
             ],
         );
-        assert_eq!(three.vrrp_priority("cp-3"), Some(198));
-        assert_eq!(three.vrrp_priority("cp-2"), Some(199));
+        assert_eq!(three.vrrp_priority("cp-3"), Some(252));
+        assert_eq!(three.vrrp_priority("cp-2"), Some(253));
         // The place of one that has left is free again.
         let replaced = declaration(
             VIP,
             &[
-                ("cp-1", 11, Some(200)),
+                ("cp-1", 11, Some(254)),
                 ("cp-2", 12, None),
-                ("cp-3", 10, Some(198)),
+                ("cp-3", 10, Some(252)),
             ],
         );
-        assert_eq!(replaced.vrrp_priority("cp-2"), Some(199));
+        assert_eq!(replaced.vrrp_priority("cp-2"), Some(253));
     }
 
     #[test]
     fn without_keepalived_no_host_has_a_priority() {
-        let hosts = [("cp-1", 11, Some(200)), ("cp-2", 12, None)];
+        let hosts = [("cp-1", 11, Some(254)), ("cp-2", 12, None)];
         for vip in ["", "apiServer: {vip: 10.0.0.100, keepalived: false}\n"] {
             let declaration = declaration(vip, &hosts);
             let priorities = all(&declaration);

@@ -11,6 +11,7 @@ mod plain_etcd {
     mod chaos;
     mod foreign;
     mod grow_and_shrink;
+    mod learner;
     mod site;
     mod space;
     mod writer;

@@ -141,7 +141,7 @@ fn the_priority_of_a_host_is_recorded_when_it_connects() {
         line.map(str::to_owned)
     };
     life.connect(&ScriptedMinion::new("bootstrap-1"));
-    assert_eq!(recorded("bootstrap-1").as_deref(), Some("200"));
+    assert_eq!(recorded("bootstrap-1").as_deref(), Some("254"));
     assert_eq!(recorded("cp-2"), None);
     life.connect(&ScriptedMinion::new("worker-1"));
     assert_eq!(recorded("worker-1"), None);

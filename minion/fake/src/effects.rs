@@ -7,6 +7,7 @@ use halite_minion::host::archive::{Entry, unpack};
 use halite_minion::host::effect::{
     CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
 };
+use halite_minion::host::founding::JOINING_MARK;
 use halite_minion::host::{FirewallView, HostError, HostResult, MountPoint, certificate};
 
 use crate::ca::rsa_key;
@@ -149,6 +150,20 @@ impl FakeState {
                 let log = format!("{}/wal/0-0.wal", founding.member());
                 self.disk
                     .put(&log, Node::file(founding.command.join(" ").as_bytes()));
+            }
+            Effect::JoinEtcd(first) => {
+                self.disk.tick()?;
+                self.disk.take(JOINING_MARK);
+                let log = first.log();
+                // Data that are there are continued with.
+                if self
+                    .disk
+                    .list(&format!("{}/wal", first.member()))
+                    .is_empty()
+                {
+                    let node = Node::file(first.command.join(" ").as_bytes());
+                    self.disk.put(&log, node);
+                }
             }
             // The rest is the host's own: it asks and writes.
             Effect::StaticPod(_) => self.disk.tick()?,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::founding::Founding;
+use super::founding::FirstStart;
 use super::pod::StaticPod;
 
 /// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
@@ -144,7 +144,9 @@ pub enum Effect {
     /// the time is over, after the last good manifest was put back in the place of a bad one.
     StaticPod(StaticPod),
     /// Start etcd once, to make the data of a new cluster's first member.
-    FoundEtcd(Founding),
+    FoundEtcd(FirstStart),
+    /// Start etcd once, so that a member that joins receives its data.
+    JoinEtcd(FirstStart),
 }
 
 /// What an installation of packages may do in addition to installing them.

@@ -7,6 +7,7 @@ use super::accounts::is_account_command;
 use super::effect::{
     CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, UnitAction,
 };
+use super::founding::JOINING_MARK;
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use super::overlay_files::{Entry, Known, stat_after};
 use super::{FileKind, FirewallView, Host, IpsetView, MountPoint};
@@ -25,21 +26,7 @@ impl Overlay<'_> {
                 content,
                 meta,
             } => self.put_file(path, content.clone(), meta).await,
-            Effect::Mkdir { path, meta } => {
-                let path = self.resolve(path, true).await;
-                let old = self.stat(&path).await.ok().flatten();
-                let stat = stat_after(old.as_ref(), FileKind::Directory, meta, 0, None);
-                let shows =
-                    old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
-                self.predicted().files.put(
-                    &path,
-                    Entry {
-                        stat,
-                        content: None,
-                        fresh: !shows,
-                    },
-                );
-            }
+            Effect::Mkdir { path, meta } => self.put_directory(path, meta).await,
             Effect::Symlink { path, target } => {
                 let size = target.len() as u64;
                 let stat = stat_after(
@@ -141,6 +128,17 @@ impl Overlay<'_> {
                 self.predicted().images.insert(reference.clone());
             }
             Effect::Certificate(request) => self.certificate(request).await,
+            Effect::JoinEtcd(first) => {
+                let meta = Meta::default();
+                let log = first.log();
+                let directories: Vec<&str> =
+                    log.match_indices('/').map(|(at, _)| &log[..at]).collect();
+                for directory in directories.iter().skip(1) {
+                    self.put_directory(directory, &meta).await;
+                }
+                self.put_file(&log, Vec::new(), &meta).await;
+                self.predicted().files.remove(JOINING_MARK);
+            }
             // Waiting changes nothing.
             Effect::WaitHttp { .. } | Effect::StaticPod(_) | Effect::FoundEtcd(_) => {}
         }
@@ -201,6 +199,21 @@ impl Overlay<'_> {
                 .flatten()
                 .and_then(|s| s.target),
         }
+    }
+
+    async fn put_directory(&self, path: &str, meta: &Meta) {
+        let path = self.resolve(path, true).await;
+        let old = self.stat(&path).await.ok().flatten();
+        let stat = stat_after(old.as_ref(), FileKind::Directory, meta, 0, None);
+        let shows = old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
+        self.predicted().files.put(
+            &path,
+            Entry {
+                stat,
+                content: None,
+                fresh: !shows,
+            },
+        );
     }
 
     async fn put_file(&self, path: &str, content: Vec<u8>, meta: &Meta) {

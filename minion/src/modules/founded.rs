@@ -10,7 +10,7 @@ use super::paths::{absolute, join, parents};
 use super::{Failure, Plan, failure};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
-use crate::host::founding::Founding;
+use crate::host::founding::FirstStart;
 
 /// The flag of every member that has run; etcd then refuses to start without its data.
 const EXISTING: &str = "--initial-cluster-state=existing";
@@ -65,7 +65,7 @@ pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
 }
 
 /// The first start of the member.
-fn founding(args: &Args<'_>, data: &str) -> Result<Founding, Failure> {
+fn founding(args: &Args<'_>, data: &str) -> Result<FirstStart, Failure> {
     let mut command = args.list("command")?;
     let flags: Vec<_> = (command.iter_mut())
         .filter(|argument| *argument == EXISTING)
@@ -77,7 +77,7 @@ fn founding(args: &Args<'_>, data: &str) -> Result<Founding, Failure> {
         ))
     })?;
     NEW.clone_into(flag);
-    Ok(Founding {
+    Ok(FirstStart {
         image: args.required("image")?,
         command,
         data: data.to_owned(),

@@ -18,6 +18,7 @@ mod group;
 mod hosts;
 mod http;
 mod image;
+mod joined;
 mod kernel;
 mod kubeconfig;
 mod mount;
@@ -170,6 +171,7 @@ const FUNCTIONS: &[Function] = &[
     ),
     function("etcd", "data", |h, c| Box::pin(etcd::data(h, c))),
     function("etcd", "founded", |h, c| Box::pin(founded::founded(h, c))),
+    function("etcd", "joined", |h, c| Box::pin(joined::joined(h, c))),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
     function("file", "blockreplace", |h, c| {

@@ -43,4 +43,28 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
         ],
     ),
+    on_minion(
+        "etcd",
+        "joined",
+        "Starts the etcd of a host that joins once, by containerd, until it has received what the other members have, and ends it, if the data directory (the name) has no log of a member. A member that starts with data serves at once; one that receives them as a snapshot may wait for seven seconds. It is no failure if nothing arrives: the member's pod or unit receives it then.",
+        &[
+            required("image", Kind::Text, "The image that has etcd."),
+            required(
+                "command",
+                Kind::TextList,
+                "etcd with the arguments of the member.",
+            ),
+            required(
+                "reads",
+                Kind::Text,
+                "The directory of its certificates and keys.",
+            ),
+            required("member", Kind::Text, "Name of the member."),
+            arg(
+                "timeout",
+                Kind::Integer,
+                "Seconds in which nothing arrives, after which it is ended (default 15).",
+            ),
+        ],
+    ),
 ];

@@ -2,6 +2,7 @@
 
 use halite_states::compile;
 use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
 use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, sure, with};
@@ -205,6 +206,18 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
     );
     let record = contents(&compiled, RECORD);
     assert_eq!(serde_json::from_str::<Value>(record).unwrap(), etcd);
+    // It is started once with the same arguments, before there is a pod, and recorded when it has data.
+    let first = chunk(&compiled, "etcd.joined", "/var/lib/etcd");
+    let command = first.args["command"].as_array().unwrap();
+    let lines = command.iter().map(|word| format!("    - {word}\n"));
+    let lines = lines.collect::<String>().replacen("\"etcd\"", "etcd", 1);
+    assert!(manifest.contains(&lines), "{lines}");
+    let at = |function: &str, name: &str| {
+        let found = |chunk: &Chunk| chunk.function() == function && chunk.name == name;
+        chunks.iter().position(found).unwrap()
+    };
+    let joined = at("etcd.joined", "/var/lib/etcd");
+    assert!(joined < at("file.managed", RECORD) && joined < at("file.managed", MANIFEST));
 }
 
 /// An etcd that starts without being a member founds a cluster of its own, or fails for ever.

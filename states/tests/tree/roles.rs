@@ -44,9 +44,9 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "api-clients",
             "node",
             "ready",
-            "dns",
             "masters",
             "other-masters",
+            "dns",
             "custom"
         ]
     );

@@ -238,6 +238,11 @@ impl Node {
         }
     }
 
+    /// Its messages up to now, of warnings and errors.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap()
+    }
+
     pub fn data(&self) -> PathBuf {
         self.dir.join("data")
     }

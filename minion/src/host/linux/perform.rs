@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::command::{run_checked, run_until};
 use super::extract::extract;
-use super::founding::found;
+use super::founding::{found, join};
 use super::{COMMAND, LinuxHost, files, firewalld, kernel, packages, systemd};
 use crate::host::effect::{Effect, Output, Trust};
 use crate::host::{HostError, HostResult, static_pod};
@@ -101,7 +101,8 @@ impl LinuxHost {
                 };
                 wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
             }
-            Effect::FoundEtcd(founding) => return found(founding, &self.stop).await,
+            Effect::FoundEtcd(first) => return found(first, &self.stop).await,
+            Effect::JoinEtcd(first) => return join(first, &self.stop).await,
             Effect::StaticPod(pod) => return static_pod::wait(self, pod).await,
         }
         Ok(Output::default())

@@ -97,7 +97,8 @@ learner:
     - require:
         - halite: turn
 
-# It is not waited for: a learner is not ready before it has its vote.
+# It receives the data of the others before its pod or unit is there, which is not waited for: a learner is
+# not ready before it has its vote.
 etcd:
   halite.state:
     - tgt: {{ name }}
@@ -171,13 +172,6 @@ ready:
     - require:
         - halite: node
 
-# The replicas of the cluster's DNS were placed while there was one node.
-dns:
-  halite.rebalance:
-    - namespace: kube-system
-    - deployment: coredns
-    - require:
-        - halite: ready
 {%- if is_control_plane %}
 
 # A standby of the master copies the bundles, which may take a while. No step requires it.
@@ -200,6 +194,15 @@ other-masters:
     - require:
         - halite: ready
 {%- endif %}
+
+# The replicas of the cluster's DNS were placed while there was one node. Last, because it waits for pods, which
+# start while a standby copies.
+dns:
+  halite.rebalance:
+    - namespace: kube-system
+    - deployment: coredns
+    - require:
+        - halite: ready
 {%- endif %}
 
 {%- if served_bundles %}

@@ -1,7 +1,7 @@
 {#- An etcd member, run by the kubelet as a static pod, or by systemd. Nothing waits here for it; see
     halite.base.etcd. -#}
 {%- from 'halite/map.jinja' import node, roles, etcd_is_service with context %}
-{%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, record with context %}
+{%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, manifest, record, unit with context %}
 include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
@@ -36,7 +36,22 @@ etcd-founded:
         - sls: halite.base.pki.etcd
 {%- elif node.get('etcd') %}
 
-# A host that joined founds nothing. From the moment that it has data, it is refused without them.
+# A host that joined founds nothing. It receives its data before there is a pod or unit: an etcd that starts
+# with data serves at once, one that gets them as a snapshot may wait for seven seconds (docs/decisions/0043).
+etcd-joined:
+  etcd.joined:
+    - name: /var/lib/etcd
+    - image: {{ pillar.halite.images.etcd }}
+    - command:
+{{- command | indent(2) }}
+    - reads: /etc/kubernetes/pki/etcd
+    - member: {{ node.name }}
+    - unless: test -e {{ unit if etcd_is_service else manifest }}
+    - require:
+        - file: /var/lib/etcd
+        - sls: halite.base.pki.etcd
+
+# From the moment that it has data, it is refused without them.
 etcd-recorded:
   file.managed:
     - name: {{ record }}
@@ -48,7 +63,7 @@ etcd-recorded:
     - makedirs: True
     - onlyif: ls /var/lib/etcd/member/wal/*.wal >/dev/null 2>&1
     - require:
-        - etcd: etcd-data
+        - etcd: etcd-joined
 {%- else %}
 
 etcd-not-joined:

@@ -33,7 +33,9 @@ etcd-pod-ended:
         - sls: halite.base.pki.etcd
 {%- if 'bootstrap' in roles %}
         - etcd: etcd-founded
-{%- elif not node.get('etcd') %}
+{%- elif node.get('etcd') %}
+        - etcd: etcd-joined
+{%- else %}
         - test: etcd-not-joined
 {%- endif %}
 
