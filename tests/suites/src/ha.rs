@@ -16,6 +16,7 @@ mod reboot;
 mod retiring;
 mod roles;
 mod standbys;
+mod switches;
 mod upgraded;
 
 use std::collections::BTreeSet;
@@ -126,6 +127,14 @@ const OF_THE_DAY: &[Test<Cluster>] = &[Test {
     run: boundaries::of_the_day,
 }];
 
+/// Further ones of `full`, which leave the cluster as it was. They need the bundle of the first ISO.
+const BEFORE: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
+        run: switches::in_all_directions,
+    },
+];
+
 /// Further ones of `full`, on which those after them do not depend.
 const FULL: &[Test<Cluster>] = &[Test {
     name: "ha: an upgrade whose master dies at the end of each step ends the same",
@@ -160,7 +169,8 @@ const MOVED_IN_FULL: &[Test<Cluster>] = &[Test {
     run: standbys::replaces_the_lost_master_and_dies,
 }];
 
-const LAST: &[Test<Cluster>] = &[
+/// The master is on the first host after them, and the others are standbys.
+const BACK_AGAIN: &[Test<Cluster>] = &[
     Test {
         name: "ha: a master that comes back after a promotion stands by",
         run: standbys::outlives_its_master,
@@ -169,6 +179,9 @@ const LAST: &[Test<Cluster>] = &[
         name: "ha: the master moves to a standby and back",
         run: retiring::moves_and_returns,
     },
+];
+
+const LAST: &[Test<Cluster>] = &[
     // After the others: the first host is bare then.
     Test {
         name: "ha: a retired first host is bare, and the cluster goes on",
@@ -186,6 +199,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
         failovers::numbered()
             .into_iter()
             .chain(boundaries::every()?)
+            .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(cases(FULL))
             .chain(cases(MOVED_IN_FULL))
@@ -204,6 +218,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
         tests: cases(TESTS)
             .into_iter()
             .chain(numbered)
+            .chain(cases(BACK_AGAIN))
             .chain(cases(LAST))
             .collect(),
     })
