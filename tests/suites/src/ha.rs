@@ -18,6 +18,7 @@ mod roles;
 mod standbys;
 mod switches;
 mod upgraded;
+mod wiped;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -132,6 +133,10 @@ const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
         run: switches::in_all_directions,
+    },
+    Test {
+        name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
+        run: wiped::restored,
     },
 ];
 
