@@ -3,6 +3,7 @@
 mod backups;
 mod bad_flag;
 mod boundaries;
+mod destroyed;
 mod etcd;
 mod expired;
 mod failovers;
@@ -186,6 +187,18 @@ const BACK_AGAIN: &[Test<Cluster>] = &[
     },
 ];
 
+/// Further ones of `full`: each ends the cluster and makes another one.
+const DESTROYED: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: ctl destroy leaves nothing on the hosts of standbys",
+        run: destroyed::with_standbys,
+    },
+    Test {
+        name: "ha: ctl destroy names a host that is off, and what stays there",
+        run: destroyed::with_a_host_off,
+    },
+];
+
 const LAST: &[Test<Cluster>] = &[
     // After the others: the first host is bare then.
     Test {
@@ -224,6 +237,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
             .into_iter()
             .chain(numbered)
             .chain(cases(BACK_AGAIN))
+            .chain(cases(if full { DESTROYED } else { &[] }))
             .chain(cases(LAST))
             .collect(),
     })
