@@ -16,6 +16,7 @@ mod proxies;
 mod reboot;
 mod retiring;
 mod roles;
+mod stalls;
 mod standbys;
 mod switches;
 mod upgraded;
@@ -134,6 +135,14 @@ const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
         run: switches::in_all_directions,
+    },
+    Test {
+        name: "ha: a step says that it waits for images, and goes on when they come",
+        run: stalls::of_an_image,
+    },
+    Test {
+        name: "ha: a step says that its host is gone, and the host is replaced",
+        run: stalls::of_a_dead_host,
     },
     Test {
         name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
