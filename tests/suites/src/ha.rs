@@ -13,6 +13,7 @@ mod losses;
 mod operators;
 mod pod;
 mod proxies;
+mod quorum;
 mod reboot;
 mod retiring;
 mod roles;
@@ -143,6 +144,10 @@ const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: a step says that its host is gone, and the host is replaced",
         run: stalls::of_a_dead_host,
+    },
+    Test {
+        name: "ha: members of etcd without a quorum are repaired side by side",
+        run: quorum::repaired_side_by_side,
     },
     Test {
         name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
