@@ -45,6 +45,8 @@ pub struct FinishedJob {
     pub jid: String,
     /// The return code of the job.
     pub retcode: i32,
+    /// The hosts that were done side by side because etcd had no quorum, with the reason; usually null.
+    pub side_by_side: Value,
     /// The returns, by minion.
     pub returns: BTreeMap<String, MinionReturn>,
 }
@@ -92,6 +94,7 @@ impl JobWatch {
         match kind(&event.tag) {
             "prog" => screen.progress(&progress(&data)),
             "wait" => self.wait(&data, screen),
+            "repair" => self.repair(&data, screen),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
                 self.done
@@ -115,6 +118,21 @@ impl JobWatch {
             self.waits = reason;
         }
     }
+
+    /// Prints that hosts are not done one after the other.
+    fn repair(&mut self, data: &Value, screen: &mut Screen) {
+        let mark = screen.paint().notable("!");
+        screen.note(format!("{mark} {}", side_by_side(data)));
+        self.done.side_by_side = json!({"hosts": data["hosts"], "because": data["because"]});
+    }
+}
+
+/// Formats which hosts are done side by side, and why.
+fn side_by_side(data: &Value) -> String {
+    let hosts = data["hosts"].as_array().into_iter().flatten();
+    let hosts: Vec<&str> = hosts.filter_map(Value::as_str).collect();
+    let because = data["because"].as_str().unwrap_or_default();
+    format!("{because}; done side by side: {}", hosts.join(", "))
 }
 
 /// Formats what a step waits for, since when, how long it usually takes, and what the operator can do.
@@ -223,8 +241,12 @@ pub fn job_document(done: &FinishedJob) -> Value {
         }
         minions.insert(minion.clone(), entry);
     }
-    json!({"job": done.jid, "retcode": done.retcode, "states": total, "changed": changed, "failed": failed,
-        "minions": minions})
+    let mut document = json!({"job": done.jid, "retcode": done.retcode, "states": total, "changed": changed,
+        "failed": failed, "minions": minions});
+    if !done.side_by_side.is_null() {
+        document["sideBySide"] = done.side_by_side.clone();
+    }
+    document
 }
 
 #[cfg(test)]
@@ -274,6 +296,26 @@ mod tests {
         assert_eq!(document["changed"], 0);
         assert_eq!(document["job"], "1");
         assert_eq!(document["minions"]["w"]["total"], 0);
+    }
+
+    #[test]
+    fn hosts_that_are_done_side_by_side_are_in_the_report() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = JobWatch::default();
+        assert!(job_document(&watch.done)["sideBySide"].is_null());
+        let data = json!({"jid": "1", "hosts": ["cp-1", "cp-2"], "because": "etcd has no quorum and is repaired, not waited \
+                         for: cp-2 does not answer"});
+        assert_eq!(
+            side_by_side(&data),
+            "etcd has no quorum and is repaired, not waited for: cp-2 does not answer; done side by side: cp-1, cp-2"
+        );
+        assert!(!watch.take(&event("halite/job/1/repair", data, false), &mut screen));
+        let document = job_document(&watch.done);
+        assert_eq!(
+            document["sideBySide"]["hosts"],
+            json!(["cp-1", "cp-2"]),
+            "{document}"
+        );
     }
 
     #[test]

@@ -30,6 +30,19 @@ pub struct FinishedRun {
     pub seconds: f64,
 }
 
+/// The beginning of the remark on a step that left hosts out.
+const LEFT_OUT: &str = "not connected, so left out of";
+
+impl FinishedRun {
+    /// Removes the remarks on hosts that steps left out, where their remedy is none; returns whether there
+    /// were any.
+    pub fn forget_left_out(&mut self) -> bool {
+        let before = self.notes.len();
+        self.notes.retain(|note| !note.starts_with(LEFT_OUT));
+        self.notes.len() < before
+    }
+}
+
 /// Starts an orchestration, or joins a running one, and waits for its end. Shows its steps on one
 /// growing line (`label host ✓ images ✓`), or without a terminal on one line each.
 ///
@@ -264,7 +277,7 @@ impl StepsWatch {
             return String::new();
         }
         self.done.notes.push(format!(
-            "not connected, so left out of `{step}`: {left_out}. The next `ctl highstate` applies the missing changes."
+            "{LEFT_OUT} `{step}`: {left_out}. The next `ctl highstate` applies the missing changes."
         ));
         format!("(offline: {left_out}) ")
     }

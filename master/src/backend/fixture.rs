@@ -337,10 +337,11 @@ async fn accept(app: &App, id: &str) {
 }
 
 fn grains(id: &str) -> Value {
-    let address = if id == "worker-1" {
-        "10.10.1.12"
-    } else {
-        "10.10.0.11"
+    let address = match id {
+        "worker-1" => "10.10.1.12",
+        "cp-2" => "10.10.0.12",
+        "cp-3" => "10.10.0.13",
+        _ => "10.10.0.11",
     };
     json!({"id": id, "os": "Debian", "ip4_interfaces": {"host0": [address]}})
 }

@@ -19,6 +19,8 @@ mod preflight_tests;
 #[cfg(test)]
 mod promoted_tests;
 #[cfg(test)]
+mod quorum_tests;
+#[cfg(test)]
 mod reading_tests;
 #[cfg(test)]
 mod release_tests;

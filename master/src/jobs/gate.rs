@@ -1,10 +1,11 @@
 //! The gate of ordered jobs: before each host of etcd or of the control plane the master asks the
-//! members of etcd. While one more missing would cost the quorum, the job waits; then it fails.
+//! members of etcd. While one more missing would cost the quorum, the job waits; then it fails. Where
+//! there is no quorum, the hosts are repaired side by side.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use halite_etcd::Wait;
+use halite_etcd::{Gate, Wait};
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::{Value, json};
 
@@ -49,32 +50,48 @@ impl Jobs {
     }
 
     async fn pass(self: &Arc<Self>, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
-        match self.may_miss(jid, host).await {
-            Ok(()) => {
-                let now = self.app.clock.steady();
-                let ready = {
-                    let mut open = self.open_jobs();
-                    open.get_mut(jid).map(|job| job.pass_gate(host, now))
-                };
-                for minion in ready.unwrap_or_default() {
-                    self.dispatch(&minion).await?;
-                }
-                self.guard(jid);
-                Ok(())
-            }
+        let gate = match self.may_miss(jid, host).await {
+            Ok(gate) => gate,
             Err(refusal) => {
                 let why = refusal.message;
-                self.end_without_return(jid, host, &why, PartEnd::Failed)
-                    .await
+                return self
+                    .end_without_return(jid, host, &why, PartEnd::Failed)
+                    .await;
             }
+        };
+        let without_quorum = gate
+            .as_ref()
+            .filter(|gate| matches!(gate, Gate::Repair { .. }));
+        let now = self.app.clock.steady();
+        let ready = {
+            let mut open = self.open_jobs();
+            let job = open.get_mut(jid);
+            job.map(|job| match without_quorum {
+                Some(_) => job.repair(now),
+                None => job.pass_gate(host, now),
+            })
+        };
+        let ready = ready.unwrap_or_default();
+        if let Some(gate) = without_quorum.filter(|_| !ready.is_empty()) {
+            tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are done side by side");
+            let report = side_by_side(jid, &ready, gate);
+            self.app
+                .events
+                .announce(&tag(jid, "repair", None), &report, None);
         }
+        for minion in ready {
+            self.dispatch(&minion).await?;
+        }
+        self.guard(jid);
+        Ok(())
     }
 
-    async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
+    /// Waits for the answer of the members; none where they need not be asked any more.
+    async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
         let snapshot = self.declarations.load().await?;
         let etcd = self.clusters.etcd();
         if !etcd.needs_gate(snapshot.declaration(), host) {
-            return Ok(());
+            return Ok(None);
         }
         let report = |wait: &Wait| {
             tracing::info!(job = %jid, %host, %wait, "a job waits for etcd");
@@ -84,9 +101,14 @@ impl Jobs {
                 .announce(&tag, &waiting(jid, host, wait), None);
         };
         let gate = etcd.allow_missing(&snapshot, host, &report).await?;
-        tracing::info!(%host, %gate, "etcd can miss the host");
-        Ok(())
+        tracing::info!(%host, %gate, "the members of etcd were asked about the host");
+        Ok(Some(gate))
     }
+}
+
+/// The hosts that are done side by side, and the reason, for those who watch the job.
+fn side_by_side(jid: &JobId, hosts: &[MinionId], gate: &Gate) -> Value {
+    json!({"jid": jid, "hosts": hosts, "because": gate.to_string()})
 }
 
 /// The wait before a host, for those who watch the job, in the form of a step that waits.

@@ -1,5 +1,6 @@
 //! Jobs that have not ended, in memory.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) struct OpenJob {
     /// The host about which a task has to ask now, and those about which one asks.
     at_gate: Option<MinionId>,
     asking: BTreeSet<MinionId>,
+    /// Hosts that are done side by side: etcd had no quorum that could be lost.
+    together: BTreeSet<MinionId>,
     /// The time from which a minion's part may be sent.
     pub(super) ready_since: BTreeMap<MinionId, Steady>,
     /// Ends the work of the part of the target `master`, once it has started.
@@ -70,6 +73,7 @@ impl OpenJob {
             gates,
             at_gate: None,
             asking: BTreeSet::new(),
+            together: BTreeSet::new(),
             ready_since: BTreeMap::new(),
             stop_here: None,
         };
@@ -123,6 +127,14 @@ impl OpenJob {
         self.make_ready(now)
     }
 
+    /// Notes that etcd has no quorum: releases all hosts of which it would have been asked; answers as
+    /// [`OpenJob::make_ready`]. One after the other each would wait for members that the next ones have.
+    pub(super) fn repair(&mut self, now: Steady) -> Vec<MinionId> {
+        self.asking.clear();
+        self.together.append(&mut self.gates);
+        self.make_ready(now)
+    }
+
     /// Releases the first group that has not ended; answers with the minions whose part may be sent
     /// now for the first time.
     pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
@@ -133,6 +145,7 @@ impl OpenJob {
         if self.job.order.is_empty() {
             ready.extend(self.pending.iter().cloned());
         }
+        ready.extend(self.together.intersection(&self.pending).cloned());
         for group in &self.job.order {
             let waiting: Vec<&MinionId> = group
                 .iter()
@@ -150,10 +163,14 @@ impl OpenJob {
                 break;
             }
         }
-        ready.retain(|minion| !self.ready_since.contains_key(minion));
-        for minion in &ready {
-            self.ready_since.insert(minion.clone(), now);
-        }
+        // One of a group may be among those that are done side by side, too.
+        ready.retain(|minion| match self.ready_since.entry(minion.clone()) {
+            Entry::Vacant(new) => {
+                new.insert(now);
+                true
+            }
+            Entry::Occupied(_) => false,
+        });
         ready
     }
 }

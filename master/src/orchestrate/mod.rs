@@ -29,6 +29,8 @@ mod roles_step;
 #[cfg(test)]
 mod roles_tests;
 mod stall;
+#[cfg(test)]
+mod stall_tests;
 mod state_step;
 mod step_runner;
 mod steps_watch;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use halite_suites::availability::target::{Identity, Kind, Target};
+use halite_suites::availability::target::{Address, Identity, Kind, Target};
 use halite_suites::availability::writes;
 
 /// The target of the loop.
@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// The address to which the name in the URL leads, with the port.
     #[arg(long)]
     address: Option<SocketAddr>,
+    /// A hosts file that has this address, read for each new connection.
+    #[arg(long, conflicts_with = "address")]
+    hosts: Option<PathBuf>,
     /// Write ConfigMaps to this namespace; without it, keys to etcd.
     #[arg(long)]
     namespace: Option<String>,
@@ -46,10 +49,12 @@ impl Arguments {
         let kind = self
             .namespace
             .map_or(Kind::Etcd, |namespace| Kind::Kubernetes { namespace });
+        let address = self.address.map(Address::Fixed);
+        let address = address.or(self.hosts.map(Address::Hosts));
         writes::serve(Target {
             kind,
             url: self.url,
-            address: self.address,
+            address,
             prefix: self.prefix,
             identity,
         })

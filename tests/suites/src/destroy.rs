@@ -42,7 +42,8 @@ pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
         .collect())
 }
 
-const DESTROY: [&str; 5] = [CTL, "destroy", "--force", "--cluster", "demo"];
+/// The command, confirmed.
+pub(crate) const DESTROY: [&str; 5] = [CTL, "destroy", "--force", "--cluster", "demo"];
 
 /// Runs `ctl destroy` with further words, which has to fail; everything that it said.
 fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
@@ -139,7 +140,7 @@ fn mounts(cluster: &Cluster) -> Result<()> {
 }
 
 /// The command and the master are killed in the middle, and the same command ends it.
-fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
+pub(crate) fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let line = format!("{} --packages --wipe-data", DESTROY.join(" "));
     host.sh(&format!(

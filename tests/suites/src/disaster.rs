@@ -1,30 +1,25 @@
 //! The first host is gone with its disks: a bare host becomes it again from a backup, and the
 //! worker comes back without a command.
 
+mod boundaries;
+pub(crate) mod restoring;
+
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, INSTALL, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
-use halite_lab::wait;
-use serde_json::Value;
+use restoring::{DIRECTORY, KEY, SECRET_KEY, ctl, declare, recipient};
 
 use crate::repair;
 use crate::test::{Counts, Test};
 
-/// Limit for the worker, and the pods of both hosts, to be back.
+/// Limit for the pods of both hosts to be back.
 const BACK: Duration = Duration::from_secs(240);
-/// Where the files of the backups are on the first host.
-const DIRECTORY: &str = "/root/backups";
-const KEY: &str = "/root/backup.key";
-const FILE: &str = "/root/restored.halite-backup";
-const NAMESPACE: &str = "disaster";
 const UNIT: &str = "halite-backup.service";
 
-/// A key pair of `age-keygen`, for tests only.
-const SECRET_KEY: &str = include_str!("../../../lib/backup/tests/fixtures/key.txt");
+pub(super) use boundaries::numbered;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -41,7 +36,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Those of `--full` in addition.
+/// Those of `--full` in addition, before the others.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
     name: "disaster: a backup that is killed at ten moments is never half a one",
     run: killed_backups,
@@ -81,13 +76,6 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Runs ctl on the first host, with its answer as JSON.
-fn ctl(host: &Host, words: &[&str]) -> Result<Value> {
-    let command = [&[CTL][..], words, &["-o", "json"]].concat();
-    let text = host.run(&command)?;
-    serde_json::from_str(&text).with_context(|| format!("ctl {}: {text}", words.join(" ")))
-}
-
 /// Runs ctl, which has to fail; everything that it said.
 fn refused(host: &Host, words: &[&str]) -> Result<String> {
     let output = host.output(words)?;
@@ -95,24 +83,6 @@ fn refused(host: &Host, words: &[&str]) -> Result<String> {
         + &String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success(), "{words:?} succeeded: {text}");
     Ok(text)
-}
-
-/// The public half of the key.
-fn recipient() -> Result<&'static str> {
-    let mut lines = SECRET_KEY.lines();
-    let line = lines.find_map(|line| line.strip_prefix("# public key: "));
-    line.context("the key has no public half")
-}
-
-/// Declares the recipient, and answers with the document of before.
-fn declare(host: &Host) -> Result<String> {
-    let path = host.file(DOCUMENT);
-    let before = fs::read_to_string(&path)?;
-    let without = before.lines().filter(|line| !line.starts_with("backup:"));
-    let mut text: String = without.map(|line| format!("{line}\n")).collect();
-    text.insert_str(0, &format!("backup: {{recipients: [{}]}}\n", recipient()?));
-    fs::write(&path, text)?;
-    Ok(before)
 }
 
 fn backups(cluster: &Cluster) -> Result<Counts> {
@@ -247,128 +217,28 @@ fn names(host: &Host) -> Result<Vec<String>> {
         .collect())
 }
 
-/// What has to be as before: the content of a Secret, and the container of a pod on the worker.
-fn seen(cluster: &Cluster) -> Result<(String, String)> {
-    let get = |words: &[&str]| cluster.kubectl(&[&["-n", NAMESPACE, "get"], words].concat());
-    let secret = get(&[
-        "secret",
-        "kept",
-        "-o",
-        "jsonpath={.data.word} {.metadata.uid}",
-    ])?;
-    let status = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}";
-    Ok((secret, get(&["pod", "staying", "-o", status])?))
-}
-
 fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     repair::answering(cluster)?;
-    make_objects(cluster)?;
-    let before = seen(cluster)?;
-    declare(host)?;
-    host.sh(&format!("rm -rf {DIRECTORY}"))?;
-    let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
-    let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
-    // Only the backup has what follows: it has to be gone.
-    cluster.kubectl(&["create", "configmap", "later", "-n", NAMESPACE])?;
-
+    let kept = restoring::back_up(cluster)?;
     let name = [BOOTSTRAP.to_owned()];
     cluster.lab.power_off(&name, true)?;
     cluster.lab.power_on(&name)?;
-    ensure!(!host.file(DOCUMENT).exists(), "the host is not bare");
-    fs::write(host.file(FILE), &backup)?;
-    fs::write(host.file(KEY), SECRET_KEY)?;
-    let restore = |more: &[&'static str]| {
-        let words: Vec<&str> = INSTALL.iter().copied().chain(["--restore", FILE]).collect();
-        [words, more.to_vec()].concat()
-    };
-    let text = refused(host, &restore(&["--yes"]))?;
+    kept.carry(host)?;
+    let text = refused(host, &restoring::command(&["--yes"]))?;
     ensure!(
         text.contains("--key") && text.contains(recipient()?),
         "{text}"
     );
-    let status = host.command(&restore(&["--key", KEY, "--yes"]))?.status()?;
-    if !status.success() {
-        bail!(
-            "the restore failed; again: {}",
-            restore(&["--key", KEY, "--yes"]).join(" ")
-        );
-    }
-
-    // The restored objects say Ready, as they did at the backup: a renewed lease is new.
-    let lease = |node: &str| {
-        let renewed = "jsonpath={.spec.renewTime}";
-        cluster.kubectl(&["get", "lease", node, "-n", "kube-node-lease", "-o", renewed])
-    };
-    let leases = [lease(BOOTSTRAP)?, lease(WORKER)?];
-    wait::until("the worker to be Ready without a command", BACK, || {
-        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        for (node, before) in [BOOTSTRAP, WORKER].into_iter().zip(&leases) {
-            ensure!(lease(node)? != *before, "{node} has not renewed its lease");
-            let status = cluster.kubectl(&["get", "node", node, "-o", ready])?;
-            ensure!(status == "True", "{node}: {status}");
-        }
-        Ok(())
-    })?;
-    wait::until("the minion of the worker", BACK, || {
-        host.run(&[CTL, "ping"]).map(drop)
-    })?;
-    let after = seen(cluster)?;
-    ensure!(after == before, "{before:?} is now {after:?}");
-    let later = cluster.kubectl(&["get", "configmap", "-n", NAMESPACE, "-o", "name"])?;
-    ensure!(
-        !later.contains("later"),
-        "the restored etcd is not that of the backup"
-    );
+    restoring::run(host)?;
+    kept.came_back(cluster)?;
     cluster.wait_for_pods(BACK)?;
-    // Controllers go on from what was restored.
-    cluster.kubectl(&["-n", NAMESPACE, "delete", "pod", "staying"])?;
-    staying(cluster)?;
-    cluster.wait_for_pods(BACK)?;
-    ensure!(
-        !Path::new(&host.file("/var/lib/halite/restore")).exists(),
-        "the mark stays"
-    );
-    let text = refused(host, &restore(&["--key", KEY, "--yes"]))?;
+    kept.goes_on(cluster)?;
+    let text = refused(host, &restoring::with_key())?;
     ensure!(text.contains("this host has a cluster"), "{text}");
     let status = ctl(host, &["etcd", "status"])?;
     ensure!(status["problems"] == serde_json::json!([]), "{status}");
     repair::settled(cluster, repair::pods(cluster)?)?;
     repair::quiet(cluster).context("after the restore")?;
-    cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
     Ok(Counts::ONE)
-}
-
-/// A Secret, and a pod that stays on the worker.
-fn make_objects(cluster: &Cluster) -> Result<()> {
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
-    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
-    let secret = [
-        "create",
-        "secret",
-        "generic",
-        "kept",
-        "--from-literal=word=canary",
-    ];
-    cluster.kubectl(&[&["-n", NAMESPACE], &secret[..]].concat())?;
-    staying(cluster)?;
-    cluster.wait_for_pods(BACK)
-}
-
-/// Makes the pod on the worker. Its file is written each time: the host may be another.
-fn staying(cluster: &Cluster) -> Result<()> {
-    let version = halite_upstream::versions::AGNHOST;
-    let pod = serde_json::json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "staying"},
-        "spec": {"nodeName": WORKER, "terminationGracePeriodSeconds": 1, "containers": [{
-            "name": "staying", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{version}"),
-            "args": ["pause"],
-        }]},
-    });
-    fs::write(
-        cluster.bootstrap.file("/root/disaster.json"),
-        pod.to_string(),
-    )?;
-    let apply = ["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"];
-    cluster.kubectl(&apply).map(drop)
 }

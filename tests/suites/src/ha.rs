@@ -3,6 +3,7 @@
 mod backups;
 mod bad_flag;
 mod boundaries;
+mod destroyed;
 mod etcd;
 mod expired;
 mod failovers;
@@ -12,11 +13,15 @@ mod losses;
 mod operators;
 mod pod;
 mod proxies;
+mod quorum;
 mod reboot;
 mod retiring;
 mod roles;
+mod stalls;
 mod standbys;
+mod switches;
 mod upgraded;
+mod wiped;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -126,6 +131,30 @@ const OF_THE_DAY: &[Test<Cluster>] = &[Test {
     run: boundaries::of_the_day,
 }];
 
+/// Further ones of `full`, which leave the cluster as it was. They need the bundle of the first ISO.
+const BEFORE: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
+        run: switches::in_all_directions,
+    },
+    Test {
+        name: "ha: a step says that it waits for images, and goes on when they come",
+        run: stalls::of_an_image,
+    },
+    Test {
+        name: "ha: a step says that its host is gone, and the host is replaced",
+        run: stalls::of_a_dead_host,
+    },
+    Test {
+        name: "ha: members of etcd without a quorum are repaired side by side",
+        run: quorum::repaired_side_by_side,
+    },
+    Test {
+        name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
+        run: wiped::restored,
+    },
+];
+
 /// Further ones of `full`, on which those after them do not depend.
 const FULL: &[Test<Cluster>] = &[Test {
     name: "ha: an upgrade whose master dies at the end of each step ends the same",
@@ -160,7 +189,8 @@ const MOVED_IN_FULL: &[Test<Cluster>] = &[Test {
     run: standbys::replaces_the_lost_master_and_dies,
 }];
 
-const LAST: &[Test<Cluster>] = &[
+/// The master is on the first host after them, and the others are standbys.
+const BACK_AGAIN: &[Test<Cluster>] = &[
     Test {
         name: "ha: a master that comes back after a promotion stands by",
         run: standbys::outlives_its_master,
@@ -169,6 +199,21 @@ const LAST: &[Test<Cluster>] = &[
         name: "ha: the master moves to a standby and back",
         run: retiring::moves_and_returns,
     },
+];
+
+/// Further ones of `full`: each ends the cluster and makes another one.
+const DESTROYED: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: ctl destroy leaves nothing on the hosts of standbys",
+        run: destroyed::with_standbys,
+    },
+    Test {
+        name: "ha: ctl destroy names a host that is off, and what stays there",
+        run: destroyed::with_a_host_off,
+    },
+];
+
+const LAST: &[Test<Cluster>] = &[
     // After the others: the first host is bare then.
     Test {
         name: "ha: a retired first host is bare, and the cluster goes on",
@@ -186,6 +231,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
         failovers::numbered()
             .into_iter()
             .chain(boundaries::every()?)
+            .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(cases(FULL))
             .chain(cases(MOVED_IN_FULL))
@@ -204,6 +250,8 @@ pub(super) fn site(full: bool) -> Result<Site> {
         tests: cases(TESTS)
             .into_iter()
             .chain(numbered)
+            .chain(cases(BACK_AGAIN))
+            .chain(cases(if full { DESTROYED } else { &[] }))
             .chain(cases(LAST))
             .collect(),
     })

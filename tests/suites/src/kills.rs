@@ -29,7 +29,7 @@ use halite_lab::wait;
 use crate::day::today;
 use crate::test::{Case, Counts, Test, cases};
 
-pub(crate) use registered::master_answers;
+pub(crate) use registered::{master_answers, once};
 
 /// Limit for a command to end after one of its programs was killed.
 const COMMAND: Duration = Duration::from_secs(800);
@@ -166,7 +166,7 @@ fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
 }
 
 /// Starts a command in a host, and discards its output.
-pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
+pub(crate) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
     let mut command = host.command(line)?;
     command
         .stdin(Stdio::null())
@@ -176,7 +176,7 @@ pub(super) fn spawn(host: &Host, line: &[String]) -> Result<Child> {
 }
 
 /// Waits for the end of the command, and returns its status.
-pub(super) fn ended(command: &mut Child) -> Result<ExitStatus> {
+pub(crate) fn ended(command: &mut Child) -> Result<ExitStatus> {
     wait::until(
         "the command to end after the kill",
         COMMAND,

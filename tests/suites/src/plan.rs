@@ -115,16 +115,18 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         network::TESTS,
         repair::TESTS,
     ];
-    let (killed, ends) = if full {
-        (cases(disaster::FULL), destroy::numbered()?)
+    let (killed, restored, ends) = if full {
+        let killed = cases(disaster::FULL);
+        (killed, disaster::numbered(), destroy::numbered()?)
     } else {
-        (Vec::new(), Vec::new())
+        (Vec::new(), Vec::new(), Vec::new())
     };
     let before = before.into_iter().flat_map(cases);
     Ok(before
         .chain(kills::tests(full))
         .chain(killed)
         .chain(cases(disaster::TESTS))
+        .chain(restored)
         .chain(cases(destroy::TESTS))
         .chain(ends)
         .chain(etcd::tests(full))

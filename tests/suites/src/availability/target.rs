@@ -1,7 +1,7 @@
 //! What a loop writes to: ConfigMaps of the Kubernetes API, or keys of etcd, over HTTPS with a
 //! client certificate.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,15 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
+/// The address to which the name of a target leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// Always this one, with the port.
+    Fixed(SocketAddr),
+    /// The one of the name in this file, in the form of `/etc/hosts`, read for each new connection.
+    Hosts(PathBuf),
+}
+
 /// Where a loop writes, and as whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -52,9 +61,9 @@ pub struct Target {
     pub kind: Kind,
     /// `https://api.demo.internal:6443`; the certificate of the server has this name.
     pub url: String,
-    /// The address to which the name leads, with the port; nothing resolves names. None when the URL
-    /// has an address.
-    pub address: Option<SocketAddr>,
+    /// The address to which the name leads; nothing else resolves names. None when the URL has an
+    /// address.
+    pub address: Option<Address>,
     /// Beginning of the names, unique to the loop: `PREFIX-0`, `PREFIX-1`, …
     pub prefix: String,
     /// The client; none for a plain etcd.
@@ -122,21 +131,38 @@ fn request(kind: &Kind, prefix: &str, number: u64) -> (String, Value) {
     }
 }
 
-/// Leads every name to one address.
-#[derive(Debug)]
-struct Fixed(SocketAddr);
-
-impl Resolver for Fixed {
+impl Resolver for Address {
     fn resolve(
         &self,
-        _: &Uri,
+        uri: &Uri,
         _: &Config,
         _: NextTimeout,
     ) -> std::result::Result<ResolvedSocketAddrs, ureq::Error> {
+        let address = match self {
+            Self::Fixed(address) => *address,
+            Self::Hosts(file) => {
+                let text = std::fs::read_to_string(file)?;
+                let found = entry(&text, uri.host().unwrap_or_default());
+                let address = found.ok_or(ureq::Error::HostNotFound)?;
+                (address, uri.port_u16().unwrap_or(443)).into()
+            }
+        };
         let mut addresses = self.empty();
-        addresses.push(self.0);
+        addresses.push(address);
         Ok(addresses)
     }
+}
+
+/// The address of a name in the text of a hosts file.
+fn entry(text: &str, name: &str) -> Option<IpAddr> {
+    text.lines().find_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let address = words.next()?;
+        words
+            .any(|word| word == name)
+            .then(|| address.parse())?
+            .ok()
+    })
 }
 
 fn agent(target: &Target, tls: Option<&TlsConfig>) -> Agent {
@@ -149,8 +175,8 @@ fn agent(target: &Target, tls: Option<&TlsConfig>) -> Agent {
         config = config.tls_config(tls.clone());
     }
     let config = config.build();
-    match target.address {
-        Some(address) => Agent::with_parts(config, DefaultConnector::default(), Fixed(address)),
+    match &target.address {
+        Some(address) => Agent::with_parts(config, DefaultConnector::default(), address.clone()),
         None => config.into(),
     }
 }
@@ -188,6 +214,16 @@ fn read(file: &Path) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_leads_where_the_hosts_file_says() {
+        let text = "127.0.0.1 localhost\n# api.demo.internal\n10.10.0.100\tapi.demo.internal api # Halite\n";
+        let found = |name: &str| entry(text, name).map(|address| address.to_string());
+        assert_eq!(found("api.demo.internal").as_deref(), Some("10.10.0.100"));
+        assert_eq!(found("localhost").as_deref(), Some("127.0.0.1"));
+        assert_eq!(found("demo.internal"), None);
+        assert_eq!(found("Halite"), None);
+    }
 
     #[test]
     fn each_write_has_a_name_of_its_own() {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
 
 use super::record::{Record, Write};
-use super::target::{Connection, Kind, Target};
+use super::target::{Address, Connection, Kind, Target};
 
 /// Time from the beginning of a write to that of the next, unless the write takes longer.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -155,8 +155,10 @@ fn arguments(target: &Target) -> Vec<String> {
     if let Kind::Kubernetes { namespace } = &target.kind {
         option("--namespace", namespace.clone());
     }
-    if let Some(address) = target.address {
-        option("--address", address.to_string());
+    match &target.address {
+        Some(Address::Fixed(address)) => option("--address", address.to_string()),
+        Some(Address::Hosts(file)) => option("--hosts", file.to_string_lossy().into_owned()),
+        None => {}
     }
     if let Some(identity) = &target.identity {
         for (name, file) in [
@@ -284,7 +286,7 @@ mod tests {
         let mut connection = Connection::new(Target {
             kind: Kind::Etcd,
             url: "http://api.demo.internal".to_owned(),
-            address: Some(address),
+            address: Some(Address::Fixed(address)),
             prefix: "a".to_owned(),
             identity: None,
         })
@@ -301,18 +303,24 @@ mod tests {
 
     #[test]
     fn a_target_becomes_arguments() {
-        let target = Target {
+        let mut target = Target {
             kind: Kind::Kubernetes {
                 namespace: "x".to_owned(),
             },
             url: "https://10.10.0.100:6443".to_owned(),
-            address: Some(([10, 10, 0, 100], 6443).into()),
+            address: Some(Address::Fixed(([10, 10, 0, 100], 6443).into())),
             prefix: "vip".to_owned(),
             identity: None,
         };
         assert_eq!(
             arguments(&target).join(" "),
             "https://10.10.0.100:6443 vip --namespace x --address 10.10.0.100:6443"
+        );
+        target.address = Some(Address::Hosts("/root/hosts".into()));
+        assert!(
+            arguments(&target)
+                .join(" ")
+                .ends_with("x --hosts /root/hosts")
         );
     }
 }

@@ -11,11 +11,10 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::BACK;
-use super::standbys::{answer, document, wait_for_followers};
+use super::standbys::{STANDBYS, answer, document, wait_for_followers};
 use crate::checks::refused;
 use crate::test::Counts;
 
-const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
 const DIRECTORY: &str = "/var/lib/halite/backup";
 const UNIT: &str = "halite-backup.service";
 const VERIFY: &str = "halite-backup-verify.service";

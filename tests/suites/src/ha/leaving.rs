@@ -156,13 +156,7 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
     })?;
     cluster.lab.power_off(&[name.to_owned()], true)?;
     // A host that was there a moment ago may not be replaced.
-    wait::until("the master to notice the loss", BACK, || {
-        let status = health::status(cluster)?;
-        let mut nodes = status["nodes"].as_array().into_iter().flatten();
-        let lost = nodes.any(|node| node["name"] == name && node["connected"] == false);
-        ensure!(lost, "{name} is connected: {}", status["nodes"]);
-        Ok(())
-    })?;
+    wait_until_lost(cluster, name)?;
     let printed = cluster.replace(name)?;
     println!(
         "  replace: the command is printed after {:.1} s",
@@ -175,4 +169,15 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
     Ok(Counts::ONE)
+}
+
+/// Waits until the master has noticed that a host is away.
+pub(super) fn wait_until_lost(cluster: &Cluster, name: &str) -> Result<()> {
+    wait::until("the master to notice the loss", BACK, || {
+        let status = health::status(cluster)?;
+        let mut nodes = status["nodes"].as_array().into_iter().flatten();
+        let lost = nodes.any(|node| node["name"] == name && node["connected"] == false);
+        ensure!(lost, "{name} is connected: {}", status["nodes"]);
+        Ok(())
+    })
 }

@@ -17,7 +17,7 @@ use halite_lab::wait;
 use super::{BACK, is_complete, pod, same_content};
 use crate::availability::holders::Sampler;
 use crate::availability::record::{Gap, numbers};
-use crate::availability::target::{Identity, Kind, Target};
+use crate::availability::target::{Address, Identity, Kind, Target};
 use crate::availability::writes::Loop;
 use crate::test::Counts;
 
@@ -47,6 +47,8 @@ pub enum Way {
     Proxy,
     /// The `kubernetes` Service, from a pod on the worker.
     Service,
+    /// The name of the API, wherever it leads on the worker at that moment.
+    Name,
 }
 
 /// The outcome of a loss.
@@ -186,8 +188,8 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
     found
 }
 
-/// Does something to the holder of the address (behind proxies, to the last control plane) while a
-/// client writes. No acknowledged write may be missing.
+/// Does something to the holder of the address (behind proxies, and where the client follows the name,
+/// to the last control plane) while a client writes. No acknowledged write may be missing.
 pub(super) fn under_writes(
     cluster: &Cluster,
     way: Way,
@@ -196,13 +198,13 @@ pub(super) fn under_writes(
 ) -> Result<Measured> {
     let planes = cluster.control_planes();
     let holder = || cluster.host(&wait_for_one_holder(cluster)?);
+    let last = || planes.last().copied().context("no control plane");
+    let fixed = |address: (Ipv4Addr, u16)| Address::Fixed(address.into());
     let (lost, address) = match way {
-        Way::Vip => (holder()?, (VIP, 6443)),
-        Way::Proxy => {
-            let last = *planes.last().context("no control plane")?;
-            (last, (Ipv4Addr::LOCALHOST, 6443))
-        }
-        Way::Service => (holder()?, SERVICE),
+        Way::Vip => (holder()?, fixed((VIP, 6443))),
+        Way::Proxy => (last()?, fixed((Ipv4Addr::LOCALHOST, 6443))),
+        Way::Service => (holder()?, fixed(SERVICE)),
+        Way::Name => (last()?, Address::Hosts(cluster.worker.file("/etc/hosts"))),
     };
     // The last, because the first may be the one that leaves.
     let mut others = planes.iter().rev();
@@ -216,13 +218,13 @@ pub(super) fn under_writes(
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),
-        address: Some(address.into()),
+        address: Some(address),
         prefix: prefix.to_owned(),
         identity: Some(administrator(rest)?),
     };
     let sampler = Sampler::start(&planes, VIP);
     let writes = match way {
-        Way::Vip | Way::Proxy => Loop::start(&cluster.worker, &target)?,
+        Way::Vip | Way::Proxy | Way::Name => Loop::start(&cluster.worker, &target)?,
         Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, &target)?,
     };
     let listed = || -> Result<BTreeSet<u64>> {

@@ -11,8 +11,8 @@ use super::{BACK, is_complete, losses};
 use crate::test::Counts;
 
 /// The lines of the document with the address, and those without.
-const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
-const NONE: &str = "  endpoint: api.demo.internal\n";
+pub(super) const HELD: &str = "  vip: 10.10.0.100\n  keepalived: true\n";
+pub(super) const NONE: &str = "  endpoint: api.demo.internal\n";
 
 /// From the address to the proxies, a loss of each API server in turn, and back.
 pub(super) fn lead_to_those_that_answer(cluster: &Cluster) -> Result<Counts> {
@@ -42,14 +42,15 @@ pub fn with_proxies<T>(cluster: &Cluster, run: impl FnOnce(&Cluster) -> Result<T
     result
 }
 
-fn declare(cluster: &Cluster, document: &str) -> Result<()> {
+/// Makes this the cluster document, and brings all hosts to it.
+pub(super) fn declare(cluster: &Cluster, document: &str) -> Result<()> {
     fs::write(cluster.bootstrap.file(DOCUMENT), document)?;
     cluster.bootstrap.run(&["ctl", "highstate"])?;
     wait::until("all nodes to be Ready", BACK, || is_complete(cluster))
 }
 
 /// The address to which the API's name leads on the worker.
-fn leads_to(cluster: &Cluster) -> Result<String> {
+pub(super) fn leads_to(cluster: &Cluster) -> Result<String> {
     let line = cluster
         .worker
         .run(&["getent", "ahostsv4", "api.demo.internal"])?;

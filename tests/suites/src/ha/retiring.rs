@@ -21,7 +21,7 @@ const GAP: Duration = Duration::from_secs(15);
 const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
 
 /// Moves the master, and prints what the command says.
-fn retire(on: &Host, words: &[&str]) -> Result<String> {
+pub(super) fn retire(on: &Host, words: &[&str]) -> Result<String> {
     let said = on.run(&[&RETIRE[..], words].concat())?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     Ok(said)

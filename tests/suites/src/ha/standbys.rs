@@ -15,6 +15,9 @@ use crate::interrupted::Running;
 use crate::kills::{master_answers, moments};
 use crate::test::Counts;
 
+/// The standbys, while the first host has the master.
+pub(super) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
+
 /// The roles of the first host once it is the first no more.
 const ROLES: &str = "registry,etcd,control-plane";
 
@@ -55,8 +58,8 @@ pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value
     })
 }
 
-/// The names of the other control planes and of the worker, which answer `ctl ping` on that host.
-fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
+/// Waits until the minions of all hosts but that one answer `ctl ping` on a host.
+pub(super) fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()> {
     let hosts = cluster.hosts().into_iter();
     for host in hosts.filter(|host| host.spec.name != without) {
         let name = host.spec.name.as_str();

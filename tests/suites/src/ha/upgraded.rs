@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::losses::{CUT, NAME, NAMESPACE, VIP, administrator, config_maps};
 use super::{BACK, is_complete, same_content};
 use crate::availability::record::numbers;
-use crate::availability::target::{Kind, Target};
+use crate::availability::target::{Address, Kind, Target};
 use crate::availability::writes::Loop;
 use crate::bundles::variant;
 use crate::checks::refused;
@@ -151,7 +151,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),
-        address: Some((VIP, 6443).into()),
+        address: Some(Address::Fixed((VIP, 6443).into())),
         prefix: "upgrade".to_owned(),
         identity: Some(administrator(first)?),
     };

@@ -85,6 +85,26 @@ impl Running {
         }
     }
 
+    /// Waits until a line has all of these parts, and returns it; an error if the command ends before.
+    pub(crate) fn wait_for_line(&mut self, parts: &[&str]) -> Result<String> {
+        let what = format!("a line with {parts:?}");
+        let found = wait::until(&what, LIMIT, || {
+            // Before the look: the last of the lines is then seen.
+            let status = self.child.try_wait()?;
+            let over = status.filter(|_| self.reader.is_finished());
+            let said = self.said();
+            let mut lines = said.iter();
+            match lines.find(|line| parts.iter().all(|part| line.contains(part))) {
+                Some(line) => Ok(Ok(line.clone())),
+                None => match over {
+                    Some(status) => Ok(Err(anyhow!("ended with {status}: {}", said.join("\n")))),
+                    None => Err(anyhow!("it says: {}", said.join("\n"))),
+                },
+            }
+        })?;
+        found.with_context(|| format!("the command said no line with {parts:?}"))
+    }
+
     /// Waits until one more line shows the end of a step, beyond the first `shown` ones; returns it, or
     /// nothing once the command has ended.
     pub(crate) fn next_end(&mut self, shown: usize) -> Result<Option<String>> {

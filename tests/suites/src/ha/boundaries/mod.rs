@@ -1,11 +1,12 @@
-//! The numbered boundaries of the commands that change the membership of the cluster, on three control
-//! planes: at each the command is interrupted, and run again it ends in the same state.
+//! The numbered boundaries of the commands that change the membership of the cluster or move the master, on
+//! three control planes: at each the command is interrupted, and run again it ends in the same state.
 //!
 //! The master dies there together with `ctl`, or the minion of the host in question, or the host of the
 //! master loses its power. What follows brings the cluster back to the state before, and a
 //! highstate of any host has nothing to do.
 
 mod commands;
+mod masters;
 
 use std::time::Duration;
 
@@ -66,38 +67,86 @@ fn numbered() -> Result<Vec<Boundary>> {
     Ok(all)
 }
 
+/// A boundary of any command.
+#[derive(Debug, Clone)]
+enum Numbered {
+    /// Of the membership of the cluster.
+    Hosts(Boundary),
+    /// Of the master.
+    Master(masters::Boundary),
+}
+
+impl Numbered {
+    fn name(&self) -> String {
+        match self {
+            Self::Hosts(boundary) => boundary.name(),
+            Self::Master(boundary) => boundary.name(),
+        }
+    }
+
+    /// True for those of which one is in each usual run: none that loses a host, or waits for one.
+    fn is_quick(&self) -> bool {
+        match self {
+            Self::Hosts(boundary) => boundary.command.is_quick,
+            Self::Master(boundary) => boundary.command == masters::Move::Retire,
+        }
+    }
+
+    /// Its place among those of its command.
+    fn place(&self) -> usize {
+        match self {
+            Self::Hosts(boundary) => boundary.place,
+            Self::Master(boundary) => boundary.place,
+        }
+    }
+
+    fn run(&self, cluster: &Cluster) -> Result<Counts> {
+        match self {
+            Self::Hosts(boundary) => one(cluster, boundary),
+            Self::Master(boundary) => masters::one(cluster, boundary),
+        }
+    }
+}
+
+/// The boundaries of all commands, the master's last.
+fn all() -> Result<Vec<Numbered>> {
+    let hosts = numbered()?.into_iter().map(Numbered::Hosts);
+    let masters = masters::numbered()?.into_iter().map(Numbered::Master);
+    Ok(hosts.chain(masters).collect())
+}
+
 /// A test for each boundary.
 ///
 /// # Errors
 /// An orchestration does not compile.
 pub(super) fn every() -> Result<Vec<Case<Cluster>>> {
-    let all = numbered()?.into_iter().enumerate();
+    let all = all()?.into_iter().enumerate();
     Ok(all
         .map(|(number, boundary)| {
             let name = format!("ha: boundary {number}, {}", boundary.name());
-            Case::new(name, move |cluster| one(cluster, &boundary))
+            Case::new(name, move |cluster| boundary.run(cluster))
         })
         .collect())
 }
 
 /// The boundary of a day: of the commands that take little time, a different one each day.
-fn of_day(all: &[Boundary], day: usize) -> Option<&Boundary> {
-    let mut quick: Vec<&Boundary> = all.iter().filter(|one| one.command.is_quick).collect();
+fn of_day(all: &[Numbered], day: usize) -> Option<&Numbered> {
+    let mut quick: Vec<&Numbered> = all.iter().filter(|one| one.is_quick()).collect();
     // Days that follow each other have different commands.
-    quick.sort_by_key(|one| one.place);
+    quick.sort_by_key(|one| one.place());
     quick.get(day % quick.len().max(1)).copied()
 }
 
 /// The boundary of the day.
 pub(super) fn of_the_day(cluster: &Cluster) -> Result<Counts> {
-    let all = numbered()?;
+    let all = all()?;
     let chosen = of_day(&all, today()?).context("no boundary")?;
     println!(
         "  {}; to repeat it: cargo lab test --full \"{}\"",
         chosen.name(),
         chosen.name()
     );
-    one(cluster, chosen)
+    chosen.run(cluster)
 }
 
 /// Interrupts the command at the boundary, runs it again, and checks what it leaves.
@@ -234,10 +283,10 @@ mod tests {
 
     #[test]
     fn the_days_get_around_all_boundaries_of_the_quick_commands() {
-        let all = numbered().unwrap();
-        let quick = all.iter().filter(|one| one.command.is_quick).count();
+        let all = all().unwrap();
+        let quick = all.iter().filter(|one| one.is_quick()).count();
         let taken: BTreeSet<String> = (0..quick)
-            .filter_map(|day| of_day(&all, day).map(Boundary::name))
+            .filter_map(|day| of_day(&all, day).map(Numbered::name))
             .collect();
         assert_eq!(taken.len(), quick);
     }

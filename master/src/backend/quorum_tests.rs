@@ -1,0 +1,101 @@
+//! A highstate of a cluster whose etcd has no quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_etcd::fake::{FakeCluster, host};
+use serde_json::{Value, json};
+
+use super::fixture::{Life, ScriptedMinion, Site};
+
+const TREE: &[(&str, &str)] = &[
+    (
+        "top.sls",
+        "base:\n  'bootstrap-1':\n    - one\n  'cp-*':\n    - one\n  'worker-*':\n    - one\n",
+    ),
+    (
+        "one.sls",
+        "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+    ),
+];
+const PLANES: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
+
+/// Three control planes with a member each, and a worker.
+fn site() -> (Site, Arc<FakeCluster>) {
+    let mut site = Site::new(TREE);
+    for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
+        let file = site.path().join(format!("etc/nodes/{name}.yaml"));
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [etcd, control-plane]\naddress: {address}\n"
+        );
+        std::fs::write(file, text).unwrap();
+    }
+    let cluster = Arc::new(FakeCluster::new(&PLANES));
+    site.etcd = Some((cluster.clone(), Duration::from_secs(60)));
+    (site, cluster)
+}
+
+/// What the control planes have applied, and the worker.
+fn applied(hosts: &[ScriptedMinion]) -> Vec<usize> {
+    let count = |host: &ScriptedMinion| host.journal.lock().unwrap().applied.len();
+    hosts.iter().map(count).collect()
+}
+
+/// Runs a highstate of all hosts; its exit code, and what it says about hosts side by side.
+fn highstate(life: &Life) -> (i32, Vec<Value>) {
+    let events = life.run("state.highstate", "", json!({}), false);
+    let said = events
+        .iter()
+        .filter(|event| event.tag.ends_with("/repair"))
+        .map(|event| serde_json::from_str(&event.data_json).unwrap());
+    (events.last().unwrap().retcode, said.collect())
+}
+
+/// One by one, the first would wait for members whose hosts come after it, and fail: nothing would be
+/// repaired. The first fails here, and the others are done all the same.
+#[test]
+fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_says_so() {
+    let (site, cluster) = site();
+    cluster.stop("cp-2");
+    cluster.stop("cp-3");
+    let life = site.live();
+    let hosts: Vec<ScriptedMinion> = (PLANES.iter().chain(&["worker-1"]))
+        .map(|name| ScriptedMinion::new(name))
+        .collect();
+    for host in &hosts {
+        life.connect(host);
+    }
+    hosts[0]
+        .journal
+        .lock()
+        .unwrap()
+        .failing
+        .insert("one".to_owned());
+    let (retcode, said) = highstate(&life);
+    assert_eq!(retcode, 1);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0]["hosts"], json!(PLANES), "{said:?}");
+    let because = said[0]["because"].as_str().unwrap();
+    for part in ["no quorum", "cp-2", "cp-3"] {
+        assert!(because.contains(part), "{because}");
+    }
+    let received = |host: &ScriptedMinion| host.journal.lock().unwrap().received.len();
+    // What comes after the control planes does not begin: one of them failed.
+    let begun: Vec<usize> = hosts.iter().map(received).collect();
+    assert_eq!(begun, [1, 1, 1, 0]);
+
+    // With a quorum they are done one after the other again.
+    hosts[0].journal.lock().unwrap().failing.clear();
+    let before = applied(&hosts);
+    cluster.start(&host("cp-2"));
+    cluster.start(&host("cp-3"));
+    let (retcode, said) = highstate(&life);
+    assert_eq!((retcode, said.as_slice()), (0, &[][..]));
+    let now = applied(&hosts);
+    assert!(
+        now.iter()
+            .zip(&before)
+            .all(|(now, before)| *now == before + 1),
+        "{before:?}, {now:?}"
+    );
+}

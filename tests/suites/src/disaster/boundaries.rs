@@ -1,0 +1,92 @@
+//! The numbered boundaries of `ctl bootstrap --restore`: at each it is interrupted on a bare host, and run
+//! again it ends in the same state.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::wait;
+
+use super::restoring;
+use crate::kills;
+use crate::kills::moments::{Kill, Moment, Progress, Table, Victim};
+use crate::kills::{moments, once};
+use crate::test::{Case, Counts};
+
+/// Limit for pods to run, and for the kubelet to have its renewed certificate.
+const BACK: Duration = Duration::from_secs(240);
+
+/// The moments of a restore, then those of the bootstrap that it goes on as.
+const KILLS: &Table = {
+    use Moment::{File, Job};
+    use Progress::{Started, Stored};
+    use Victim::{Master, Minion, Power};
+    &[
+        (File("var/lib/halite/restore/mark"), &[Power]),
+        // The snapshot is complete, and the program that makes data of it may run.
+        (File("var/lib/halite/restore/etcdutl"), &[Power]),
+        (File("var/lib/etcd/member"), &[Power]),
+        (File("var/lib/halite/master/store.db"), &[Power]),
+        (File("var/lib/halite/master/store.db.epoch"), &[Power]),
+        // From here on it goes on as a bootstrap.
+        (File("etc/halite/cluster.yaml"), &[Power]),
+        (File("usr/local/bin/halite-master"), &[Power]),
+        (
+            File("var/lib/halite/minion/identity.crt"),
+            &[Minion, Master],
+        ),
+        (Job(0, Started), &[Master, Power]),
+        (File("etc/kubernetes/manifests/etcd.yaml"), &[Power, Minion]),
+        (File("etc/kubernetes/admin.conf"), &[Master]),
+        (Job(4, Stored), &[Power]),
+    ]
+};
+
+/// A test for each boundary. Their backups are encrypted, and so are those of the restored clusters.
+pub(crate) fn numbered() -> Vec<Case<Cluster>> {
+    let all = moments::numbered(KILLS).into_iter().enumerate();
+    all.map(|(number, kill)| {
+        let name = format!(
+            "disaster: boundary {number} of a restore, {:?}, {:?}",
+            kill.moment, kill.victim
+        );
+        Case::new(name, move |cluster| one(cluster, kill))
+    })
+    .collect()
+}
+
+/// Destroys the first host, kills the victim at the moment of its restore, runs the same command again, and
+/// checks that all of the backup is back.
+fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let kept = restoring::back_up(cluster)?;
+    let name = [BOOTSTRAP.to_owned()];
+    cluster.lab.power_off(&name, true)?;
+    cluster.lab.power_on(&name)?;
+    kept.carry(host)?;
+    let words = restoring::with_key();
+    let line: Vec<String> = words.iter().map(ToString::to_string).collect();
+    let mut first = kills::spawn(host, &line)?;
+    moments::wait_for(kill.moment, host, host, &mut first)?;
+    moments::strike(kill.victim, &cluster.lab, host, host)?;
+    let status = kills::ended(&mut first)?;
+    // A killed daemon is restarted by its unit, and the first command may have ended well.
+    if !status.success() || host.file("/var/lib/halite/restore").exists() {
+        host.run(&line)
+            .with_context(|| format!("after the first had ended with {status}"))?;
+    }
+    println!("  the command ended with {status}, and well when run again");
+    kept.came_back(cluster)?;
+    once(host, &[BOOTSTRAP, WORKER])?;
+    cluster.wait_for_pods(BACK)?;
+    kept.goes_on(cluster)?;
+    wait::until("a highstate with nothing to do", BACK, || {
+        let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
+        if test.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&test.stdout).into_owned();
+        Err(anyhow!(said))
+    })?;
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,192 @@
+//! A cluster whose control planes are gone with their disks, and what has to come back with a restore.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use halite_lab::cluster::{CTL, Cluster, DOCUMENT, INSTALL, WORKER};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+/// Limit for the worker, and the pods of all hosts, to be back.
+const BACK: Duration = Duration::from_secs(240);
+/// Where the files of the backups are on the first host.
+pub(super) const DIRECTORY: &str = "/root/backups";
+pub(super) const KEY: &str = "/root/backup.key";
+const FILE: &str = "/root/restored.halite-backup";
+const NAMESPACE: &str = "disaster";
+
+/// A key pair of `age-keygen`, for tests only.
+pub(super) const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key.txt");
+
+/// A backup away from the hosts, and what a restore of it has to bring back.
+pub(crate) struct Kept {
+    backup: Vec<u8>,
+    before: Seen,
+}
+
+/// The content of a Secret, and the container of a pod on the worker.
+type Seen = (String, String);
+
+/// Makes a Secret and a pod on the worker, a backup that has them, and an object that it has not.
+pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
+    let host = &cluster.bootstrap;
+    make_objects(cluster)?;
+    let before = seen(cluster)?;
+    declare(host)?;
+    host.sh(&format!("rm -rf {DIRECTORY}"))?;
+    let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
+    let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
+    cluster.kubectl(&["create", "configmap", "later", "-n", NAMESPACE])?;
+    Ok(Kept { backup, before })
+}
+
+/// The command that restores, with further words.
+pub(crate) fn command(more: &[&'static str]) -> Vec<&'static str> {
+    let words = INSTALL.iter().copied().chain(["--restore", FILE]);
+    words.chain(more.iter().copied()).collect()
+}
+
+/// The same with the key, and without a question.
+pub(crate) fn with_key() -> Vec<&'static str> {
+    command(&["--key", KEY, "--yes"])
+}
+
+/// Restores on a host, and shows what that shows.
+pub(crate) fn run(host: &Host) -> Result<()> {
+    let words = with_key();
+    if !host.command(&words)?.status()?.success() {
+        bail!("the restore failed; again: {}", words.join(" "));
+    }
+    Ok(())
+}
+
+impl Kept {
+    /// Copies backup and key to a host that must be bare.
+    pub(crate) fn carry(&self, host: &Host) -> Result<()> {
+        ensure!(!host.file(DOCUMENT).exists(), "the host is not bare");
+        fs::write(host.file(FILE), &self.backup)?;
+        fs::write(host.file(KEY), SECRET_KEY)?;
+        Ok(())
+    }
+
+    /// Waits until the restored host and the worker are there without a command, and checks that
+    /// objects are those of the backup.
+    pub(crate) fn came_back(&self, cluster: &Cluster) -> Result<()> {
+        let host = &cluster.bootstrap;
+        // The restored objects say Ready, as they did at the backup: a renewed lease is new.
+        let lease = |node: &str| {
+            let renewed = "jsonpath={.spec.renewTime}";
+            cluster.kubectl(&["get", "lease", node, "-n", "kube-node-lease", "-o", renewed])
+        };
+        let nodes = [host.spec.name.as_str(), WORKER];
+        let leases = [lease(nodes[0])?, lease(nodes[1])?];
+        wait::until("the worker to be Ready without a command", BACK, || {
+            let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+            for (node, before) in nodes.into_iter().zip(&leases) {
+                ensure!(lease(node)? != *before, "{node} has not renewed its lease");
+                let status = cluster.kubectl(&["get", "node", node, "-o", ready])?;
+                ensure!(status == "True", "{node}: {status}");
+            }
+            Ok(())
+        })?;
+        wait::until("the minions", BACK, || {
+            nodes
+                .iter()
+                .try_for_each(|node| host.run(&[CTL, "ping", node]).map(drop))
+        })?;
+        let (before, after) = (&self.before, seen(cluster)?);
+        ensure!(after == *before, "{before:?} is now {after:?}");
+        let later = cluster.kubectl(&["get", "configmap", "-n", NAMESPACE, "-o", "name"])?;
+        ensure!(
+            !later.contains("later"),
+            "the restored etcd is not that of the backup"
+        );
+        ensure!(
+            !host.file("/var/lib/halite/restore").exists(),
+            "the mark stays"
+        );
+        Ok(())
+    }
+
+    /// Checks that controllers go on from what was restored, and removes what was made.
+    pub(crate) fn goes_on(self, cluster: &Cluster) -> Result<()> {
+        cluster.kubectl(&["-n", NAMESPACE, "delete", "pod", "staying"])?;
+        staying(cluster)?;
+        cluster.wait_for_pods(BACK)?;
+        let remove = ["delete", "namespace", NAMESPACE];
+        cluster.kubectl(&remove).map(drop)
+    }
+}
+
+/// Runs ctl on the first host, with its answer as JSON.
+pub(crate) fn ctl(host: &Host, words: &[&str]) -> Result<Value> {
+    let command = [&[CTL][..], words, &["-o", "json"]].concat();
+    let text = host.run(&command)?;
+    serde_json::from_str(&text).with_context(|| format!("ctl {}: {text}", words.join(" ")))
+}
+
+/// The public half of the key.
+pub(super) fn recipient() -> Result<&'static str> {
+    let mut lines = SECRET_KEY.lines();
+    let line = lines.find_map(|line| line.strip_prefix("# public key: "));
+    line.context("the key has no public half")
+}
+
+/// Declares the recipient, and answers with the document of before.
+pub(super) fn declare(host: &Host) -> Result<String> {
+    let path = host.file(DOCUMENT);
+    let before = fs::read_to_string(&path)?;
+    let without = before.lines().filter(|line| !line.starts_with("backup:"));
+    let mut text: String = without.map(|line| format!("{line}\n")).collect();
+    text.insert_str(0, &format!("backup: {{recipients: [{}]}}\n", recipient()?));
+    fs::write(&path, text)?;
+    Ok(before)
+}
+
+fn seen(cluster: &Cluster) -> Result<Seen> {
+    let get = |words: &[&str]| cluster.kubectl(&[&["-n", NAMESPACE, "get"], words].concat());
+    let secret = get(&[
+        "secret",
+        "kept",
+        "-o",
+        "jsonpath={.data.word} {.metadata.uid}",
+    ])?;
+    let status = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}";
+    Ok((secret, get(&["pod", "staying", "-o", status])?))
+}
+
+/// A Secret, and a pod that stays on the worker.
+fn make_objects(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+    let secret = [
+        "create",
+        "secret",
+        "generic",
+        "kept",
+        "--from-literal=word=canary",
+    ];
+    cluster.kubectl(&[&["-n", NAMESPACE], &secret[..]].concat())?;
+    staying(cluster)?;
+    cluster.wait_for_pods(BACK)
+}
+
+/// Makes the pod on the worker. Its file is written each time: the host may be another.
+fn staying(cluster: &Cluster) -> Result<()> {
+    let version = halite_upstream::versions::AGNHOST;
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "staying"},
+        "spec": {"nodeName": WORKER, "terminationGracePeriodSeconds": 1, "containers": [{
+            "name": "staying", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{version}"),
+            "args": ["pause"],
+        }]},
+    });
+    fs::write(
+        cluster.bootstrap.file("/root/disaster.json"),
+        pod.to_string(),
+    )?;
+    let apply = ["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"];
+    cluster.kubectl(&apply).map(drop)
+}

@@ -1,0 +1,275 @@
+//! The boundaries of the commands that move the master: `ctl master promote` on a standby whose master is off,
+//! and `ctl master retire` on the host that has it. After each the master moves back.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::layout::HA;
+use halite_lab::wait;
+use halite_states::shipped::PROMOTED;
+use serde_json::{Value, json};
+
+use super::super::retiring::retire;
+use super::super::standbys::{STANDBYS, answers, document, wait_for_followers};
+use super::super::{BACK, is_complete};
+use super::{AGAIN, is_as_before, picture};
+use crate::interrupted::{Running, kill_ctl, steps};
+use crate::kills::{master_answers, moments};
+use crate::test::Counts;
+
+/// Limit for the record of a command that moves the master.
+const RECORD: Duration = Duration::from_secs(120);
+
+/// A command that moves the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Move {
+    /// On the first standby, while the host of the master is off.
+    Promote,
+    /// On the host of the master, to the first standby.
+    Retire,
+}
+
+/// A moment of such a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// A standby has noted its promotion.
+    Noted,
+    /// The master has noted its hand-over.
+    Offered,
+    /// The standby has everything: the master has noted that it serves no longer.
+    Decided,
+    /// The recorded end of a step with which the hosts follow the next master.
+    After(String),
+}
+
+/// What dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Victim {
+    /// `halite-master`, on the host that acts at the moment, and `ctl`.
+    Master,
+    /// The host that acts at the moment, and `ctl`.
+    Power,
+}
+
+/// One boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Boundary {
+    pub(super) command: Move,
+    moment: Moment,
+    /// Its place among those of the command.
+    pub(super) place: usize,
+    victim: Victim,
+}
+
+/// All of them: each moment of each command, with the victims in turns.
+pub(super) fn numbered() -> Result<Vec<Boundary>> {
+    let steps = steps(PROMOTED, &json!({}), &HA).context("ctl master promote")?;
+    let mut all = Vec::new();
+    for (command, first) in [
+        (Move::Promote, vec![Moment::Noted]),
+        (Move::Retire, vec![Moment::Offered, Moment::Decided]),
+    ] {
+        let after = steps.iter().cloned().map(Moment::After);
+        let moments = first.into_iter().chain(after).enumerate();
+        all.extend(moments.map(|(place, moment)| Boundary {
+            command,
+            moment,
+            place,
+            victim: [Victim::Power, Victim::Master][place % 2],
+        }));
+    }
+    Ok(all)
+}
+
+impl Boundary {
+    pub(super) fn name(&self) -> String {
+        let moment = match &self.moment {
+            Moment::Noted => "its note".to_owned(),
+            Moment::Offered => "the offer".to_owned(),
+            Moment::Decided => "the decision".to_owned(),
+            Moment::After(step) => step.clone(),
+        };
+        format!("{} after {moment}, {:?}", self.command.line(), self.victim)
+    }
+}
+
+impl Move {
+    /// The command.
+    fn line(self) -> &'static str {
+        match self {
+            Self::Promote => "ctl master promote",
+            Self::Retire => "ctl master retire cp-1 --to cp-2 --keep",
+        }
+    }
+}
+
+/// The hosts of the master before and after the command.
+struct Sides<'c> {
+    from: &'c Host,
+    to: &'c Host,
+}
+
+impl<'c> Sides<'c> {
+    fn new(cluster: &'c Cluster) -> Result<Self> {
+        let (from, to) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
+        Ok(Self { from, to })
+    }
+
+    /// The host on which the command runs.
+    fn on(&self, command: Move) -> &'c Host {
+        match command {
+            Move::Promote => self.to,
+            Move::Retire => self.from,
+        }
+    }
+
+    /// The host that acts at a moment.
+    fn acts(&self, moment: &Moment) -> &'c Host {
+        match moment {
+            Moment::Offered | Moment::Decided => self.from,
+            Moment::Noted | Moment::After(_) => self.to,
+        }
+    }
+}
+
+/// Interrupts the command at the boundary, runs it again, checks that the master has moved as if it had not
+/// been interrupted, and moves it back.
+pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
+    let sides = Sides::new(cluster)?;
+    let before = picture(cluster)?;
+    let masters = wait_for_followers(sides.from, &STANDBYS)?;
+    let epoch = masters["epoch"].as_u64().context("no epoch")?;
+    let off = [sides.from.spec.name.clone()];
+    if boundary.command == Move::Promote {
+        cluster.lab.power_off(&off, false)?;
+    }
+    let words: Vec<&str> = boundary.command.line().split(' ').collect();
+    let on = sides.on(boundary.command);
+    let mut running = Running::start(on, &words)?;
+    reach(&mut running, &boundary.moment, &sides)?;
+    strike(cluster, boundary, &sides)?;
+    let (status, said) = running.ended(|| Ok(()))?;
+    let mut tries = 0;
+    let again = wait::until("the command to succeed when it is run again", AGAIN, || {
+        tries += 1;
+        let (status, said) = Running::start(on, &words)?.ended(|| Ok(()))?;
+        ensure!(status.success(), "it ended with {status}: {said}");
+        Ok(said)
+    })
+    .with_context(|| format!("the first had ended with {status}: {said}"))?;
+    println!("  the command ended with {status}, and well when run again; tries: {tries}");
+    has_moved(cluster, boundary.command, &sides, epoch)
+        .with_context(|| format!("the command had said: {again}"))?;
+    retire(sides.from, &["cp-2", "--to", "cp-1", "--keep"])?;
+    wait_for_followers(sides.from, &STANDBYS)?;
+    is_as_before(cluster, &before)?;
+    Ok(Counts::ONE)
+}
+
+/// Waits for the moment, or for what comes after it: notes are there for an instant only.
+fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<()> {
+    let Moment::After(step) = moment else {
+        return wait::promptly(&format!("{moment:?}"), RECORD, || {
+            ensure!(is_reached(moment, sides), "it has not come");
+            Ok(())
+        });
+    };
+    running.wait_for(step, || Ok(()))
+}
+
+/// True at a moment that a note has, and from then on.
+fn is_reached(moment: &Moment, sides: &Sides<'_>) -> bool {
+    let state =
+        |host: &Host, name: &str| -> PathBuf { host.file("/var/lib/halite/master").join(name) };
+    let is_standby = |host: &Host| state(host, "standby-of").exists();
+    let note = || -> Option<Value> {
+        let text = std::fs::read(state(sides.from, "hand-over.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    match moment {
+        Moment::Noted => state(sides.to, "promotion.json").exists() || !is_standby(sides.to),
+        Moment::Offered => note().is_some() || is_standby(sides.from),
+        Moment::Decided => {
+            note().is_some_and(|note| note["phase"] == "decided") || is_standby(sides.from)
+        }
+        Moment::After(_) => false,
+    }
+}
+
+/// Kills the victim, and `ctl`, which ends with the power of its own host.
+fn strike(cluster: &Cluster, boundary: &Boundary, sides: &Sides<'_>) -> Result<()> {
+    let victim = sides.acts(&boundary.moment);
+    let on = sides.on(boundary.command);
+    match boundary.victim {
+        Victim::Master => {
+            kill_ctl(on)?;
+            moments::die(victim, "halite-master")
+        }
+        Victim::Power => {
+            victim.power_cut()?;
+            if on.spec.name != victim.spec.name {
+                kill_ctl(on)?;
+            }
+            victim.boot(&cluster.lab.router)
+        }
+    }
+}
+
+/// The next host has the master with a higher epoch, all hosts call it, and the one before follows it.
+fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) -> Result<()> {
+    let (from, to) = (sides.from, sides.to);
+    let own = from.spec.name.as_str();
+    if command == Move::Promote {
+        answers(cluster, to, own)?;
+        wait_for_followers(to, &STANDBYS[1..])?;
+        cluster.lab.power_on(&[own.to_owned()])?;
+        wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+        answers(cluster, to, "")?;
+        to.run(&["ctl", "highstate", own])?;
+    }
+    master_answers(to)?;
+    answers(cluster, to, "")?;
+    let masters = wait_for_followers(to, &[own, STANDBYS[1]])?;
+    ensure!(
+        masters["epoch"].as_u64().is_some_and(|now| now > epoch),
+        "the epoch was {epoch}: {masters}"
+    );
+    // The host that had it serves nothing.
+    from.sh("! ss -Hltn 'sport = :4550' | grep .")?;
+    wait::until("a cluster without problems of its masters", BACK, || {
+        let (_, masters) = document(to, &["master", "list"])?;
+        let problems = masters["problems"].as_array();
+        ensure!(problems.is_some_and(Vec::is_empty), "{masters}");
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_of_both_commands_is_a_boundary() {
+        let all = numbered().unwrap();
+        let of = |command: Move| -> Vec<String> {
+            let own = all.iter().filter(|one| one.command == command);
+            own.map(|one| match &one.moment {
+                Moment::After(step) => step.clone(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+        };
+        let steps = ["enrolled", "host", "clients", "masters", "minions"];
+        assert_eq!(of(Move::Promote), [&["Noted"][..], &steps].concat());
+        assert_eq!(
+            of(Move::Retire),
+            [&["Offered", "Decided"][..], &steps].concat()
+        );
+        for victim in [Victim::Master, Victim::Power] {
+            assert!(all.iter().any(|one| one.victim == victim));
+        }
+    }
+}

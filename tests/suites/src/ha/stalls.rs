@@ -1,0 +1,213 @@
+//! Steps that wait on real hosts: after ten seconds one line says what for, since when, how long it usually
+//! takes, and what the operator can do; and what it names works.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::wait;
+use halite_upstream::versions::AGNHOST;
+
+use super::{BACK, is_complete, same_content};
+use crate::interrupted::Running;
+use crate::test::Counts;
+
+/// A state that goes on for as long as a file is there, and a note that it has begun.
+const HANGS: &str = "\
+hang:
+  cmd.run:
+    - name: touch /run/halite-test-hangs; while test -e /root/halite-test-hang; do sleep 1; done
+";
+/// An image that no container of the worker uses: all of it is pulled again when it was removed.
+fn image() -> String {
+    format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}")
+}
+
+/// The file on the worker that lets it hang.
+const HANG: &str = "/root/halite-test-hang";
+const BEGUN: &str = "/run/halite-test-hangs";
+
+/// An orchestration of one step on the worker.
+fn orchestration(sls: &str) -> String {
+    format!(
+        "step:\n  halite.state:\n    - tgt: worker-1\n    - sls: [{sls}]\n    - timeout: 1800\n"
+    )
+}
+
+const RUN: [&str; 3] = ["ctl", "orchestrate", "custom.stalls"];
+
+/// The operator's own states, for as long as this is there.
+struct Custom(PathBuf);
+
+impl Custom {
+    fn new(cluster: &Cluster, sls: &str) -> Result<Self> {
+        let directory = cluster.bootstrap.file("/etc/halite/custom");
+        ensure!(!directory.exists(), "there are own states already");
+        fs::create_dir_all(&directory)?;
+        let custom = Self(directory);
+        fs::write(custom.0.join("stalls.sls"), orchestration(sls))?;
+        fs::write(custom.0.join("hangs.sls"), HANGS)?;
+        let pulls = format!("pulled:\n  image.present:\n    - name: {}\n", image());
+        fs::write(custom.0.join("pulls.sls"), pulls)?;
+        Ok(custom)
+    }
+}
+
+impl Drop for Custom {
+    fn drop(&mut self) {
+        // What stays is seen by the next test that makes it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The id of the job in the verb that ends it.
+fn job_of(line: &str) -> Result<String> {
+    let rest = line.split_once("`ctl job cancel ").map(|(_, rest)| rest);
+    let id = rest.and_then(|rest| rest.split_once('`'));
+    let (id, _) = id.with_context(|| format!("no verb with a job in: {line}"))?;
+    Ok(id.to_owned())
+}
+
+/// Checks that a line has the time since which, and the usual time after a run that succeeded.
+fn has_times(line: &str) -> Result<()> {
+    let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
+    let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse::<u64>().ok());
+    ensure!(
+        seconds.is_some_and(|seconds| (10..20).contains(&seconds)),
+        "it is not said after ten seconds: {line}"
+    );
+    ensure!(
+        line.contains("(usually ") && line.contains(" s here)"),
+        "the usual time is missing: {line}"
+    );
+    Ok(())
+}
+
+/// The worker dies for good while it works: the line names it and both ways on, and they work.
+pub(super) fn of_a_dead_host(cluster: &Cluster) -> Result<Counts> {
+    let (first, worker) = (&cluster.bootstrap, &cluster.worker);
+    let name = [worker.spec.name.clone()];
+    let custom = Custom::new(cluster, "custom.hangs")?;
+    worker.sh(&format!("rm -f {HANG} {BEGUN}"))?;
+    // It takes no time, and from then on the usual time is known.
+    first.run(&RUN)?;
+    worker.sh(&format!("rm -f {BEGUN} && touch {HANG}"))?;
+    let mut running = Running::start(first, &RUN)?;
+    let begun = wait::until("the state to hang", BACK, || {
+        worker.sh(&format!("test -e {BEGUN}")).map(drop)
+    });
+    if let Err(error) = begun {
+        worker.sh(&format!("rm -f {HANG}"))?;
+        return Err(error);
+    }
+    cluster.lab.power_off(&name, true)?;
+    let line = running.wait_for_line(&["step: waiting for ", "is not connected"])?;
+    println!("  {line}");
+    has_times_of_death(&line)?;
+    for part in [
+        "until worker-1 has returned",
+        "worker-1 is not connected, and may still work on the job",
+        "switch the host on",
+        "ctl node replace",
+        "ctl node remove --dead",
+    ] {
+        ensure!(line.contains(part), "{part} is not in: {line}");
+    }
+    first.run(&["ctl", "job", "cancel", &job_of(&line)?])?;
+    let (status, said) = running.ended(|| Ok(()))?;
+    ensure!(
+        !status.success(),
+        "a step without its host succeeded: {said}"
+    );
+    drop(custom);
+    cluster.replace(&worker.spec.name)?;
+    wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The line about a host that died comes with the first report after the master has noticed, which may be a
+/// later one.
+fn has_times_of_death(line: &str) -> Result<()> {
+    let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
+    let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse::<u64>().ok());
+    ensure!(
+        seconds.is_some_and(|seconds| seconds >= 10),
+        "it does not say since when: {line}"
+    );
+    ensure!(line.contains("(usually "), "no usual time: {line}");
+    Ok(())
+}
+
+/// The worker needs an image, and the host that serves images is so slow that none arrives: the line says that
+/// images are pulled and who serves them. When the server is well again, so is the command.
+pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
+    let (first, worker) = (&cluster.bootstrap, &cluster.worker);
+    let image = image();
+    let custom = Custom::new(cluster, "custom.pulls, halite.images")?;
+    // From then on the usual time is known.
+    first.run(&RUN)?;
+    let limit = format!("echo 'limit_rate 10k;' > {SLOW} && systemctl restart nginx");
+    first.sh(&limit)?;
+    let stalled = stalled_pull(cluster, &image);
+    // Also after a failure the tests after this one need a quick server.
+    first.sh(&quick())?;
+    stalled?;
+    drop(custom);
+    worker.run(&["crictl", "inspecti", &image])?;
+    is_complete(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The file that makes the bundle server of the first host slow.
+const SLOW: &str = "/etc/nginx/conf.d/test-slow.conf";
+
+/// The line that makes it quick again; connections that are slow end.
+fn quick() -> String {
+    format!("rm -f {SLOW} && systemctl restart nginx")
+}
+
+fn stalled_pull(cluster: &Cluster, image: &str) -> Result<()> {
+    let (first, worker) = (&cluster.bootstrap, &cluster.worker);
+    worker.run(&["crictl", "rmi", image])?;
+    let mut running = Running::start(first, &RUN)?;
+    let line = running.wait_for_line(&["step: waiting for "])?;
+    println!("  {line}");
+    has_times(&line)?;
+    for part in [
+        "until worker-1 has returned",
+        "it pulls images",
+        "`ctl health` names those that are away",
+        "a full disk below /var/lib/containerd",
+    ] {
+        ensure!(line.contains(part), "{part} is not in: {line}");
+    }
+    job_of(&line)?;
+    first.sh(&quick())?;
+    let (status, said) = running.ended(|| Ok(()))?;
+    if !status.success() {
+        // A pull that was cut off with its server.
+        println!("  it ended with {status}, and is run again: {said}");
+        first.run(&RUN)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_verb_are_read_from_the_line() {
+        let line = "! custom.stalls  step: waiting for 10 s (usually 1 s here) until worker-1 has returned: the job 20261121000000123000 \
+                    runs there: it pulls images; `ctl job show 20261121000000123000` shows its parts, `ctl job cancel \
+                    20261121000000123000` ends the step";
+        has_times(line).unwrap();
+        assert_eq!(job_of(line).unwrap(), "20261121000000123000");
+        has_times_of_death(line).unwrap();
+        assert!(has_times(&line.replace("10 s", "40 s")).is_err());
+        assert!(has_times(&line.replace(" (usually 1 s here)", "")).is_err());
+        assert!(job_of("worker-1 is away").is_err());
+    }
+}
