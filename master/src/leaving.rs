@@ -34,6 +34,8 @@ pub struct Leaving {
     pub cluster: String,
     /// Its declared roles; none for a host that is not declared.
     pub roles: Option<Vec<Role>>,
+    /// The roles that it is to have as a host that stays; none for one that leaves the cluster.
+    pub stays: Option<Vec<Role>>,
     /// Other hosts with the role `control-plane`.
     pub other_control_planes: usize,
     /// Other hosts that serve packages and images.
@@ -122,6 +124,7 @@ impl Leaving {
             name: name.to_owned(),
             cluster: declaration.cluster.metadata.name.to_string(),
             roles: declaration.nodes.get(name).map(|node| node.roles.clone()),
+            stays: None,
             other_control_planes: others(Role::ControlPlane),
             other_registries: others(Role::Registry) + usize::from(serves_without_the_role),
             has_master: declaration.part(name) == Some(Part::Master),
@@ -145,10 +148,19 @@ impl Leaving {
         }
     }
 
-    fn has(&self, role: Role) -> bool {
-        self.roles
-            .as_ref()
-            .is_some_and(|roles| roles.contains(&role))
+    /// The facts of a host that stays, with these roles.
+    #[must_use]
+    pub fn staying(self, roles: &[Role]) -> Self {
+        Self {
+            stays: Some(roles.to_vec()),
+            ..self
+        }
+    }
+
+    /// Returns whether a role goes: all do with the host.
+    fn loses(&self, role: Role) -> bool {
+        let contains = |roles: &Option<Vec<Role>>| roles.as_ref().map(|all| all.contains(&role));
+        contains(&self.roles) == Some(true) && contains(&self.stays) != Some(true)
     }
 
     /// All reasons why it may not leave, each with the flag that forces it, or with the word that
@@ -172,8 +184,12 @@ impl Leaving {
             );
         }
         if !confirmed.dead && self.has_key && !self.is_connected {
+            let gone = match self.stays {
+                Some(_) => "if it is gone for good: ctl node remove",
+                None => "if it is gone for good:",
+            };
             reasons.push(format!(
-                "its minion is not connected: start the host; if it is gone for good: --dead --force --cluster {cluster}"
+                "its minion is not connected: start the host; {gone} --dead --force --cluster {cluster}"
             ));
         }
         let named = confirmed.force && confirmed.cluster == *cluster;
@@ -182,7 +198,7 @@ impl Leaving {
                 "--cluster {} is not this cluster, which is {cluster}",
                 confirmed.cluster
             ));
-        } else if !named && (confirmed.dead && self.has_key || self.has(Role::ControlPlane)) {
+        } else if !named && (confirmed.dead && self.has_key || self.loses(Role::ControlPlane)) {
             reasons.push(format!(
                 "it takes --force --cluster {cluster}: {}",
                 self.losses(confirmed.dead).join("; ")
@@ -194,24 +210,24 @@ impl Leaving {
     /// What nothing forces.
     fn indispensable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.has_master {
+        if self.has_master && (self.stays.is_none() || self.loses(Role::ControlPlane)) {
             reasons.push(
                 "it has the master: move that to a standby first (ctl master retire); nothing forces it".to_owned(),
             );
         }
-        if self.has(Role::ControlPlane) && self.other_control_planes == 0 {
+        if self.loses(Role::ControlPlane) && self.other_control_planes == 0 {
             reasons.push(
                 "it is the only control plane: all objects of the cluster would be lost; nothing forces it".to_owned(),
             );
         }
-        if self.has(Role::Registry) && self.other_registries == 0 {
+        if self.loses(Role::Registry) && self.other_registries == 0 {
             reasons.push(
                 "only it serves packages and images: give another host the role registry first (ctl node roles, ctl node add); \
                  nothing forces it"
                     .to_owned(),
             );
         }
-        if self.has_site_registry {
+        if self.has_site_registry && self.stays.is_none() {
             reasons.push(
                 "it runs the site registry, whose images would be lost: move siteRegistry.node in the cluster document first; \
                  nothing forces it"
@@ -219,6 +235,7 @@ impl Leaving {
             );
         }
         match &self.vote {
+            Vote::Unknown { .. } | Vote::Voting { .. } if !self.loses(Role::Etcd) => {}
             Vote::Unknown { because } => reasons.push(format!(
                 "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
             )),
@@ -243,7 +260,9 @@ impl Leaving {
         if dead {
             losses.push("the data of its pods on its disks is given up".to_owned());
         }
-        if let Vote::Voting { voters, .. } = &self.vote {
+        if let Vote::Voting { voters, .. } = &self.vote
+            && self.loses(Role::Etcd)
+        {
             let left = voters.all.saturating_sub(1);
             let members = if left == 1 {
                 "member is"
@@ -256,7 +275,7 @@ impl Leaving {
             };
             losses.push(format!("its vote in etcd: {left} {members} left, {loss}"));
         }
-        if self.has(Role::ControlPlane) {
+        if self.loses(Role::ControlPlane) {
             losses.push(
                 "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
                  so erase them"
@@ -306,6 +325,7 @@ mod tests {
             name: "cp-2".to_owned(),
             cluster: "prod".to_owned(),
             roles: Some(roles.to_vec()),
+            stays: None,
             other_control_planes: 2,
             other_registries: 1,
             has_master: false,
@@ -423,6 +443,51 @@ mod tests {
             ..plane(3, 3, true)
         };
         assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));
+    }
+
+    #[test]
+    fn a_host_that_stays_is_asked_for_what_it_loses_only() {
+        let stays = |leaving: Leaving, roles: &[Role]| leaving.staying(roles);
+        let last = Leaving {
+            other_control_planes: 0,
+            other_registries: 0,
+            has_master: true,
+            has_site_registry: true,
+            ..plane(3, 2, true)
+        };
+        // It keeps all of that.
+        let more = [Role::ControlPlane, Role::Etcd, Role::Worker];
+        assert!(
+            stays(last.clone(), &more)
+                .refusals(&Confirmed::default())
+                .is_empty()
+        );
+        assert!(stays(last.clone(), &more).losses(false).is_empty());
+        let reasons = stays(last, &[Role::Worker]).refusals(&confirmed(false, "prod"));
+        for (reason, part) in reasons
+            .iter()
+            .zip(["has the master", "only control plane", "quorum"])
+        {
+            assert!(reason.contains(part), "{reasons:?}");
+        }
+        assert_eq!(reasons.len(), 3, "{reasons:?}");
+        let away = Leaving {
+            is_connected: false,
+            ..plane(3, 3, true)
+        };
+        let reasons = stays(away, &[Role::Worker]).refusals(&confirmed(false, "prod"));
+        assert!(
+            reasons.concat().contains("ctl node remove --dead"),
+            "{reasons:?}"
+        );
+        let text = reason(
+            &stays(plane(3, 3, true), &[Role::Worker]),
+            &Confirmed::default(),
+        );
+        assert!(
+            text.contains("--force --cluster prod") && text.contains("CAs"),
+            "{text}"
+        );
     }
 
     #[test]

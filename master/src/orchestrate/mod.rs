@@ -25,6 +25,8 @@ mod reboot_step;
 #[cfg(test)]
 mod reboot_tests;
 mod record;
+#[cfg(test)]
+mod roles_leave_tests;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;
