@@ -310,9 +310,7 @@ pub fn with_other_roles(
         return Ok(text);
     };
     let mut left = resolved.clone();
-    if !roles.contains(&Role::Etcd) {
-        left.etcd = None;
-    }
+    left.etcd = left.etcd.filter(|_| roles.contains(&Role::Etcd));
     if !roles.contains(&Role::ControlPlane) {
         left.joined = false;
         left.vrrp_priority = None;
@@ -329,10 +327,10 @@ pub fn with_other_roles(
 /// # Errors
 /// The record cannot be written into its text.
 pub fn priority(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
-    let node = declaration.nodes.get(name);
-    let resolved = node.and_then(|node| Some((node, node.resolved.as_ref()?)));
-    let (Some((node, resolved)), Some(priority)) = (resolved, declaration.vrrp_priority(name))
-    else {
+    let (Ok((node, resolved)), Some(priority)) = (
+        resolved_node(declaration, name),
+        declaration.vrrp_priority(name),
+    ) else {
         return Ok(None);
     };
     if resolved.vrrp_priority == Some(priority) {

@@ -40,8 +40,6 @@ macro_rules! shipped {
     };
 }
 
-pub(super) use {shipped, stub};
-
 /// The macros of hosts that leave, as they are shipped.
 pub(super) const LEAVING: (&str, &str) = (
     "halite/orchestrate/leaving.jinja",

@@ -12,6 +12,7 @@ mod destroy_steps;
 mod destroy_tests;
 mod etcd_steps;
 #[cfg(test)]
+#[macro_use]
 mod fixture;
 mod leave_steps;
 #[cfg(test)]

@@ -8,9 +8,7 @@ use halite_etcd::fake::FakeCluster;
 use halite_preflight::checks::CHECKS;
 use serde_json::{Value, json};
 
-use super::fixture::{
-    LEAVING, applied, killed, newest_run, orchestrate, request, resumed, shipped, stub,
-};
+use super::fixture::{LEAVING, applied, killed, newest_run, orchestrate, request, resumed};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const SLS: &str = "halite.orchestrate.add_node";
