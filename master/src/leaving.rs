@@ -34,6 +34,8 @@ pub struct Leaving {
     pub cluster: String,
     /// Its declared roles; none for a host that is not declared.
     pub roles: Option<Vec<Role>>,
+    /// The roles that it is to have as a host that stays; none for one that leaves the cluster.
+    pub stays: Option<Vec<Role>>,
     /// Other hosts with the role `control-plane`.
     pub other_control_planes: usize,
     /// Other hosts that serve packages and images.
@@ -122,6 +124,7 @@ impl Leaving {
             name: name.to_owned(),
             cluster: declaration.cluster.metadata.name.to_string(),
             roles: declaration.nodes.get(name).map(|node| node.roles.clone()),
+            stays: None,
             other_control_planes: others(Role::ControlPlane),
             other_registries: others(Role::Registry) + usize::from(serves_without_the_role),
             has_master: declaration.part(name) == Some(Part::Master),
@@ -145,10 +148,19 @@ impl Leaving {
         }
     }
 
-    fn has(&self, role: Role) -> bool {
-        self.roles
-            .as_ref()
-            .is_some_and(|roles| roles.contains(&role))
+    /// The facts of a host that stays, with these roles.
+    #[must_use]
+    pub fn staying(self, roles: &[Role]) -> Self {
+        Self {
+            stays: Some(roles.to_vec()),
+            ..self
+        }
+    }
+
+    /// Returns whether a role goes: all do with the host.
+    fn loses(&self, role: Role) -> bool {
+        let contains = |roles: &Option<Vec<Role>>| roles.as_ref().map(|all| all.contains(&role));
+        contains(&self.roles) == Some(true) && contains(&self.stays) != Some(true)
     }
 
     /// All reasons why it may not leave, each with the flag that forces it, or with the word that
@@ -172,8 +184,12 @@ impl Leaving {
             );
         }
         if !confirmed.dead && self.has_key && !self.is_connected {
+            let gone = match self.stays {
+                Some(_) => "if it is gone for good: ctl node remove",
+                None => "if it is gone for good:",
+            };
             reasons.push(format!(
-                "its minion is not connected: start the host; if it is gone for good: --dead --force --cluster {cluster}"
+                "its minion is not connected: start the host; {gone} --dead --force --cluster {cluster}"
             ));
         }
         let named = confirmed.force && confirmed.cluster == *cluster;
@@ -182,7 +198,7 @@ impl Leaving {
                 "--cluster {} is not this cluster, which is {cluster}",
                 confirmed.cluster
             ));
-        } else if !named && (confirmed.dead && self.has_key || self.has(Role::ControlPlane)) {
+        } else if !named && (confirmed.dead && self.has_key || self.loses(Role::ControlPlane)) {
             reasons.push(format!(
                 "it takes --force --cluster {cluster}: {}",
                 self.losses(confirmed.dead).join("; ")
@@ -194,24 +210,24 @@ impl Leaving {
     /// What nothing forces.
     fn indispensable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.has_master {
+        if self.has_master && (self.stays.is_none() || self.loses(Role::ControlPlane)) {
             reasons.push(
                 "it has the master: move that to a standby first (ctl master retire); nothing forces it".to_owned(),
             );
         }
-        if self.has(Role::ControlPlane) && self.other_control_planes == 0 {
+        if self.loses(Role::ControlPlane) && self.other_control_planes == 0 {
             reasons.push(
                 "it is the only control plane: all objects of the cluster would be lost; nothing forces it".to_owned(),
             );
         }
-        if self.has(Role::Registry) && self.other_registries == 0 {
+        if self.loses(Role::Registry) && self.other_registries == 0 {
             reasons.push(
                 "only it serves packages and images: give another host the role registry first (ctl node roles, ctl node add); \
                  nothing forces it"
                     .to_owned(),
             );
         }
-        if self.has_site_registry {
+        if self.has_site_registry && self.stays.is_none() {
             reasons.push(
                 "it runs the site registry, whose images would be lost: move siteRegistry.node in the cluster document first; \
                  nothing forces it"
@@ -219,6 +235,7 @@ impl Leaving {
             );
         }
         match &self.vote {
+            Vote::Unknown { .. } | Vote::Voting { .. } if !self.loses(Role::Etcd) => {}
             Vote::Unknown { because } => reasons.push(format!(
                 "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
             )),
@@ -243,7 +260,9 @@ impl Leaving {
         if dead {
             losses.push("the data of its pods on its disks is given up".to_owned());
         }
-        if let Vote::Voting { voters, .. } = &self.vote {
+        if let Vote::Voting { voters, .. } = &self.vote
+            && self.loses(Role::Etcd)
+        {
             let left = voters.all.saturating_sub(1);
             let members = if left == 1 {
                 "member is"
@@ -256,7 +275,7 @@ impl Leaving {
             };
             losses.push(format!("its vote in etcd: {left} {members} left, {loss}"));
         }
-        if self.has(Role::ControlPlane) {
+        if self.loses(Role::ControlPlane) {
             losses.push(
                 "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
                  so erase them"
@@ -298,151 +317,4 @@ fn vote(overview: &Overview, name: &str) -> Vote {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(roles: &[Role]) -> Leaving {
-        Leaving {
-            name: "cp-2".to_owned(),
-            cluster: "prod".to_owned(),
-            roles: Some(roles.to_vec()),
-            other_control_planes: 2,
-            other_registries: 1,
-            has_master: false,
-            has_site_registry: false,
-            has_key: true,
-            is_connected: true,
-            vote: Vote::None,
-        }
-    }
-
-    fn plane(all: usize, serving: usize, serves: bool) -> Leaving {
-        let voters = Voters { all, serving };
-        Leaving {
-            vote: Vote::Voting { voters, serves },
-            ..host(&[Role::ControlPlane, Role::Etcd])
-        }
-    }
-
-    fn confirmed(dead: bool, cluster: &str) -> Confirmed {
-        Confirmed {
-            dead,
-            force: !cluster.is_empty(),
-            cluster: cluster.to_owned(),
-        }
-    }
-
-    /// The only reason.
-    fn reason(leaving: &Leaving, confirmed: &Confirmed) -> String {
-        let reasons = leaving.refusals(confirmed);
-        assert_eq!(reasons.len(), 1, "{reasons:?}");
-        reasons[0].clone()
-    }
-
-    #[test]
-    fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
-        let plain = Confirmed::default();
-        let worker = host(&[Role::Worker]);
-        assert!(worker.refusals(&plain).is_empty());
-        assert!(worker.losses(false).is_empty());
-
-        let gone = Leaving {
-            is_connected: false,
-            ..worker.clone()
-        };
-        assert!(reason(&gone, &plain).contains("--dead --force --cluster prod"));
-        assert!(
-            reason(&gone, &confirmed(true, ""))
-                .contains("it takes --force --cluster prod: the data")
-        );
-        assert!(
-            reason(&gone, &confirmed(true, "test"))
-                .contains("--cluster test is not this cluster, which is prod")
-        );
-        assert!(gone.refusals(&confirmed(true, "prod")).is_empty());
-        assert!(reason(&worker, &confirmed(true, "prod")).contains("leave out --dead"));
-
-        // Declared, and never enrolled: there is nothing to lose.
-        let never = Leaving {
-            has_key: false,
-            ..gone
-        };
-        assert!(never.refusals(&confirmed(true, "")).is_empty());
-    }
-
-    #[test]
-    fn a_name_without_document_and_key_is_unknown_and_one_with_a_key_goes_on() {
-        let undeclared = Leaving {
-            roles: None,
-            is_connected: false,
-            ..host(&[])
-        };
-        assert!(undeclared.refusals(&Confirmed::default()).is_empty());
-        let unknown = Leaving {
-            has_key: false,
-            ..undeclared
-        };
-        assert!(reason(&unknown, &Confirmed::default()).contains("there is no node cp-2"));
-    }
-
-    #[test]
-    fn a_control_plane_says_that_it_held_keys_and_wants_the_clusters_name() {
-        let text = reason(&plane(3, 3, true), &Confirmed::default());
-        for part in [
-            "--force --cluster prod",
-            "its vote in etcd: 2 members are left, none may fail",
-            "private keys of the cluster's CAs",
-        ] {
-            assert!(text.contains(part), "{text}");
-        }
-        assert!(
-            plane(3, 3, true)
-                .refusals(&confirmed(false, "prod"))
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn what_would_break_the_quorum_is_not_forced() {
-        // One of three is away: that one may leave, another one may not.
-        assert!(
-            plane(3, 2, false)
-                .refusals(&confirmed(false, "prod"))
-                .is_empty()
-        );
-        let text = reason(&plane(3, 2, true), &confirmed(false, "prod"));
-        assert!(
-            text.contains("2 of 3 voting members serve, and 2 of the 2 that remain"),
-            "{text}"
-        );
-        assert!(text.ends_with("nothing forces it"), "{text}");
-        let silent = Leaving {
-            vote: Vote::Unknown {
-                because: "no leader".to_owned(),
-            },
-            ..plane(3, 3, true)
-        };
-        assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));
-    }
-
-    #[test]
-    fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
-        let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
-        // Another host has the master: the first one is as any other.
-        assert!(host(&all).refusals(&confirmed(false, "prod")).is_empty());
-        let only = Leaving {
-            other_control_planes: 0,
-            other_registries: 0,
-            has_master: true,
-            has_site_registry: true,
-            ..host(&all)
-        };
-        let reasons = only.refusals(&confirmed(false, "prod"));
-        assert_eq!(reasons.len(), 4, "{reasons:?}");
-        assert!(
-            reasons
-                .iter()
-                .all(|reason| reason.ends_with("nothing forces it"))
-        );
-    }
-}
+mod tests;

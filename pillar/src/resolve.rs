@@ -291,6 +291,58 @@ pub fn joined(declaration: &Declaration, name: &str) -> Result<Option<String>, P
     record(&node.source.file, node.source.text(), &block).map(Some)
 }
 
+/// The text of a node document with other roles, and without what Halite recorded of those that go:
+/// the member of etcd, the control plane and its priority for the virtual address.
+///
+/// # Errors
+/// There is no such node, or its text is not a document in block style with roles.
+pub fn with_other_roles(
+    declaration: &Declaration,
+    name: &str,
+    roles: &[Role],
+) -> Result<String, Problem> {
+    let Some(node) = declaration.nodes.get(name) else {
+        return Err(Problem::in_file("", format!("there is no node `{name}`")));
+    };
+    let file = &node.source.file;
+    let text = with_roles(file, node.source.text(), roles)?;
+    let Some(resolved) = &node.resolved else {
+        return Ok(text);
+    };
+    let mut left = resolved.clone();
+    left.etcd = left.etcd.filter(|_| roles.contains(&Role::Etcd));
+    if !roles.contains(&Role::ControlPlane) {
+        left.joined = false;
+        left.vrrp_priority = None;
+    }
+    if left == *resolved {
+        return Ok(text);
+    }
+    record(file, &text, &node_block(&left))
+}
+
+/// The text of a node document with its priority for the virtual address, if it competes for it and
+/// has its addresses; `None` if it has that record, or none.
+///
+/// # Errors
+/// The record cannot be written into its text.
+pub fn priority(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
+    let (Ok((node, resolved)), Some(priority)) = (
+        resolved_node(declaration, name),
+        declaration.vrrp_priority(name),
+    ) else {
+        return Ok(None);
+    };
+    if resolved.vrrp_priority == Some(priority) {
+        return Ok(None);
+    }
+    let block = node_block(&ResolvedNode {
+        vrrp_priority: Some(priority),
+        ..resolved.clone()
+    });
+    record(&node.source.file, node.source.text(), &block).map(Some)
+}
+
 /// A node with its chosen addresses.
 fn resolved_node<'a>(
     declaration: &'a Declaration,

@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
 
-pub use self::api::api_addresses;
+pub use self::api::{api_addresses, has_proxies};
 pub use halite_names::MASTER;
 
 /// The key of the pillar that contains everything that Halite compiles; the same name is reserved

@@ -66,6 +66,12 @@ pub struct NodeRoles {
     /// All roles that the host is to have.
     #[arg(required = true, value_delimiter = ',', value_name = "ROLE")]
     pub roles: Vec<String>,
+    /// Take the control plane and its member of etcd from the host although a vote is lost with it.
+    #[arg(long, requires = "cluster")]
+    pub force: bool,
+    /// The cluster's name, to confirm --force.
+    #[arg(long, default_value = "", requires = "force")]
+    pub cluster: String,
     /// Go on in spite of the problems that these checks of the preflight find; recorded in the
     /// audit log.
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = check_name)]

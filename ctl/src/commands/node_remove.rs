@@ -78,8 +78,8 @@ pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The identity is that of root on this control plane, which ends with its host.
-fn is_root_of(global: &Global, name: &str) -> bool {
+/// Returns whether the identity is that of root on this control plane, which ends with its host.
+pub fn is_root_of(global: &Global, name: &str) -> bool {
     let Ok(own) = identity::read(&global.identity) else {
         return false;
     };
@@ -117,7 +117,10 @@ pub async fn replace(
 }
 
 /// What the master knows about the host.
-async fn facts(global: &Global, name: &str) -> anyhow::Result<Value> {
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn facts(global: &Global, name: &str) -> anyhow::Result<Value> {
     let mut operator = client::operator(global).await?;
     let request = v1::ShowRequest {
         what: "leaving".to_owned(),
@@ -145,7 +148,8 @@ fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
     facts[key].as_str().unwrap_or_default()
 }
 
-fn show_losses(facts: &Value, screen: &mut Screen) {
+/// Says what the cluster loses with the host, or with its control plane and its member of etcd.
+pub fn show_losses(facts: &Value, screen: &mut Screen) {
     for loss in facts["losses"].as_array().into_iter().flatten() {
         let loss = loss.as_str().unwrap_or_default();
         screen.note(format!("{} takes with it: {loss}", text(facts, "node")));

@@ -1,21 +1,38 @@
 //! `ctl node roles`.
 
+use anyhow::bail;
+use halite_pillar::role::Role;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRoles};
 use crate::commands::again::Again;
+use crate::commands::node_remove;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
 /// Runs `ctl node roles`.
 ///
 /// # Errors
-/// The master does not answer or refuses.
+/// The master does not answer or refuses, or this host would lose its own way to the master.
 pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
     let roles = args.roles.join(",");
+    let keeps = |role: Role| args.roles.iter().any(|own| own == role.as_str());
+    if !keeps(Role::ControlPlane) && node_remove::is_root_of(global, name) {
+        bail!(
+            "cannot take the control plane from {name} with the identity of root on {name}, which ends with it; run the same \
+             command on another control plane"
+        );
+    }
+    if args.force {
+        // What is lost is said before it is.
+        let facts = node_remove::facts(global, name).await?;
+        if !keeps(Role::ControlPlane) {
+            node_remove::show_losses(&facts, screen);
+        }
+    }
     let request = v1::OrchestrateRequest {
         sls: shipped::ADD_NODE.to_owned(),
         pillar_json: pillar(args).to_string(),
@@ -29,6 +46,10 @@ pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> an
 /// The pillar of the orchestration.
 fn pillar(args: &NodeRoles) -> Value {
     let mut pillar = json!({"node": args.name, "roles": args.roles});
+    if args.force {
+        pillar["force"] = json!(true);
+        pillar["cluster"] = json!(args.cluster);
+    }
     if !args.ignore_preflight.is_empty() {
         pillar["ignore_preflight"] = json!(args.ignore_preflight);
     }
@@ -39,6 +60,8 @@ fn pillar(args: &NodeRoles) -> Value {
 fn again(args: &NodeRoles) -> Again {
     let roles = args.roles.join(",");
     Again::new(format!("ctl node roles {} {roles}", args.name))
+        .flag(args.force, "force")
+        .option("cluster", args.force.then_some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)
 }
 
@@ -52,6 +75,7 @@ mod tests {
         for words in [
             "a worker",
             "a worker,control-plane,etcd --ignore-preflight mtu",
+            "a worker --force --cluster prod",
         ] {
             let line = format!("ctl node roles {words}");
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
@@ -61,6 +85,8 @@ mod tests {
             assert_eq!(again(&args).text(), line);
             let wanted: Vec<&str> = words.split(' ').nth(1).unwrap().split(',').collect();
             assert_eq!(pillar(&args)["roles"], json!(wanted));
+            let cluster = args.force.then(|| json!("prod"));
+            assert_eq!(pillar(&args).get("cluster"), cluster.as_ref());
         }
     }
 }

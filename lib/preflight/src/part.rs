@@ -34,6 +34,9 @@ pub struct Added {
     pub planes: BTreeSet<Ipv4Addr>,
     /// The other hosts of the cluster.
     pub others: Vec<OtherHost>,
+    /// The ports that roles bring to a host that is in the cluster already. On a host of this cluster
+    /// all others are taken by what it has.
+    pub gained: BTreeSet<u16>,
 }
 
 /// Another host of the cluster.

@@ -47,6 +47,7 @@ use crate::refusal::{Refusal, RefusalKind};
 
 pub use nodes::{NodeRequest, requested};
 pub(crate) use reader::{Look, look};
+pub use roles::Stage;
 pub(crate) use slow::in_background;
 
 /// Reads the declared state and caches the last [`Snapshot`] of it.

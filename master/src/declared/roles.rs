@@ -1,17 +1,27 @@
 //! Changes of the roles of a declared host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::node::Node;
+use halite_pillar::resolve;
 use halite_pillar::role::Role;
-use halite_pillar::roles::with_roles;
-use halite_pillar::validate::Context;
+use halite_pillar::validate::{Context, warnings};
 
 use super::nodes::write;
 use super::slow::in_background;
 use super::{Declarations, Snapshot};
 use crate::refusal::Refusal;
+
+/// The state in which a host is when its roles change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing has left the host yet: its document says what it has.
+    Before,
+    /// Its member of etcd and its control plane have left, as far as it does not keep them.
+    Left,
+}
 
 impl Declarations {
     /// Gives a host other roles in its document; answers whether that changed something.
@@ -19,12 +29,47 @@ impl Declarations {
     /// # Errors
     /// There is no such node, a role cannot be given or taken from a host that stays, the
     /// declaration would not be valid, or the document cannot be written. Then it is as before.
-    pub async fn set_roles(&self, name: &str, roles: &[Role]) -> Result<bool, Refusal> {
+    pub async fn set_roles(
+        &self,
+        name: &str,
+        roles: &[Role],
+        stage: Stage,
+    ) -> Result<bool, Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let (snapshot, name, roles) = (self.load().await?, name.to_owned(), roles.to_vec());
         let config_dir = self.config_dir().to_owned();
-        in_background(move || set_roles(&snapshot, &config_dir, &name, &roles)).await
+        in_background(move || set_roles(&snapshot, &config_dir, &name, &roles, stage)).await
     }
+
+    /// Validates other roles of a host, as they will be written when it has taken and left what they
+    /// need. Answers with the warnings that the declaration has then and does not have now.
+    ///
+    /// # Errors
+    /// As for [`Declarations::set_roles`]; nothing is written.
+    pub async fn allow_roles(&self, name: &str, roles: &[Role]) -> Result<Vec<String>, Refusal> {
+        let (snapshot, name, roles) = (self.load().await?, name.to_owned(), roles.to_vec());
+        let config_dir = self.config_dir().to_owned();
+        in_background(move || {
+            let planned = planned(&snapshot, &config_dir, &name, &roles, Stage::Left)?;
+            let texts = |declaration: &Declaration| -> Vec<String> {
+                let all = warnings(declaration);
+                all.iter().map(ToString::to_string).collect()
+            };
+            let before = texts(snapshot.declaration());
+            let mut after = planned.map_or_else(Vec::new, |planned| texts(&planned.after));
+            after.retain(|warning| !before.contains(warning));
+            Ok(after)
+        })
+        .await
+    }
+}
+
+/// A document with other roles.
+struct Planned {
+    file: PathBuf,
+    text: String,
+    /// The declaration with it.
+    after: Declaration,
 }
 
 fn set_roles(
@@ -32,7 +77,24 @@ fn set_roles(
     config_dir: &Path,
     name: &str,
     roles: &[Role],
+    stage: Stage,
 ) -> Result<bool, Refusal> {
+    let Some(planned) = planned(snapshot, config_dir, name, roles, stage)? else {
+        return Ok(false);
+    };
+    write(&planned.file, &planned.text)?;
+    tracing::info!(node = name, ?roles, "roles changed");
+    Ok(true)
+}
+
+/// The document with these roles, validated with all others; none when it has them.
+fn planned(
+    snapshot: &Snapshot,
+    config_dir: &Path,
+    name: &str,
+    roles: &[Role],
+    stage: Stage,
+) -> Result<Option<Planned>, Refusal> {
     let declaration = snapshot.declaration();
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Refusal::not_found(format!(
@@ -41,9 +103,9 @@ fn set_roles(
     };
     let same = |role: &Role| roles.contains(role) == node.has(*role);
     if Role::ALL.iter().all(same) {
-        return Ok(false);
+        return Ok(None);
     }
-    let reasons = refusals(node, roles);
+    let reasons = refusals(node, roles, stage);
     if !reasons.is_empty() {
         return Err(Refusal::conflict(format!(
             "cannot change the roles of {name}: {}",
@@ -51,33 +113,54 @@ fn set_roles(
         )));
     }
     let refused = |problems: Vec<_>| Refusal::from_problems(&problems);
+    let invalid = |problem: halite_document::Problem| Refusal::invalid(problem.to_string());
     let file = &node.source.file;
-    let text = with_roles(file, node.source.text(), roles);
-    let text = text.map_err(|problem| Refusal::invalid(problem.to_string()))?;
+    let mut text = resolve::with_other_roles(declaration, name, roles).map_err(invalid)?;
     let mut texts = Texts::from_dir(config_dir).map_err(refused)?;
-    let own = texts.nodes.iter_mut().filter(|text| text.file == *file);
-    own.for_each(|own| own.text.clone_from(&text));
     let context = Context {
         bundle: Some(snapshot.bundle()?),
         ..Context::default()
     };
-    load(&texts, &context).map_err(refused)?;
-    tracing::info!(node = name, ?roles, "roles changed");
-    write(Path::new(file), &text)?;
-    Ok(true)
+    let mut put = |text: &str| {
+        let own = texts.nodes.iter_mut().filter(|text| text.file == *file);
+        own.for_each(|own| text.clone_into(&mut own.text));
+        load(&texts, &context).map_err(refused)
+    };
+    let mut after = put(&text)?;
+    // Recorded with the role: the priorities of the others do not depend on the order of hosts.
+    if let Some(with_priority) = resolve::priority(&after, name).map_err(invalid)? {
+        after = put(&with_priority)?;
+        text = with_priority;
+    }
+    Ok(Some(Planned {
+        file: PathBuf::from(file),
+        text,
+        after,
+    }))
 }
 
 /// The reasons why a host that stays cannot have these roles.
-fn refusals(node: &Node, roles: &[Role]) -> Vec<String> {
+fn refusals(node: &Node, roles: &[Role], stage: Stage) -> Vec<String> {
     let mut reasons = Vec::new();
     if node.has(Role::Bootstrap) != roles.contains(&Role::Bootstrap) {
         reasons.push("only the first host has the role bootstrap, and keeps it".to_owned());
     }
     let leaves = |role: Role| node.has(role) && !roles.contains(&role);
-    if node.is_member() && leaves(Role::Etcd) || node.serves_api() && leaves(Role::ControlPlane) {
+    let has_part =
+        node.is_member() && leaves(Role::Etcd) || node.serves_api() && leaves(Role::ControlPlane);
+    if has_part && stage == Stage::Before {
         reasons.push(
-            "its member of etcd and its control plane leave only with the host: `ctl node remove`, then `ctl node add` with \
-             the roles that it is to have"
+            "its member of etcd and its control plane are there still: `ctl node roles` takes them from it first"
+                .to_owned(),
+        );
+    }
+    let [plane, member] = [Role::ControlPlane, Role::Etcd];
+    if has_part
+        && (leaves(plane) && roles.contains(&member) || leaves(member) && roles.contains(&plane))
+    {
+        reasons.push(
+            "the API server of a host uses the member of etcd beside it, so control-plane and etcd leave a host together: \
+             leave out both"
                 .to_owned(),
         );
     }
@@ -100,7 +183,7 @@ mod tests {
         use Role::{Bootstrap, ControlPlane, Etcd, Infra, Registry, Worker};
         let of = |before: &[Role], after: &[Role]| {
             let node = Node::new("a", None, before);
-            refusals(&node, after).join("\n")
+            refusals(&node, after, Stage::Before).join("\n")
         };
         for (before, after) in [
             (&[Worker][..], &[Worker, Infra][..]),
@@ -117,9 +200,24 @@ mod tests {
         assert!(of(&first, &[Registry, Etcd, ControlPlane]).contains("keeps it"));
         // Of an external etcd no host is a member.
         let alone = [Bootstrap, Registry, ControlPlane];
-        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
+        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("there still"));
         assert!(of(&[Worker], &[Worker, Bootstrap]).contains("only the first host"));
-        assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("leave only with the host"));
+        assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("there still"));
+        let left = refusals(
+            &Node::new("a", None, &first),
+            &[Bootstrap, Registry, Worker],
+            Stage::Left,
+        );
+        assert_eq!(left, [""; 0]);
+        // Neither of the two leaves alone.
+        for after in [
+            &[Bootstrap, Registry, ControlPlane][..],
+            &[Bootstrap, Registry, Etcd],
+        ] {
+            let node = Node::new("a", None, &first);
+            let reasons = refusals(&node, after, Stage::Left).join("\n");
+            assert!(reasons.contains("leave a host together"), "{reasons}");
+        }
         assert!(of(&[Worker, Registry], &[Registry]).contains("no Kubernetes node any more"));
     }
 }

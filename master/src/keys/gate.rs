@@ -89,8 +89,10 @@ impl Gate {
                 welcome.minions.insert(key.id, key.fingerprint);
             }
         }
+        // One may have ended before its certificate does.
+        let now = clock.now();
         for operator in store.operators().await? {
-            if operator.revoked.is_none() {
+            if operator.is_valid(now) {
                 welcome.operators.insert(operator.name.clone(), operator);
             }
         }

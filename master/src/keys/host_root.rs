@@ -115,6 +115,30 @@ async fn admit(
     Ok(())
 }
 
+/// Ends the operator of a host that stays without a control plane: its key lets no caller in any more,
+/// and with the control plane the host gets another one. Does nothing when it has ended.
+///
+/// # Errors
+/// The store fails.
+pub async fn end(app: &App, host: &MinionId) -> Result<(), Refusal> {
+    let _turn = app.enrolling.lock().await;
+    let now = app.clock.now();
+    let name = root_of(host.as_str());
+    let Some(mut operator) = find(app, &name).await? else {
+        return Ok(());
+    };
+    if operator.is_valid(now) {
+        operator.expires = Some(now);
+        app.store.put_operator(&operator).await?;
+        tracing::info!(
+            operator = operator.name,
+            "operator ended with the control plane of its host"
+        );
+    }
+    app.gate.remove_host_root(&name);
+    Ok(())
+}
+
 fn names_only(chunk: &Chunk, identity: &Identity) -> bool {
     let own = identity.to_string();
     match chunk.args.get("sans_uri") {

@@ -40,12 +40,19 @@ macro_rules! shipped {
     };
 }
 
+/// The macros of hosts that leave, as they are shipped.
+pub(super) const LEAVING: (&str, &str) = (
+    "halite/orchestrate/leaving.jinja",
+    include_str!("../../../states/tree/halite/orchestrate/leaving.jinja"),
+);
+
 /// The orchestrations of hosts that leave or boot, as they are shipped.
 pub(super) const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
     shipped!("destroy"),
     shipped!("reboot_node"),
     shipped!("remove_node"),
+    LEAVING,
     ("halite/leave/mounts.sls", stub!("mounts")),
     ("halite/leave/data_mounts.sls", stub!("data_mounts")),
     ("halite/leave/address.sls", stub!("address")),

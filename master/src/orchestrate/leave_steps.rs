@@ -12,6 +12,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::pace::StepPace;
+use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
 use crate::keys::{Change, change};
 use crate::leaving::{Confirmed, Leaving};
@@ -23,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 const RECONNECT: Duration = Duration::from_secs(10);
 
 impl StepRunner<'_> {
-    /// Refuses the departure of a host that the cluster cannot miss.
+    /// Refuses the departure of a host that the cluster cannot miss, or of its member of etcd and its
+    /// control plane from a host that stays.
     pub(super) async fn node_may_leave(
         &self,
         chunk: &Chunk,
@@ -35,6 +37,18 @@ impl StepRunner<'_> {
             force: flag(chunk, "force"),
             cluster: text(chunk, "cluster").unwrap_or_default(),
         };
+        // As it will be written: what is not valid is refused while everything is there.
+        let kept = match chunk.args.contains_key("roles") {
+            true => Some(roles(chunk)?),
+            false => None,
+        };
+        let warnings = match &kept {
+            Some(kept) => {
+                let allowed = self.jobs.declarations().allow_roles(&node, kept).await;
+                allowed.map_err(failed)?
+            }
+            None => Vec::new(),
+        };
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         if confirmed.dead && !self.run.test {
             self.wait_disconnected(chunk, &node, index).await?;
@@ -44,17 +58,28 @@ impl StepRunner<'_> {
         }
         let (app, clusters) = (self.jobs.app(), self.jobs.clusters());
         let leaving = Leaving::gather(app, clusters, &snapshot, &node).await;
-        let leaving = leaving.map_err(failed)?;
+        let mut leaving = leaving.map_err(failed)?;
+        let (verb, may) = match &kept {
+            Some(kept) => {
+                leaving = leaving.staying(kept);
+                ("change the roles of", "may change its roles")
+            }
+            None => ("remove", "may leave"),
+        };
         let reasons = leaving.refusals(&confirmed);
         if !reasons.is_empty() {
             return Err(Failure::new(format!(
-                "cannot remove {node}: {}",
+                "cannot {verb} {node}: {}",
                 reasons.join("\n")
             )));
         }
+        if !warnings.is_empty() {
+            let note = json!(warnings);
+            self.recorder.note(index, "warnings", note).await?;
+        }
         let losses = leaving.losses(confirmed.dead).join("; ");
         let colon = if losses.is_empty() { "" } else { ": " };
-        Ok((Map::new(), format!("{node} may leave{colon}{losses}")))
+        Ok((Map::new(), format!("{node} {may}{colon}{losses}")))
     }
 
     /// Waits until a minion is disconnected. A host whose power was cut counts as connected until it

@@ -12,6 +12,7 @@ mod destroy_steps;
 mod destroy_tests;
 mod etcd_steps;
 #[cfg(test)]
+#[macro_use]
 mod fixture;
 mod leave_steps;
 #[cfg(test)]
@@ -25,6 +26,8 @@ mod reboot_step;
 #[cfg(test)]
 mod reboot_tests;
 mod record;
+#[cfg(test)]
+mod roles_leave_tests;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;

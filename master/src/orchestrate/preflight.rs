@@ -1,7 +1,7 @@
 //! `halite.preflight`: the checks of a host that is added, before anything changes there. The
 //! minion collects the facts; the master knows the other hosts, and judges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::masters;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
-use halite_pillar::view::API_PORT;
+use halite_pillar::view::{API_PORT, has_proxies};
 use halite_preflight::checks::{Finding, Verdict};
 use halite_preflight::{
     Added, ExistingCluster, FUNCTION, NodeFacts, OtherHost, Part, Peer, Question, VirtualAddress,
@@ -25,6 +25,7 @@ use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed, required, texts};
 use crate::ca::{CaError, KUBERNETES, SITE};
 use crate::declared::Snapshot;
@@ -44,7 +45,8 @@ const PEER_PORT: u16 = 2380;
 const BUNDLE_PORT: u16 = 4551;
 
 impl StepRunner<'_> {
-    /// Checks the host; a problem that is not ignored by name fails the step.
+    /// Checks the host; a problem that is not ignored by name fails the step. With `roles`, a host
+    /// that is to get these is checked before it is given them.
     pub(super) async fn preflight(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let name = required(chunk, "node")?;
         if self.run.test {
@@ -55,12 +57,24 @@ impl StepRunner<'_> {
         let (name, node) = nodes
             .get_key_value(name.as_str())
             .ok_or_else(|| Failure::new(format!("{name} is not declared")))?;
-        let facts = self.facts(&snapshot, name, node).await?;
+        let given = match chunk.args.contains_key("roles") {
+            true => Some(roles(chunk)?),
+            false => None,
+        };
+        let mut warnings = match &given {
+            Some(given) => {
+                let allowed = self.jobs.declarations().allow_roles(name, given).await;
+                allowed.map_err(failed)?
+            }
+            None => Vec::new(),
+        };
+        let gets = node_with(node, given.as_deref());
+        let facts = self.facts(&snapshot, name, node, &gets).await?;
         let mut findings = checks::run(&facts);
         checks::ignore(&mut findings, &texts(chunk, "ignore"));
         let count = findings.len();
         self.recorder.note(index, "checks", json!(count)).await?;
-        let warnings = lines(&findings, false);
+        warnings.extend(lines(&findings, false));
         if !warnings.is_empty() {
             let note = json!(warnings);
             self.recorder.note(index, "warnings", note).await?;
@@ -69,18 +83,24 @@ impl StepRunner<'_> {
             return Ok((Map::new(), format!("{count} checks of {name}")));
         }
         let problems = lines(&findings, true).join("\n");
+        let (not_ready, command) = match given {
+            Some(_) => ("is not ready for these roles", "ctl node roles"),
+            None => ("is not ready to join", "ctl node add"),
+        };
         Err(Failure::new(format!(
-            "{name} is not ready to join, and nothing was changed there:\n{problems}\n`ctl node add … --ignore-preflight \
-             NAME,…` goes on in spite of a problem"
+            "{name} {not_ready}, and nothing was changed there:\n{problems}\n`{command} … --ignore-preflight NAME,…` goes \
+             on in spite of a problem"
         )))
     }
 
-    /// The facts of the host, with what they are compared with.
+    /// The facts of the host, with what they are compared with. Of a host that is to get further roles,
+    /// `node` is what it is, and `gets` what it will be.
     async fn facts(
         &self,
         snapshot: &Snapshot,
         name: &NodeName,
         node: &Node,
+        gets: &Node,
     ) -> Result<NodeFacts, Failure> {
         let declaration = snapshot.declaration();
         let cluster = &declaration.cluster;
@@ -92,9 +112,9 @@ impl StepRunner<'_> {
         let question = Question {
             requirements: checks::of_cluster(cluster),
             peers: peers(declaration, name, node, &is_connected),
-            etcd: node.has(Role::Etcd),
+            etcd: gets.has(Role::Etcd),
             vip: self
-                .virtual_address(declaration, node)
+                .virtual_address(declaration, gets)
                 .map_err(|error| Failure::new(format!("cannot check {name}: {}", chain(&error))))?,
         };
         let question = json!(question);
@@ -114,14 +134,15 @@ impl StepRunner<'_> {
             facts.existing = ExistingCluster::This;
         }
         facts.part = Part::Added(Added {
-            runs_containers: node.runs_containers(),
-            control_plane: node.has(Role::ControlPlane),
-            etcd: node.has(Role::Etcd),
-            registry: node.has(Role::Registry),
+            runs_containers: gets.runs_containers(),
+            control_plane: gets.has(Role::ControlPlane),
+            etcd: gets.has(Role::Etcd),
+            registry: gets.has(Role::Registry),
             clock,
             vip: cluster.api_server.vip,
             planes: planes(node).collect(),
             others,
+            gained: gained(declaration, node, gets),
         });
         Ok(facts)
     }
@@ -202,6 +223,22 @@ fn reached_at(declaration: &Declaration, node: &Node) -> Option<Ipv4Addr> {
     let serves = others.any(|other| other.serves_api());
     let vip = declaration.cluster.api_server.vip;
     vip.filter(|_| serves && node.runs_containers())
+}
+
+/// The document of a host as it is when it has these roles.
+fn node_with(node: &Node, roles: Option<&[Role]>) -> Node {
+    let mut node = node.clone();
+    if let Some(roles) = roles {
+        node.roles = roles.to_vec();
+    }
+    node
+}
+
+/// The ports that a host gets with its further roles.
+fn gained(declaration: &Declaration, node: &Node, gets: &Node) -> BTreeSet<u16> {
+    let gains = |role: Role| gets.has(role) && !node.has(role);
+    let proxied = has_proxies(declaration);
+    checks::gained_ports(gains(Role::ControlPlane), gains(Role::Etcd), proxied)
 }
 
 /// The addresses of a host in the control plane and in the workload plane.

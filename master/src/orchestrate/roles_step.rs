@@ -1,12 +1,17 @@
 //! `halite.node_roles`: other roles of a host, before its states follow; and
 //! `halite.control_plane_joined`: what is recorded when they have.
 
+use halite_errors::chain;
 use halite_pillar::role::Role;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::step_runner::{Outcome, StepRunner, failed, required, texts};
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, texts};
+use crate::declared::Stage;
+use crate::keys::host_root;
 
 impl StepRunner<'_> {
     /// Records that a control plane runs.
@@ -26,18 +31,7 @@ impl StepRunner<'_> {
     /// Declares the roles of a host in its document.
     pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let node = required(chunk, "node")?;
-        let mut roles = Vec::new();
-        for name in texts(chunk, "roles") {
-            let Some(role) = Role::named(&name) else {
-                let known = Role::ALL.map(Role::as_str).join(", ");
-                return Err(Failure::new(format!(
-                    "there is no role {name:?}; there are {known}"
-                )));
-            };
-            if !roles.contains(&role) {
-                roles.push(role);
-            }
-        }
+        let roles = roles(chunk)?;
         let names = roles.iter().map(|role| role.as_str());
         let names = names.collect::<Vec<_>>().join(", ");
         if self.run.test {
@@ -46,11 +40,41 @@ impl StepRunner<'_> {
                 format!("a real run gives {node} the roles {names}"),
             ));
         }
-        let changed = self.jobs.declarations().set_roles(&node, &roles).await;
-        if changed.map_err(failed)? {
+        let stage = match flag(chunk, "left") {
+            true => Stage::Left,
+            false => Stage::Before,
+        };
+        let declarations = self.jobs.declarations();
+        let changed = declarations.set_roles(&node, &roles, stage).await;
+        let changed = changed.map_err(failed)?;
+        if !roles.contains(&Role::ControlPlane) {
+            // Also when the roles are there already: the process may have ended in between.
+            let id: MinionId =
+                (node.parse()).map_err(|error: IdentityError| Failure::new(chain(&error)))?;
+            let ended = host_root::end(self.jobs.app(), &id).await;
+            ended.map_err(failed)?;
+        }
+        if changed {
             let changes = Map::from_iter([("roles".to_owned(), json!(roles))]);
             return Ok((changes, format!("{node} has the roles {names}")));
         }
         Ok((Map::new(), format!("{node} already has the roles {names}")))
     }
+}
+
+/// The argument `roles`, each role once.
+pub(super) fn roles(chunk: &Chunk) -> Result<Vec<Role>, Failure> {
+    let mut roles = Vec::new();
+    for name in texts(chunk, "roles") {
+        let Some(role) = Role::named(&name) else {
+            let known = Role::ALL.map(Role::as_str).join(", ");
+            return Err(Failure::new(format!(
+                "there is no role {name:?}; there are {known}"
+            )));
+        };
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    Ok(roles)
 }

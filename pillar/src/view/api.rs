@@ -50,6 +50,12 @@ pub(super) fn seen_by(declaration: &Declaration, node: Option<&Node>) -> Result<
     })
 }
 
+/// Returns whether hosts without a control plane have a proxy of their own, to which the API's name leads.
+#[must_use]
+pub fn has_proxies(declaration: &Declaration) -> bool {
+    seen_by(declaration, None).is_ok_and(|api| api.proxied)
+}
+
 /// The addresses at which the API server answers, the best one first: the VIP, then each
 /// control-plane host that has joined.
 ///

@@ -170,13 +170,24 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             NODE,
             required("roles", Kind::TextList, "All roles of the host."),
+            arg(
+                "left",
+                Kind::Boolean,
+                "Its member of etcd and its control plane have left the host, as far as these roles need none (default false).",
+            ),
         ],
     ),
     step(
         "node_may_leave",
-        "Refuses the departure of a host that the cluster cannot miss, or that was not confirmed.",
+        "Refuses the departure of a host that the cluster cannot miss, or that was not confirmed. With `roles` the host stays, and \
+         its member of etcd or its control plane leaves.",
         &[
             NODE,
+            arg(
+                "roles",
+                Kind::TextList,
+                "All roles of a host that stays (default: it leaves the cluster).",
+            ),
             arg(
                 "dead",
                 Kind::Boolean,
@@ -280,6 +291,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Checks a host that is added, before anything changes there: all problems in one report.",
         &[
             MEMBER,
+            arg(
+                "roles",
+                Kind::TextList,
+                "All roles that a host of the cluster is to get; it is checked before its document has them, and asked for no other \
+                 host that lets it in only then (default: those of its document).",
+            ),
             arg(
                 "ignore",
                 Kind::TextList,

@@ -235,6 +235,70 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
     }
 }
 
+/// A host that stays keeps nothing of its control plane: what its former states wrote and its new ones
+/// do not is removed.
+#[test]
+fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let node = &mut pillar["halite"]["node"];
+    node["runs"] = json!({"containers": true, "master": false, "standby": true});
+    node["roles"] = json!(["control-plane", "etcd", "worker"]);
+    node["etcd"] =
+        json!({"member": "bootstrap-1", "initialCluster": "bootstrap-1=https://10.0.0.1:2380"});
+    let name = node["name"].as_str().unwrap().to_owned();
+    pillar["halite"]["nodes"][&name]["roles"] = node["roles"].clone();
+    let before = written(&highstate(&pillar, &grains));
+    let absent = |compiled: &Compiled| -> Vec<String> {
+        let chunks = compiled.low.chunks.iter();
+        let absent = chunks.filter(|chunk| chunk.function() == "file.absent");
+        absent.map(|chunk| chunk.name.clone()).collect()
+    };
+    let mut gone: Vec<String> = Vec::new();
+    for sls in ["control_plane", "etcd", "plane"] {
+        let sls = [format!("halite.leave.{sls}")];
+        gone.extend(absent(&sure(with(&pillar, &grains, |i| {
+            compile::sls(i, &sls)
+        }))));
+    }
+    let node = &mut pillar["halite"]["node"];
+    node["runs"]["standby"] = json!(false);
+    node["roles"] = json!(["worker"]);
+    node["etcd"] = Value::Null;
+    pillar["halite"]["nodes"][&name]["roles"] = json!(["worker"]);
+    let worker = highstate(&pillar, &grains);
+    gone.extend(absent(&worker));
+    // Directories: etcd's data are aside there, and the others are removed when nothing is in them.
+    gone.extend(
+        [
+            "/var/lib/etcd",
+            "/root/.kube",
+            "/var/lib/halite/master",
+            "/var/lib/halite/reports",
+        ]
+        .map(str::to_owned),
+    );
+    let kept = written(&worker);
+    let former: Vec<String> = before
+        .into_iter()
+        .filter(|path| !kept.contains(path))
+        .collect();
+    assert!(former.len() > 20, "{former:?}");
+    let stays: Vec<&String> = former
+        .iter()
+        .filter(|path| {
+            !gone.iter().any(|gone| {
+                let rest = path.strip_prefix(gone.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        })
+        .collect();
+    assert_eq!(stays, [""; 0]);
+    // And nothing that a worker needs is removed.
+    for path in &kept {
+        assert!(!gone.contains(path), "{path} is removed");
+    }
+}
+
 /// A declared host without an address, which has not enrolled yet or is to be replaced, does not
 /// keep the others from their states.
 #[test]

@@ -39,6 +39,7 @@ mod preflight;
 mod registry;
 mod repair;
 mod repository;
+mod roles;
 mod runner;
 mod secret;
 mod shipped_tree;

@@ -13,7 +13,7 @@ use crate::test::{Case, cases};
 use crate::{
     addons, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external, firewall, ha,
     health, iso, keepalived, kills, kubeadm, lab_itself, limits, network, operator, packages,
-    preflight, registry, repair, repository, secret, site_registry, source, support, update,
+    preflight, registry, repair, repository, roles, secret, site_registry, source, support, update,
     versions, vip,
 };
 
@@ -125,6 +125,7 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
     Ok(before
         .chain(kills::tests(full))
         .chain(killed)
+        .chain(cases(roles::TESTS))
         .chain(cases(disaster::TESTS))
         .chain(restored)
         .chain(cases(destroy::TESTS))

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::node_facts::NodeFacts;
 use crate::part::Part;
 
+pub use network::gained_ports;
 pub use requirements::{of_cluster, thresholds};
 
 /// The result of a check.

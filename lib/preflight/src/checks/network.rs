@@ -7,7 +7,8 @@ use crate::node_facts::{ExistingCluster, NodeFacts};
 use crate::part::{Added, Part};
 
 /// kubeadm's `Port` checks and the components' health and metrics ports.
-const CONTROL_PLANE: [u16; 3] = [6443, 10257, 10259];
+const API: u16 = 6443;
+const CONTROL_PLANE: [u16; 3] = [API, 10257, 10259];
 const NODE: [u16; 4] = [10248, 10249, 10250, 10256];
 const ETCD: [u16; 3] = [2379, 2380, 2381];
 const MASTER: [u16; 2] = [4550, 4552];
@@ -33,15 +34,29 @@ pub(super) fn other_firewall(facts: &NodeFacts) -> Verdict {
     )
 }
 
+/// The ports that a further role brings to a host that is in the cluster already. A proxy of its own
+/// listens at the API server's until the control plane is there.
+#[must_use]
+pub fn gained_ports(control_plane: bool, etcd: bool, proxied: bool) -> BTreeSet<u16> {
+    let planes = CONTROL_PLANE.iter().filter(|_| control_plane);
+    let members = ETCD.iter().filter(|_| etcd);
+    let own = |port: &u16| proxied && *port == API;
+    planes
+        .chain(members)
+        .copied()
+        .filter(|port| !own(port))
+        .collect()
+}
+
 fn ports(facts: &NodeFacts, needed: &[(bool, &[u16])]) -> Verdict {
     // On a second run, these are the ports of this cluster.
-    if facts.existing == ExistingCluster::This {
-        return Verdict::Good;
-    }
+    let is_own =
+        |port: &u16| facts.existing == ExistingCluster::This && !roles(facts).gained.contains(port);
     let mut needed: Vec<u16> = needed
         .iter()
         .filter(|(is_needed, _)| *is_needed)
         .flat_map(|(_, ports)| ports.iter().copied())
+        .filter(|port| !is_own(port))
         .collect();
     needed.sort_unstable();
     let taken: Vec<String> = needed
@@ -68,6 +83,7 @@ static FIRST: Added = Added {
     vip: None,
     planes: BTreeSet::new(),
     others: Vec::new(),
+    gained: BTreeSet::new(),
 };
 
 fn roles(facts: &NodeFacts) -> &Added {

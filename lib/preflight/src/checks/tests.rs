@@ -303,6 +303,32 @@ fn an_added_host_needs_the_ports_and_the_size_of_its_roles() {
 }
 
 #[test]
+fn a_host_of_the_cluster_that_gets_a_control_plane_needs_the_ports_of_that_only() {
+    let mut facts = good_added();
+    facts.existing = ExistingCluster::This;
+    // The kubelet and the proxy are its own, and something else is where etcd is to listen.
+    facts.listening = [6443, 10250, 2379].into();
+    let judged = |facts: &mut NodeFacts, gained: BTreeSet<u16>| {
+        if let Part::Added(added) = &mut facts.part {
+            (added.control_plane, added.etcd) = (true, true);
+            added.gained = gained;
+        }
+        bad(facts)
+    };
+    assert_eq!(judged(&mut facts, BTreeSet::new()), [""; 0]);
+    assert_eq!(
+        judged(&mut facts, gained_ports(true, true, true)),
+        ["ports-etcd"]
+    );
+    let without_proxy = gained_ports(true, true, false);
+    assert_eq!(
+        judged(&mut facts, without_proxy),
+        ["ports-kubernetes", "ports-etcd"]
+    );
+    assert!(gained_ports(false, false, false).is_empty());
+}
+
+#[test]
 fn an_operator_may_ignore_a_problem_by_its_name() {
     let mut facts = good_added();
     facts.listening = [10250].into();

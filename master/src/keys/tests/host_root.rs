@@ -132,6 +132,26 @@ async fn root_is_out_with_its_host_and_in_again_with_the_host_that_replaces_it()
 }
 
 #[tokio::test]
+async fn root_is_out_with_the_control_plane_and_in_again_with_another_key() {
+    let site = site().await;
+    joined(&site).await;
+    let host = minion("cp-2");
+    // A host that never had one.
+    host_root::end(&site.app, &host).await.unwrap();
+    let pem = sign(&site, &PrivateKey::generate().unwrap()).await.unwrap();
+    for _ in 0..2 {
+        host_root::end(&site.app, &host).await.unwrap();
+        assert_eq!(role_of(&site, &pem), None);
+        let all = list_operators(&site.app).await.unwrap().to_string();
+        assert!(all.contains("\"state\":\"expired\""), "{all}");
+        site.clock.advance(1000);
+    }
+    let new = sign(&site, &PrivateKey::generate().unwrap()).await.unwrap();
+    assert_eq!(role_of(&site, &new), Some(Role::Admin));
+    assert_eq!(role_of(&site, &pem), None);
+}
+
+#[tokio::test]
 async fn an_operator_who_was_revoked_is_not_made_again_by_a_state() {
     let site = site().await;
     joined(&site).await;

@@ -3,7 +3,6 @@
     and halite.leave.data. What the host had before is not brought back: swap, other versions of
     packages. -#}
 {%- from 'halite/map.jinja' import is_red_hat, has_master, etcd_is_external with context %}
-{%- set unit = '/etc/systemd/system/etcd.service' %}
 include:
 {%- if has_master %}
   # The master compiles from its bundle to the end.
@@ -13,6 +12,8 @@ include:
   - halite.services.master.absent
 {%- endif %}
   - halite.services.site_registry.absent
+  - halite.leave.etcd
+  - halite.leave.kubectl
 
 kubelet:
   service.dead:
@@ -55,22 +56,9 @@ containers-gone:
         nft list tables | grep -q kube-proxy || iptables-save | grep -qE 'KUBE-|FLANNEL'
     - require:
         - service: containerd
-
-# A member that is a unit of the host. Its file goes last, so that a run that was interrupted begins again.
-etcd-unit:
-  cmd.run:
-    - name: systemctl disable --now etcd.service; rm -rf /usr/local/lib/halite/etcd; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; rm -f {{ unit }}; systemctl daemon-reload
-    - onlyif: grep -qs '^# Written by Halite' {{ unit }}
-
-# Another member may have this host's place one day: its data must not be taken for that one's. Of an
-# external etcd nothing is touched.
-etcd-data-aside:
-  cmd.run:
-    - name: mv -T /var/lib/etcd/member "/var/lib/etcd/member.removed-$(date +%s)"
-    - onlyif: {{ 'test -e /var/lib/halite/etcd-member.json && ' if etcd_is_external }}test -e /var/lib/etcd/member
-    - require:
-        - cmd: containers-gone
-        - cmd: etcd-unit
+    # Its container has ended with the others.
+    - require_in:
+        - cmd: {{ 'etcd-data-aside' if etcd_is_external else 'etcd-ended' }}
 {%- set files = [
       '/etc/kubernetes',
       '/etc/cni/net.d/10-flannel.conflist',
@@ -83,7 +71,6 @@ etcd-data-aside:
       '/var/lib/kubelet/config.yaml',
       '/var/lib/kubelet/instance-config.yaml',
       '/var/lib/kubelet/kubeadm-flags.env',
-      '/var/lib/halite/etcd-member.json',
       '/etc/sysctl.d/99-halite.conf',
       '/etc/modules-load.d/halite.conf',
       '/etc/halite/pki/site-ca.crt',
@@ -98,19 +85,6 @@ etcd-data-aside:
     - require:
         - cmd: etcd-data-aside
 {%- endfor %}
-
-/root/.kube/config:
-  file.absent:
-    - onlyif: test "$(readlink /root/.kube/config)" = /etc/kubernetes/admin.conf
-    - require:
-        - cmd: etcd-data-aside
-
-kubectl-directory:
-  cmd.run:
-    - name: rmdir --ignore-fail-on-non-empty /root/.kube
-    - onlyif: test -d /root/.kube
-    - require:
-        - file: /root/.kube/config
 
 # The certificates of the site's own authorities are no longer trusted.
 trust-store:

@@ -1,6 +1,8 @@
 {#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name,
     is given at the start (`ctl node add`), and `pillar.roles`, the roles that a host which is there
-    already is to have from now on (`ctl node roles`). Each step may be repeated. -#}
+    already is to have from now on (`ctl node roles`). Each step may be repeated. The document names what
+    leaves a host until it has left, so that a command that was cut off goes on. -#}
+{%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set roles = pillar.get('roles') or node.roles %}
@@ -9,21 +11,85 @@
 {%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
 {%- set is_member = 'etcd' in roles %}
 {%- set is_control_plane = 'control-plane' in roles %}
+{%- set stays = true if pillar.get('roles') else false %}
+{%- set gets = ['control-plane', 'etcd'] | select('in', roles) | reject('in', node.roles) | list if stays else [] %}
+{%- set leaves = ['control-plane', 'etcd'] | select('in', node.roles) | reject('in', roles) | list if stays else [] %}
+{%- set ns = namespace(last='') %}
 {%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
-{%- if pillar.get('roles') %}
+{%- if gets %}
+
+# Before its document has them: nothing changes for a host that cannot have them.
+suited:
+  halite.preflight:
+    - node: {{ name }}
+    - roles: {{ roles | json }}
+    - ignore: {{ pillar.get('ignore_preflight', []) | json }}
+{%-   set ns.last = 'suited' %}
+{%- endif %}
+{%- if leaves %}
+
+# One change of membership at a time.
+turn:
+  halite.lock:
+    - lock: etcd-members
+
+# Before anything is touched: no step after this one asks whether the cluster can miss its part.
+allowed:
+  halite.node_may_leave:
+    - node: {{ name }}
+    - roles: {{ roles | json }}
+    - force: {{ pillar.get('force', False) }}
+    - cluster: {{ pillar.get('cluster', '') | json }}
+    - require:
+        - halite: turn
+{%-   set ns.last = 'allowed' %}
+{%-   if 'control-plane' in leaves %}
+{{- address_leaves(name, ns.last) }}
+
+# Its pods stay, and the node stays Ready.
+kubelet-elsewhere:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.kubelet.elsewhere]
+    - require:
+        - halite: address
+{{- control_plane_leaves(name, 'kubelet-elsewhere') }}
+{%-     set ns.last = 'control-plane' %}
+{%-   endif %}
+{%-   if 'etcd' in leaves %}
+{{- member_leaves(name, ns.last) }}
+{%-     set ns.last = 'member' %}
+{%-   endif %}
+
+left:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [{{ 'halite.leave.etcd' if 'etcd' in leaves }}{{ ', ' if leaves | length > 1 }}{{ 'halite.leave.plane' if 'control-plane' in leaves }}]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'left' %}
+{%- endif %}
+{%- if stays %}
 
 # What is compiled from here on is that of the new roles.
 roles:
   halite.node_roles:
     - node: {{ name }}
     - roles: {{ roles | json }}
+{%-   if leaves %}
+    - left: True
+{%-   endif %}
+{%-   if ns.last %}
+    - require:
+        - halite: {{ ns.last }}
+{%-   endif %}
 {%- endif %}
 
 enrolled:
   halite.wait_for_minion:
     - id: {{ name }}
     - timeout: 600
-{%- if pillar.get('roles') %}
+{%- if stays %}
     - require:
         - halite: roles
 {%- endif %}
@@ -35,7 +101,7 @@ peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
-    - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane else '' }}]
+    - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane or stays else '' }}]
     - offline: skip
     - require:
         - halite: enrolled
@@ -130,10 +196,11 @@ joined:
         - halite: control-plane
 {%- endif %}
 
+# The kubelet of a host that was a node before has had another way to the API until now.
 registered:
   halite.state:
     - tgt: {{ name }}
-    - sls: [halite.base.kubelet.registers]
+    - sls: [{{ 'halite.base.kubelet, ' if stays }}halite.base.kubelet.registers]
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- if is_member %}
@@ -191,6 +258,18 @@ other-masters:
     - tgt_type: compound
     - sls: [halite.services.operator, halite.services.standby.masters]
     - offline: skip
+    - require:
+        - halite: ready
+{%- elif stays %}
+
+# One of them may be a standby in the place of this one: it copies what the master has, and the bundles.
+other-masters:
+  halite.state:
+    - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
+    - tgt_type: compound
+    - sls: [halite.services.masters]
+    - offline: skip
+    - timeout: 7200
     - require:
         - halite: ready
 {%- endif %}

@@ -2,6 +2,7 @@
     A host that is `dead` is asked nothing. With `keep` its document keeps what the operator declared,
     for the host that replaces it. Each step may be repeated: the document goes when nothing needs it
     any more, and the key last, so that a removal that was cut off is known. -#}
+{%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
 {%- set name = pillar.node %}
 {%- set is_declared = name in pillar.halite.nodes %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
@@ -51,21 +52,7 @@ mounts:
 {%-   set ns.last = 'mounts' %}
 {%- endif %}
 {%- if is_live and is_control_plane %}
-
-# Another host has the address before this one can no longer take it.
-vip:
-  halite.vip_moved_off:
-    - node: {{ name }}
-    - timeout: 120
-    - require:
-        - halite: {{ ns.last }}
-
-address:
-  halite.state:
-    - tgt: {{ name }}
-    - sls: [halite.leave.address]
-    - require:
-        - halite: vip
+{{- address_leaves(name, ns.last) }}
 {%-   set ns.last = 'address' %}
 {%- endif %}
 {%- if is_live and node.runs.containers %}
@@ -81,25 +68,11 @@ drained:
 {%-   set ns.last = 'drained' %}
 {%- endif %}
 {%- if is_live and is_control_plane %}
-
-# An API server that stops by itself takes its address out of the Service `kubernetes`.
-control-plane:
-  halite.state:
-    - tgt: {{ name }}
-    - sls: [halite.leave.control_plane]
-    - require:
-        - halite: {{ ns.last }}
+{{- control_plane_leaves(name, ns.last) }}
 {%-   set ns.last = 'control-plane' %}
 {%- endif %}
 {%- if 'etcd' in node.roles %}
-
-member:
-  halite.etcd_remove:
-    - node: {{ name }}
-    - dead: {{ dead }}
-    - timeout: 300
-    - require:
-        - halite: {{ ns.last }}
+{{- member_leaves(name, ns.last, dead) }}
 {%-   set ns.last = 'member' %}
 {%- endif %}
 {%- if is_live %}

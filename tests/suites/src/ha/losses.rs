@@ -16,7 +16,7 @@ use halite_lab::wait;
 
 use super::{BACK, is_complete, pod, same_content};
 use crate::availability::holders::Sampler;
-use crate::availability::record::{Gap, numbers};
+use crate::availability::record::{Gap, Record, numbers};
 use crate::availability::target::{Address, Identity, Kind, Target};
 use crate::availability::writes::Loop;
 use crate::test::Counts;
@@ -210,6 +210,45 @@ pub(super) fn under_writes(
     let mut others = planes.iter().rev();
     let rest = others.find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
+    let sampler = Sampler::start(&planes, VIP);
+    let start = |target: &Target| match way {
+        Way::Vip | Way::Proxy | Way::Name => Loop::start(&cluster.worker, target),
+        Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, target),
+    };
+    let record = written(cluster, rest, address, prefix, start, || lose(lost))?;
+    let held = sampler.end()?;
+    Ok(Measured {
+        acknowledged: record.acknowledged().len(),
+        gap: record.longest_gap(),
+        shared: held.longest_shared(),
+    })
+}
+
+/// Does something while the worker writes through the virtual address. No acknowledged write may be
+/// missing on the host that is asked, which stays a control plane.
+///
+/// # Errors
+/// One is missing, or what is done fails.
+pub(crate) fn through_the_address(
+    cluster: &Cluster,
+    asked: &Host,
+    prefix: &str,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Record> {
+    let start = |target: &Target| Loop::start(&cluster.worker, target);
+    let address = Address::Fixed((VIP, 6443).into());
+    written(cluster, asked, address, prefix, start, act)
+}
+
+/// Does something while a client writes to that address; `rest` is asked for what was written.
+fn written(
+    cluster: &Cluster,
+    rest: &Host,
+    address: Address,
+    prefix: &str,
+    start: impl FnOnce(&Target) -> Result<Loop>,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Record> {
     // It may be there from an earlier attempt.
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
     cluster.kubectl(&["create", "namespace", NAMESPACE])?;
@@ -222,11 +261,7 @@ pub(super) fn under_writes(
         prefix: prefix.to_owned(),
         identity: Some(administrator(rest)?),
     };
-    let sampler = Sampler::start(&planes, VIP);
-    let writes = match way {
-        Way::Vip | Way::Proxy | Way::Name => Loop::start(&cluster.worker, &target)?,
-        Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, &target)?,
-    };
+    let writes = start(&target)?;
     let listed = || -> Result<BTreeSet<u64>> {
         let names = config_maps(cluster, rest)?;
         Ok(numbers(&target.prefix, names.lines()))
@@ -237,25 +272,20 @@ pub(super) fn under_writes(
         Ok(())
     })?;
     let before = listed()?.len();
-    lose(lost)?;
+    act()?;
     wait::until("writes after the loss", BACK, || {
         let count = listed()?.len();
         ensure!(count > before + 100, "{count} writes, {before} before");
         Ok(())
     })?;
     let record = writes.end()?;
-    let held = sampler.end()?;
     let missing = record.missing(&listed()?);
     ensure!(
         missing.is_empty(),
         "acknowledged and not there: {missing:?}"
     );
     cluster.kubectl_on(&rest.spec.name, &["delete", "namespace", NAMESPACE])?;
-    Ok(Measured {
-        acknowledged: record.acknowledged().len(),
-        gap: record.longest_gap(),
-        shared: held.longest_shared(),
-    })
+    Ok(record)
 }
 
 /// The identity in the kubeconfig file of a control plane's root.

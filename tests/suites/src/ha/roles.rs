@@ -8,8 +8,8 @@ use crate::test::Counts;
 
 const INFRA: &str = "node-role.kubernetes.io/infra";
 
-/// A worker gets a role and loses it again: its label comes and goes. Its part of the control plane
-/// is not taken from a host that stays.
+/// A worker gets a role and loses it again: its label comes and goes. A part of the control plane is
+/// not taken from a host without the cluster's name.
 pub(super) fn given_and_taken(cluster: &Cluster) -> Result<Counts> {
     let worker = cluster.worker.spec.name.as_str();
     let give = |host: &str, roles: &str| {
@@ -29,7 +29,7 @@ pub(super) fn given_and_taken(cluster: &Cluster) -> Result<Counts> {
     let refused = give("cp-2", "worker").err().map(|error| error.to_string());
     let text = refused.unwrap_or_default();
     ensure!(
-        text.contains("leave only with the host"),
+        text.contains("it takes --force --cluster demo"),
         "the roles of cp-2 have changed: {text}"
     );
     Ok(Counts::ONE)

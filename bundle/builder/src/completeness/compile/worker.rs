@@ -128,8 +128,16 @@ impl<'a> Worker<'a> {
             .into_iter()
             .filter_map(|sls| Some((sls, server?.0)));
         let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
-        for (sls, name) in all.chain(of_planes).chain(of_servers) {
+        let all = all.chain(of_planes).chain(of_servers);
+        // A control plane that stays as a worker has steps of its own.
+        let stays = plane.map(|(name, _)| (shipped::ADD_NODE, name));
+        let all = all.map(|(sls, name)| (sls, name, None));
+        let stays = stays.map(|(sls, name)| (sls, name, Some(json!(["worker"]))));
+        for (sls, name, roles) in all.chain(stays) {
             pillar["node"] = json!(name);
+            if let Some(roles) = roles {
+                pillar["roles"] = roles;
+            }
             let target = Target {
                 minion: MASTER.to_owned(),
                 what: format!("the orchestration {sls}"),

@@ -1,9 +1,7 @@
 {#- The kubelet, configured as kubeadm does. Identity: docs/decisions/0004-kubelet-identity.md. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- from 'halite/base/map.jinja' import cri_socket, is_replaced, kubelet_url with context %}
-{%- set user = 'system:node:' ~ node.name %}
-{%- set identity = '/var/lib/kubelet/pki/kubelet-client-halite.pem' %}
-{%- set current = '/var/lib/kubelet/pki/kubelet-client-current.pem' %}
+{%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubelet_url, local_url with context %}
+{%- from 'halite/base/kubelet/kubeconfig.jinja' import current, identity, kubeconfig, leads_to, user with context %}
 include:
   - halite.host.packages
   - halite.base.containerd
@@ -117,14 +115,16 @@ kubelet-identity-renewed:
         - file: /var/lib/kubelet/pki
 {%- endif %}
 
-/etc/kubernetes/kubelet.conf:
+{{ kubeconfig }}:
   kubeconfig.managed:
-    - server: {{ kubelet_url }}
-    - cluster: {{ pillar.halite.cluster.name }}
-    - user: {{ user }}
-    - ca_certificate: {{ pillar.halite.pki.kubernetes.cert | json }}
-    - client_certificate_file: {{ current }}
-    - client_key_file: {{ current }}
+{{- leads_to(kubelet_url) }}
+{%- if kubelet_url == local_url %}
+    # A worker that becomes a control plane goes on with the way that it has until its own API server serves:
+    # it stays Ready.
+    - unless: >-
+        grep -qsxF '    server: {{ endpoint_url }}' {{ kubeconfig }} && ! curl --silent --fail --output /dev/null --max-time 2
+        --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt {{ local_url }}/readyz
+{%- endif %}
     - require:
         - file: /etc/kubernetes/manifests
 

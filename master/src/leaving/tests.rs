@@ -1,0 +1,191 @@
+use super::*;
+
+fn host(roles: &[Role]) -> Leaving {
+    Leaving {
+        name: "cp-2".to_owned(),
+        cluster: "prod".to_owned(),
+        roles: Some(roles.to_vec()),
+        stays: None,
+        other_control_planes: 2,
+        other_registries: 1,
+        has_master: false,
+        has_site_registry: false,
+        has_key: true,
+        is_connected: true,
+        vote: Vote::None,
+    }
+}
+
+fn plane(all: usize, serving: usize, serves: bool) -> Leaving {
+    let voters = Voters { all, serving };
+    Leaving {
+        vote: Vote::Voting { voters, serves },
+        ..host(&[Role::ControlPlane, Role::Etcd])
+    }
+}
+
+fn confirmed(dead: bool, cluster: &str) -> Confirmed {
+    Confirmed {
+        dead,
+        force: !cluster.is_empty(),
+        cluster: cluster.to_owned(),
+    }
+}
+
+/// The only reason.
+fn reason(leaving: &Leaving, confirmed: &Confirmed) -> String {
+    let reasons = leaving.refusals(confirmed);
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    reasons[0].clone()
+}
+
+#[test]
+fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
+    let plain = Confirmed::default();
+    let worker = host(&[Role::Worker]);
+    assert!(worker.refusals(&plain).is_empty());
+    assert!(worker.losses(false).is_empty());
+
+    let gone = Leaving {
+        is_connected: false,
+        ..worker.clone()
+    };
+    assert!(reason(&gone, &plain).contains("--dead --force --cluster prod"));
+    assert!(
+        reason(&gone, &confirmed(true, "")).contains("it takes --force --cluster prod: the data")
+    );
+    assert!(
+        reason(&gone, &confirmed(true, "test"))
+            .contains("--cluster test is not this cluster, which is prod")
+    );
+    assert!(gone.refusals(&confirmed(true, "prod")).is_empty());
+    assert!(reason(&worker, &confirmed(true, "prod")).contains("leave out --dead"));
+
+    // Declared, and never enrolled: there is nothing to lose.
+    let never = Leaving {
+        has_key: false,
+        ..gone
+    };
+    assert!(never.refusals(&confirmed(true, "")).is_empty());
+}
+
+#[test]
+fn a_name_without_document_and_key_is_unknown_and_one_with_a_key_goes_on() {
+    let undeclared = Leaving {
+        roles: None,
+        is_connected: false,
+        ..host(&[])
+    };
+    assert!(undeclared.refusals(&Confirmed::default()).is_empty());
+    let unknown = Leaving {
+        has_key: false,
+        ..undeclared
+    };
+    assert!(reason(&unknown, &Confirmed::default()).contains("there is no node cp-2"));
+}
+
+#[test]
+fn a_control_plane_says_that_it_held_keys_and_wants_the_clusters_name() {
+    let text = reason(&plane(3, 3, true), &Confirmed::default());
+    for part in [
+        "--force --cluster prod",
+        "its vote in etcd: 2 members are left, none may fail",
+        "private keys of the cluster's CAs",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(
+        plane(3, 3, true)
+            .refusals(&confirmed(false, "prod"))
+            .is_empty()
+    );
+}
+
+#[test]
+fn what_would_break_the_quorum_is_not_forced() {
+    // One of three is away: that one may leave, another one may not.
+    assert!(
+        plane(3, 2, false)
+            .refusals(&confirmed(false, "prod"))
+            .is_empty()
+    );
+    let text = reason(&plane(3, 2, true), &confirmed(false, "prod"));
+    assert!(
+        text.contains("2 of 3 voting members serve, and 2 of the 2 that remain"),
+        "{text}"
+    );
+    assert!(text.ends_with("nothing forces it"), "{text}");
+    let silent = Leaving {
+        vote: Vote::Unknown {
+            because: "no leader".to_owned(),
+        },
+        ..plane(3, 3, true)
+    };
+    assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));
+}
+
+#[test]
+fn a_host_that_stays_is_asked_for_what_it_loses_only() {
+    let stays = |leaving: Leaving, roles: &[Role]| leaving.staying(roles);
+    let last = Leaving {
+        other_control_planes: 0,
+        other_registries: 0,
+        has_master: true,
+        has_site_registry: true,
+        ..plane(3, 2, true)
+    };
+    // It keeps all of that.
+    let more = [Role::ControlPlane, Role::Etcd, Role::Worker];
+    assert!(
+        stays(last.clone(), &more)
+            .refusals(&Confirmed::default())
+            .is_empty()
+    );
+    assert!(stays(last.clone(), &more).losses(false).is_empty());
+    let reasons = stays(last, &[Role::Worker]).refusals(&confirmed(false, "prod"));
+    for (reason, part) in reasons
+        .iter()
+        .zip(["has the master", "only control plane", "quorum"])
+    {
+        assert!(reason.contains(part), "{reasons:?}");
+    }
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+    let away = Leaving {
+        is_connected: false,
+        ..plane(3, 3, true)
+    };
+    let reasons = stays(away, &[Role::Worker]).refusals(&confirmed(false, "prod"));
+    assert!(
+        reasons.concat().contains("ctl node remove --dead"),
+        "{reasons:?}"
+    );
+    let text = reason(
+        &stays(plane(3, 3, true), &[Role::Worker]),
+        &Confirmed::default(),
+    );
+    assert!(
+        text.contains("--force --cluster prod") && text.contains("CAs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
+    let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
+    // Another host has the master: the first one is as any other.
+    assert!(host(&all).refusals(&confirmed(false, "prod")).is_empty());
+    let only = Leaving {
+        other_control_planes: 0,
+        other_registries: 0,
+        has_master: true,
+        has_site_registry: true,
+        ..host(&all)
+    };
+    let reasons = only.refusals(&confirmed(false, "prod"));
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| reason.ends_with("nothing forces it"))
+    );
+}
