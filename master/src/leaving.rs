@@ -145,6 +145,10 @@ impl Leaving {
         }
     }
 
+    fn has_vote(&self) -> bool {
+        matches!(self.vote, Vote::Voting { .. })
+    }
+
     fn has(&self, role: Role) -> bool {
         self.roles
             .as_ref()
@@ -182,7 +186,9 @@ impl Leaving {
                 "--cluster {} is not this cluster, which is {cluster}",
                 confirmed.cluster
             ));
-        } else if !named && (confirmed.dead && self.has_key || self.has(Role::ControlPlane)) {
+        } else if !named
+            && (confirmed.dead && self.has_key || self.has(Role::ControlPlane) || self.has_vote())
+        {
             reasons.push(format!(
                 "it takes --force --cluster {cluster}: {}",
                 self.losses(confirmed.dead).join("; ")
@@ -222,6 +228,11 @@ impl Leaving {
             Vote::Unknown { because } => reasons.push(format!(
                 "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
             )),
+            Vote::Voting { voters, .. } if voters.all == 1 => reasons.push(
+                "it has the only member of etcd: all objects of the cluster would be lost; give another host the role etcd \
+                 first (ctl node add); nothing forces it"
+                    .to_owned(),
+            ),
             Vote::Voting { voters, serves } if !voters.keep_quorum_without_one(*serves) => {
                 let Voters { all, serving } = voters;
                 reasons.push(format!(
@@ -423,6 +434,33 @@ mod tests {
             ..plane(3, 3, true)
         };
         assert!(reason(&silent, &confirmed(false, "prod")).contains("(no leader)"));
+    }
+
+    #[test]
+    fn a_host_of_etcd_alone_takes_a_vote_with_it() {
+        let member = |all: usize| {
+            let voters = Voters { all, serving: all };
+            let vote = Vote::Voting {
+                voters,
+                serves: true,
+            };
+            Leaving {
+                vote,
+                ..host(&[Role::Etcd])
+            }
+        };
+        let text = reason(&member(3), &Confirmed::default());
+        assert!(
+            text.contains("it takes --force --cluster prod: its vote in etcd: 2 members are left"),
+            "{text}"
+        );
+        assert!(!text.contains("private keys"), "{text}");
+        assert!(member(3).refusals(&confirmed(false, "prod")).is_empty());
+        let last = reason(&member(1), &confirmed(false, "prod"));
+        assert!(last.starts_with("it has the only member of etcd"), "{last}");
+        // A learner has none.
+        let learner = host(&[Role::Etcd]);
+        assert!(learner.refusals(&Confirmed::default()).is_empty());
     }
 
     #[test]

@@ -1,15 +1,17 @@
 {#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name,
     is given at the start (`ctl node add`), and `pillar.roles`, the roles that a host which is there
     already is to have from now on (`ctl node roles`). Each step may be repeated. -#}
+{%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set roles = pillar.get('roles') or node.roles %}
 {%- set serves_bundles = 'registry' in roles %}
 {%- set served_bundles = 'registry' in node.roles and not serves_bundles %}
-{%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
+{%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['control-plane', 'worker', 'infra']) | list | length > 0 %}
 {%- set is_member = 'etcd' in roles %}
 {%- set is_control_plane = 'control-plane' in roles %}
-{%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
+{%- set is_only_member = is_member and not is_control_plane %}
+{%- set complete = 'ready' if is_kubernetes_node else 'turn-ends' if is_only_member else 'registry' if serves_bundles else 'host' %}
 {%- if pillar.get('roles') %}
 
 # What is compiled from here on is that of the new roles.
@@ -65,7 +67,7 @@ registry:
     - require:
         - halite: host
 {%- endif %}
-{%- if is_kubernetes_node %}
+{%- if is_kubernetes_node or is_member %}
 
 containerd:
   halite.state:
@@ -73,6 +75,7 @@ containerd:
     - sls: [halite.base.containerd, halite.images]
     - require:
         - halite: {{ 'registry' if serves_bundles else 'host' }}
+{%- if is_kubernetes_node %}
 
 kubelet:
   halite.state:
@@ -80,6 +83,7 @@ kubelet:
     - sls: [halite.base.kubelet]
     - require:
         - halite: containerd
+{%- endif %}
 {%- if is_member %}
 
 # From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
@@ -88,7 +92,7 @@ turn:
   halite.lock:
     - lock: etcd-members
     - require:
-        - halite: kubelet
+        - halite: {{ 'kubelet' if is_kubernetes_node else 'containerd' }}
 
 # A learner has no vote: a host that does not come up cannot cost the others their quorum.
 learner:
@@ -110,6 +114,23 @@ promoted:
     - node: {{ name }}
     - require:
         - halite: etcd
+{%- endif %}
+{%- if is_only_member %}
+
+# It serves, as its next highstate will find it.
+member:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd]
+    - require:
+        - halite: promoted
+{{- follow('member') }}
+
+turn-ends:
+  halite.unlock:
+    - lock: etcd-members
+    - require:
+        - halite: {{ api_servers.last }}
 {%- endif %}
 {%- if is_control_plane %}
 
@@ -136,13 +157,14 @@ registered:
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- if is_member %}
+{{- follow('control-plane', but=name) }}
 
 # The next host need not wait for what follows.
 turn-ends:
   halite.unlock:
     - lock: etcd-members
     - require:
-        - halite: control-plane
+        - halite: {{ api_servers.last }}
 {%- endif %}
 
 # Where the API's name leads to proxies, they learn the new server.
@@ -155,6 +177,8 @@ api-clients:
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- endif %}
+
+{%- if is_kubernetes_node %}
 
 # Labels and taints of the new node.
 node:
@@ -199,6 +223,7 @@ other-masters:
     - offline: skip
     - require:
         - halite: ready
+{%- endif %}
 {%- endif %}
 {%- endif %}
 
