@@ -339,3 +339,73 @@ fn a_host_of_etcd_alone_reboots_while_the_others_can_miss_it() {
         ["turn", "may-be-missing", "leader", "rebooted", "pods"]
     );
 }
+
+/// With the first host's member they would be two, none of which could fail: it is given away, after no API
+/// server uses it any more. Until the last step the host has the role, so a repeated run goes on.
+#[test]
+fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
+    let mut pillar = run(&["etcd"]);
+    pillar["halite"]["etcd"]["servers"] = json!(["https://10.10.0.11:2379"]);
+    let (ids, compiled) = steps("add_node", &pillar);
+    let given = [
+        "member",
+        "given",
+        "bootstrap-1-vip",
+        "bootstrap-1-members",
+        "cp-2-vip",
+        "cp-2-members",
+        "members",
+        "given-away",
+        "former-member",
+        "former-role",
+        "former-peers",
+        "turn-ends",
+        "custom",
+    ];
+    let from = ids.iter().position(|id| id == "member").unwrap();
+    assert_eq!(ids[from..], given);
+    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
+        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
+    }
+    let at = |id: &str| &compiled.low.chunks[ids.iter().position(|found| found == id).unwrap()];
+    assert_eq!(at("given").function(), "halite.control_plane_joined");
+    assert_eq!(at("given-away").args["node"], "bootstrap-1");
+    assert_eq!(
+        at("former-role").args["roles"],
+        json!(["bootstrap", "registry", "control-plane"])
+    );
+    // A run that was interrupted after that record, or after the new member had its vote.
+    for servers in [json!(["https://10.10.1.12:2379"]), json!(SERVERS)] {
+        pillar["halite"]["etcd"]["servers"] = servers;
+        let (ids, _) = steps("add_node", &pillar);
+        assert_eq!(ids[from..], given);
+    }
+    // A third member: none may fail less.
+    pillar["halite"]["etcd"]["servers"] =
+        json!(["https://10.10.0.11:2379", "https://10.10.0.13:2379"]);
+    let (ids, _) = steps("add_node", &pillar);
+    assert!(!ids.contains(&"given".to_owned()), "{ids:?}");
+    assert!(ids.contains(&"bootstrap-1-members".to_owned()), "{ids:?}");
+    // It has none any more.
+    pillar["halite"]["nodes"]["bootstrap-1"]["roles"] =
+        json!(["bootstrap", "registry", "control-plane"]);
+    let (ids, _) = steps("add_node", &pillar);
+    assert!(!ids.contains(&"given".to_owned()), "{ids:?}");
+}
+
+#[test]
+fn a_former_member_keeps_the_way_to_the_others() {
+    let (pillar, grains) = dedicated("worker", &["control-plane"]);
+    let names = ["halite.base.etcd.former".to_owned()];
+    let compiled = sure(with(&pillar, &grains, |input| compile::sls(input, &names)));
+    let absent: Vec<&str> = (compiled.low.chunks.iter())
+        .filter(|chunk| chunk.function() == "file.absent")
+        .map(|chunk| chunk.name.as_str())
+        .collect();
+    let pki = "/etc/kubernetes/pki/etcd/";
+    for file in ["ca.key", "server.key", "peer.crt", "healthcheck-client.key"] {
+        assert!(absent.contains(&format!("{pki}{file}").as_str()), "{file}");
+    }
+    assert!(absent.contains(&"/var/lib/halite/etcd-member.json"));
+    assert!(!absent.contains(&format!("{pki}ca.crt").as_str()));
+}

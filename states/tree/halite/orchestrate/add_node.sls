@@ -2,6 +2,7 @@
     is given at the start (`ctl node add`), and `pillar.roles`, the roles that a host which is there
     already is to have from now on (`ctl node roles`). Each step may be repeated. -#}
 {%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
+{%- from 'halite/orchestrate/give_member.jinja' import give_member, given with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set roles = pillar.get('roles') or node.roles %}
@@ -124,13 +125,13 @@ member:
     - sls: [halite.base.etcd]
     - require:
         - halite: promoted
-{{- follow('member') }}
+{{- give_member('member', 'https://' ~ node.get('controlPlane') ~ ':2379') }}
 
 turn-ends:
   halite.unlock:
     - lock: etcd-members
     - require:
-        - halite: {{ api_servers.last }}
+        - halite: {{ given.last }}
 {%- endif %}
 {%- if is_control_plane %}
 
