@@ -198,7 +198,11 @@ impl Leaving {
                 "--cluster {} is not this cluster, which is {cluster}",
                 confirmed.cluster
             ));
-        } else if !named && (confirmed.dead && self.has_key || self.loses(Role::ControlPlane)) {
+        } else if !named
+            && (confirmed.dead && self.has_key
+                || self.loses(Role::ControlPlane)
+                || self.loses(Role::Etcd) && matches!(self.vote, Vote::Voting { .. }))
+        {
             reasons.push(format!(
                 "it takes --force --cluster {cluster}: {}",
                 self.losses(confirmed.dead).join("; ")
@@ -239,6 +243,11 @@ impl Leaving {
             Vote::Unknown { because } => reasons.push(format!(
                 "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
             )),
+            Vote::Voting { voters, .. } if voters.all == 1 => reasons.push(
+                "it has the only member of etcd: all objects of the cluster would be lost; give another host the role etcd \
+                 first (ctl node add); nothing forces it"
+                    .to_owned(),
+            ),
             Vote::Voting { voters, serves } if !voters.keep_quorum_without_one(*serves) => {
                 let Voters { all, serving } = voters;
                 reasons.push(format!(

@@ -18,8 +18,9 @@ pub const CLIENT_KEY: &str = "etcd.external.key";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Etcd {
-    /// The hosts of its members: the control planes (`stacked`), or none of this cluster
-    /// (`external`). A cluster that has been made keeps it.
+    /// The hosts of its members: the control planes (`stacked`), those with the role `etcd`, which
+    /// need no control plane (`dedicated`), or none of this cluster (`external`). A cluster that has
+    /// been made keeps an external one, or its own members.
     pub placement: Placement,
     /// How a member runs: as a pod of the kubelet, or as a unit of systemd.
     pub mode: Mode,
@@ -76,6 +77,8 @@ pub enum Placement {
     /// The hosts with a control plane.
     #[default]
     Stacked,
+    /// The hosts with the role `etcd`, with a control plane or without one.
+    Dedicated,
     /// Hosts that are not of this cluster.
     External,
 }
@@ -84,7 +87,7 @@ impl Placement {
     /// The placement of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let mut all = [Self::Stacked, Self::External].into_iter();
+        let mut all = [Self::Stacked, Self::Dedicated, Self::External].into_iter();
         all.find(|placement| placement.as_str() == name)
     }
 
@@ -93,6 +96,7 @@ impl Placement {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stacked => "stacked",
+            Self::Dedicated => "dedicated",
             Self::External => "external",
         }
     }

@@ -196,11 +196,11 @@ pub(crate) fn local_proxy(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn etcd_placement(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["stacked", "external"]})
+    json_schema!({"type": "string", "enum": ["stacked", "dedicated", "external"]})
 }
 
 pub(crate) fn optional_etcd_placement(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["string", "null"], "enum": ["stacked", "external"]})
+    json_schema!({"type": ["string", "null"], "enum": ["stacked", "dedicated", "external"]})
 }
 
 pub(crate) fn etcd_mode(_: &mut SchemaGenerator) -> Schema {

@@ -63,8 +63,8 @@ pub struct ResolvedNode {
     /// The host's etcd member, once it has joined those of other hosts. The first member has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ResolvedMember>,
-    /// The host's control plane runs. It is recorded where the host has no member of etcd whose
-    /// record says so.
+    /// The host's control plane runs, or without one its member of etcd has its vote. It is recorded
+    /// where no record of a member beside the control plane says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joined: bool,
     /// The priority of a control-plane host in the choice of the one that holds the virtual
@@ -137,20 +137,37 @@ impl Node {
         self.roles.contains(&role)
     }
 
-    /// Returns whether the host runs containers, that is, whether it is a node of Kubernetes.
+    /// Returns whether the host runs containers, that is, whether it is a node of Kubernetes. A host
+    /// with a member of etcd alone is none: the member is a unit of systemd.
     #[must_use]
     pub fn runs_containers(&self) -> bool {
-        [Role::Etcd, Role::ControlPlane, Role::Worker, Role::Infra]
+        [Role::ControlPlane, Role::Worker, Role::Infra]
             .into_iter()
             .any(|role| self.has(role))
     }
 
-    /// Returns whether the host is a member of etcd already: the first host, or one whose member is
-    /// recorded.
+    /// Returns whether the host founds etcd, or has founded it: the first host, unless it has given its
+    /// member away since. Then it joins as any other.
+    #[must_use]
+    pub fn founds_etcd(&self) -> bool {
+        let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
+        self.has(Role::Bootstrap) && self.has(Role::Etcd) && !recorded
+    }
+
+    /// Returns whether the host is a member of etcd already: the one that founds it, or one whose
+    /// member is recorded.
     #[must_use]
     pub fn is_member(&self) -> bool {
         let recorded = (self.resolved.as_ref()).is_some_and(|own| own.etcd.is_some());
-        self.has(Role::Etcd) && (self.has(Role::Bootstrap) || recorded)
+        self.founds_etcd() || self.has(Role::Etcd) && recorded
+    }
+
+    /// Returns whether the host's member of etcd has its vote, so that API servers use it. Beside a
+    /// control plane the record of the member says so, elsewhere a record of its own.
+    #[must_use]
+    pub fn has_vote(&self) -> bool {
+        let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
+        self.is_member() && (self.has(Role::ControlPlane) || recorded)
     }
 
     /// Returns whether the host's control plane has joined the cluster: that of the first host, one

@@ -8,6 +8,7 @@ use halite_document::Problem;
 use serde_json::{Map, Value, json};
 
 use crate::declaration::Declaration;
+use crate::etcd::Placement;
 use crate::field_schemas::API_VERSION;
 use crate::load::{Text, Texts, load};
 use crate::node::Node;
@@ -57,7 +58,12 @@ type Picked<'a> = Vec<(usize, &'a Way)>;
 pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem>> {
     let version = kubernetes.trim_start_matches('v');
     let choices = &restricted(&CHOICES.0, allowed)?;
-    let others = other_roles(version);
+    let stacked = other_roles(version, &[]);
+    let dedicated = choices.iter().flat_map(|choice| &choice.ways);
+    let dedicated = dedicated
+        .filter(|way| way.etcd_placement() == Some(Placement::Dedicated))
+        .map(|way| other_roles(version, &[way]));
+    let dedicated = dedicated.last().unwrap_or_default();
     let mut out = Vec::new();
     for roles in first_roles(version) {
         let usual = roles == BOOTSTRAP_ROLES;
@@ -71,13 +77,18 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
                 .filter(|(at, _)| picked.iter().all(|(taken, _)| taken != at));
             let rest = rest.filter_map(|(_, choice)| choice.ways.first());
             let ways: Vec<&Way> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
+            let placement = ways.iter().find_map(|way| way.etcd_placement());
             // Of an external etcd no host is a member.
-            let without_members = ways.iter().any(|way| way.is_external_etcd());
+            let without_members = placement == Some(Placement::External);
             let own = |roles: &[Role]| -> Vec<Role> {
                 let kept = |role: &Role| *role != Role::Etcd || !without_members;
                 roles.iter().copied().filter(kept).collect()
             };
             let roles = own(&roles);
+            let others = match placement {
+                Some(Placement::Dedicated) => &dedicated,
+                _ => &stacked,
+            };
             let others: Vec<Vec<Role>> = others.iter().map(|roles| own(roles)).collect();
             let declaration = declare(version, &ways, &roles, &others)?;
             let mut targets = vec![
@@ -226,9 +237,9 @@ fn first_roles(version: &str) -> Vec<Vec<Role>> {
 }
 
 /// The roles that a further host can have.
-fn other_roles(version: &str) -> Vec<Vec<Role>> {
+fn other_roles(version: &str, ways: &[&Way]) -> Vec<Vec<Role>> {
     let valid = |roles: &Vec<Role>| {
-        declare(version, &[], &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok()
+        declare(version, ways, &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok()
     };
     subsets()
         .filter(|roles| !roles.contains(&Role::Bootstrap))

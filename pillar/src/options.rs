@@ -38,11 +38,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Returns whether the cluster's etcd is not its own.
-    pub(crate) fn is_external_etcd(&self) -> bool {
-        let external = json!(EXTERNAL_ETCD);
+    /// The declared placement of etcd's members, if it is not the default.
+    pub(crate) fn etcd_placement(&self) -> Option<Placement> {
         let mut settings = self.settings.iter();
-        settings.any(|(path, value)| path == PLACEMENT_PATH && *value == external)
+        let (_, value) = settings.find(|(path, _)| path == PLACEMENT_PATH)?;
+        Placement::named(value.as_str()?)
     }
 }
 
@@ -61,6 +61,7 @@ const MODE_PATH: &str = "etcd.mode";
 /// A placement that is recorded follows from the declared one.
 const RECORDED_PLACEMENT_PATH: &str = "resolved.etcd";
 
+const DEDICATED_ETCD: &str = "dedicated";
 const EXTERNAL_ETCD: &str = "external";
 /// A certificate whose key does not exist, and a block in the form of a key.
 const EXAMPLE_CERTIFICATE: &str = include_str!("example-ca.pem");
@@ -131,7 +132,7 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
 });
 
 /// The ways in which a cluster can have etcd.
-fn etcd() -> [Way; 3] {
+fn etcd() -> [Way; 4] {
     let way = |name: &str, settings: &[(&str, Value)]| Way {
         name: name.to_owned(),
         settings: (settings.iter())
@@ -146,6 +147,13 @@ fn etcd() -> [Way; 3] {
     [
         way("static-pod", &[]),
         way("host-service", &[(MODE_PATH, json!("host-service"))]),
+        way(
+            DEDICATED_ETCD,
+            &[
+                (PLACEMENT_PATH, json!("dedicated")),
+                (MODE_PATH, json!("host-service")),
+            ],
+        ),
         way(
             EXTERNAL_ETCD,
             &[
@@ -231,8 +239,11 @@ pub fn chosen(cluster: &Cluster, path: &str) -> String {
         (VIP_PATH, None) => "none".to_owned(),
         (VIP_PATH, Some(_)) if cluster.api_server.keeps_vip() => "keepalived".to_owned(),
         (VIP_PATH, Some(_)) => "external".to_owned(),
-        (ETCD_PATH, _) if cluster.etcd.placement == Placement::External => EXTERNAL_ETCD.to_owned(),
-        (ETCD_PATH, _) => chosen(cluster, MODE_PATH),
+        (ETCD_PATH, _) => match cluster.etcd.placement {
+            Placement::Stacked => chosen(cluster, MODE_PATH),
+            Placement::Dedicated => DEDICATED_ETCD.to_owned(),
+            Placement::External => EXTERNAL_ETCD.to_owned(),
+        },
         _ => {
             let document = serde_json::to_value(cluster).unwrap_or_default();
             text(

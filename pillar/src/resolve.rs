@@ -12,6 +12,7 @@ use ipnet::Ipv4Net;
 
 use crate::cluster::{Cluster, ResolvedCluster};
 use crate::declaration::{Declaration, Document};
+use crate::etcd::Placement;
 use crate::host_facts::HostFacts;
 use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
 use crate::role::Role;
@@ -273,8 +274,8 @@ pub fn member(
     record(&node.source.file, node.source.text(), &block).map(Some)
 }
 
-/// The text of a node document with the record that its control plane runs; `None` if it has that
-/// record.
+/// The text of a node document with the record that its control plane runs, or that its member of
+/// etcd has its vote; `None` if it has that record.
 ///
 /// # Errors
 /// There is no such node, its addresses are not chosen yet, or the record cannot be written into
@@ -378,6 +379,36 @@ pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<St
         let roles = node.roles.iter().copied();
         let further: Vec<Role> = roles.filter(|role| *role != Role::Bootstrap).collect();
         text = with_roles(&node.source.file, &text, &further)?;
+    }
+    Ok((text != node.source.text()).then_some(text))
+}
+
+/// The text of a node document without the record of a member of etcd, for a cluster whose etcd begins
+/// again with the member of the first host, which gets the role if it has given its member away. `None`
+/// if there is nothing to change.
+///
+/// # Errors
+/// The text is not a document in block style.
+pub fn without_member(
+    declaration: &Declaration,
+    node: &Document<Node>,
+) -> Result<Option<String>, Problem> {
+    let Some(resolved) = &node.resolved else {
+        return Ok(None);
+    };
+    let is_dedicated = declaration.cluster.etcd.placement == Placement::Dedicated;
+    let founds = is_dedicated && node.has(Role::Bootstrap);
+    let mut without = resolved.clone();
+    without.etcd = None;
+    // Beside no control plane, or on the first host, it is about the member.
+    without.joined &= !founds && node.has(Role::ControlPlane);
+    let (file, mut text) = (&node.source.file, node.source.text().to_owned());
+    if without != *resolved {
+        text = record(file, &text, &node_block(&without))?;
+    }
+    if founds && !node.has(Role::Etcd) {
+        let roles: Vec<Role> = node.roles.iter().copied().chain([Role::Etcd]).collect();
+        text = with_roles(file, &text, &roles)?;
     }
     Ok((text != node.source.text()).then_some(text))
 }

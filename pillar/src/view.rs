@@ -61,12 +61,13 @@ pub enum ViewError {
     Services,
 }
 
-/// The secrets of the PKI: name, key in the view, and the role whose hosts need it.
-const PKI_SECRETS: [(&str, &str, Role); 4] = [
-    ("kubernetes", "key", Role::ControlPlane),
-    ("etcd", "key", Role::Etcd),
-    ("front-proxy", "key", Role::ControlPlane),
-    ("sa", "key", Role::ControlPlane),
+/// The secrets of the PKI: name, key in the view, and the roles of the hosts that need it. The key of
+/// etcd's CA is for kubeadm, which a host with a member alone does not have.
+const PKI_SECRETS: [(&str, &str, &[Role]); 4] = [
+    ("kubernetes", "key", &[Role::ControlPlane]),
+    ("etcd", "key", &[Role::ControlPlane, Role::Etcd]),
+    ("front-proxy", "key", &[Role::ControlPlane]),
+    ("sa", "key", &[Role::ControlPlane]),
 ];
 
 /// The pillar paths of the secrets that a minion may see. The pseudo-minion `master` sees none.
@@ -77,7 +78,7 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
     };
     let pki = PKI_SECRETS
         .iter()
-        .filter(|(_, _, role)| node.has(*role))
+        .filter(|(_, _, roles)| roles.iter().all(|role| node.has(*role)))
         .map(|(name, key, _)| format!("pki.{name}.{key}"));
     let own = declaration
         .cluster
@@ -164,7 +165,7 @@ pub fn view(
         },
         "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
         "scheduler": {"extraArgs": cluster.scheduler.extra_args},
-        "etcd": etcd::view(cluster, |path| allowed.contains(path)),
+        "etcd": etcd::view(declaration, |path| allowed.contains(path)),
         "kubernetes": {"version": kubernetes},
         "components": bundle.components,
         "images": bundle.images,
@@ -282,7 +283,7 @@ fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &
     let Some(node) = node else {
         return json!({
             "name": minion, "roles": [], "runs": {"containers": false, "master": false, "standby": false},
-            "controlPlane": null, "workloadPlane": null, "etcd": null, "vrrpPriority": null, "labels": {}, "taints": [],
+            "controlPlane": null, "workloadPlane": null, "etcd": null, "foundsEtcd": false, "vrrpPriority": null, "labels": {}, "taints": [],
         });
     };
     json!({
@@ -296,6 +297,7 @@ fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &
         "controlPlane": node.control_plane(),
         "workloadPlane": workload_plane(node),
         "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
+        "foundsEtcd": node.founds_etcd(),
         "vrrpPriority": declaration.vrrp_priority(minion),
         "labels": node.labels,
         "taints": node.effective_taints(),

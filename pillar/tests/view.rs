@@ -445,7 +445,7 @@ proptest! {
             if roles.contains(&Role::ControlPlane) {
                 wanted.extend(["pki.kubernetes.key", "pki.front-proxy.key", "pki.sa.key"].map(str::to_owned));
             }
-            if roles.contains(&Role::Etcd) {
+            if roles.contains(&Role::Etcd) && roles.contains(&Role::ControlPlane) {
                 wanted.insert("pki.etcd.key".to_owned());
             }
             for (number, secret) in secret_roles.iter().enumerate() {

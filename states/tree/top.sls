@@ -27,6 +27,12 @@ base:
     - halite.images
     - halite.base.kubelet
 
+  # A host of etcd alone has the program out of the image, and no kubelet.
+  'I@halite:node:roles:etcd and not I@halite:node:runs:containers:True':
+    - match: compound
+    - halite.base.containerd
+    - halite.images
+
   'I@halite:node:roles:etcd':
     - match: compound
     - halite.base.etcd

@@ -275,6 +275,42 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
     );
 }
 
+/// Beside no control plane nothing else says that the API servers may use the member.
+#[test]
+fn the_vote_of_a_host_of_etcd_alone_is_recorded() {
+    let mut site = Site::new(TREE);
+    let file = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let section = "etcd: {placement: dedicated, mode: host-service}\n";
+    std::fs::write(&file, format!("{text}{section}")).unwrap();
+    let document = site.path().join("etc/nodes/worker-1.yaml");
+    let text = std::fs::read_to_string(&document).unwrap();
+    std::fs::write(&document, text.replace("worker]", "etcd]")).unwrap();
+    let cluster = Arc::new(FakeCluster::new(&["bootstrap-1"]));
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let life = site.live();
+    life.connect(&ScriptedMinion::new("worker-1"));
+    let host = Host {
+        name: "worker-1".to_owned(),
+        peer_url: "https://10.10.1.12:2380".to_owned(),
+    };
+    let read = || std::fs::read_to_string(&document).unwrap();
+    let run = std::thread::scope(|scope| {
+        let (cluster, read) = (&cluster, &read);
+        scope.spawn(move || {
+            while !read().contains("initialCluster") {
+                std::thread::yield_now();
+            }
+            assert!(!read().contains("joined"), "{}", read());
+            cluster.start(&host);
+            cluster.tick();
+        });
+        orchestrate(&life, "orchestrate.join", &json!({"node": "worker-1"}))
+    });
+    assert_eq!(run.0, 0, "{}", run.1);
+    assert!(read().contains("  joined: true\n"), "{}", read());
+}
+
 #[test]
 fn free_pages_are_given_back_and_a_reached_quota_is_resolved() {
     const SLS: &str = "halite.orchestrate.defrag_etcd";

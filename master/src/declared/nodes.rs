@@ -150,7 +150,8 @@ impl Declarations {
         in_background(move || record_member(&snapshot, &name, &member)).await
     }
 
-    /// Records that the control plane of a node runs, where no member of etcd on it says so.
+    /// Records that the control plane of a node runs, where no member of etcd on it says so; or, of a
+    /// node without a control plane, that its member of etcd has its vote.
     ///
     /// # Errors
     /// The node is not declared or has no addresses yet, or its document cannot be written.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use halite_pillar::declaration::Declaration;
+use halite_pillar::node::Node;
 use halite_pillar::role::Role;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
@@ -137,10 +138,12 @@ impl Jobs {
     }
 }
 
-/// Whether the kubelet of a host that has an identity registers its node now. That of a further
+/// Whether a host that has an identity has a kubelet which registers its node now. That of a further
 /// control plane does so through its own API server, which may need a member of etcd, and members
 /// join one after the other.
 fn registers(declaration: &Declaration, name: &str) -> bool {
     let node = declaration.nodes.get(name);
-    node.is_none_or(|node| node.serves_api() || !node.has(Role::ControlPlane))
+    let registers =
+        |node: &Node| node.serves_api() || node.runs_containers() && !node.has(Role::ControlPlane);
+    node.is_none_or(|node| registers(node))
 }

@@ -170,6 +170,33 @@ fn a_host_that_stays_is_asked_for_what_it_loses_only() {
 }
 
 #[test]
+fn a_host_of_etcd_alone_takes_a_vote_with_it() {
+    let member = |all: usize| {
+        let voters = Voters { all, serving: all };
+        let vote = Vote::Voting {
+            voters,
+            serves: true,
+        };
+        Leaving {
+            vote,
+            ..host(&[Role::Etcd])
+        }
+    };
+    let text = reason(&member(3), &Confirmed::default());
+    assert!(
+        text.contains("it takes --force --cluster prod: its vote in etcd: 2 members are left"),
+        "{text}"
+    );
+    assert!(!text.contains("private keys"), "{text}");
+    assert!(member(3).refusals(&confirmed(false, "prod")).is_empty());
+    let last = reason(&member(1), &confirmed(false, "prod"));
+    assert!(last.starts_with("it has the only member of etcd"), "{last}");
+    // A learner has none.
+    let learner = host(&[Role::Etcd]);
+    assert!(learner.refusals(&Confirmed::default()).is_empty());
+}
+
+#[test]
 fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
     let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
     // Another host has the master: the first one is as any other.

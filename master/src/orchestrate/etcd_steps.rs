@@ -6,6 +6,7 @@ use std::time::Duration;
 use halite_errors::chain;
 use halite_etcd::{ChangeError, Changes, Host, Members, Overview, Pace, Removal, Wait};
 use halite_pillar::node::ResolvedMember;
+use halite_pillar::role::Role;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -128,6 +129,12 @@ impl StepRunner<'_> {
             }
             "etcd_promote" => {
                 let id = changes.promote(&host()?).await.map_err(refused)?;
+                let node = snapshot.declaration().nodes.get(name.as_str());
+                // Beside a control plane the record of the member says it.
+                if node.is_some_and(|node| !node.has(Role::ControlPlane)) {
+                    let declarations = self.jobs.declarations();
+                    declarations.record_joined(&name).await.map_err(failed)?;
+                }
                 format!("{name} has its vote in etcd (member {id})")
             }
             "etcd_remove" => {

@@ -53,6 +53,10 @@ pub(super) const TREE: &[(&str, &str)] = &[
     shipped!("reboot_node"),
     shipped!("remove_node"),
     LEAVING,
+    (
+        "halite/orchestrate/etcd_clients.jinja",
+        include_str!("../../../states/tree/halite/orchestrate/etcd_clients.jinja"),
+    ),
     ("halite/leave/mounts.sls", stub!("mounts")),
     ("halite/leave/data_mounts.sls", stub!("data_mounts")),
     ("halite/leave/address.sls", stub!("address")),

@@ -11,6 +11,7 @@ use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::etcd::Placement;
 use halite_pillar::masters;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
@@ -40,7 +41,8 @@ const ATTEMPTS: usize = 3;
 const RECONNECT: Duration = Duration::from_secs(30);
 /// The time for the other hosts' answers.
 const OTHERS: Duration = Duration::from_secs(3);
-/// The ports of the other etcd members, and of bundle servers.
+/// The ports of etcd members for clients and for the others, and of bundle servers.
+const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
 const BUNDLE_PORT: u16 = 4551;
 
@@ -274,6 +276,10 @@ fn peers(
         }
         if other.is_member() && node.has(Role::Etcd) {
             add(PEER_PORT, "etcd");
+        }
+        let is_dedicated = declaration.cluster.etcd.placement == Placement::Dedicated;
+        if is_dedicated && other.has_vote() && node.has(Role::ControlPlane) {
+            add(CLIENT_PORT, "etcd for its clients");
         }
         if declaration.part(host.as_str()) == Some(masters::Part::Master) {
             add(BUNDLE_PORT, "the bundle server");

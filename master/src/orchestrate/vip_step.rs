@@ -51,6 +51,9 @@ impl StepRunner<'_> {
         if planes.len() == 1 {
             return none(format!("{node} has the only control plane"));
         }
+        if let Some(outcome) = self.left_out(chunk, &node, index).await? {
+            return Ok(outcome);
+        }
         if self.run.test {
             return Ok((
                 Map::new(),

@@ -15,6 +15,10 @@ const TREE: &[(&str, &str)] = &[
         "away:\n  halite.vip_moved_off:\n    - node: {{ pillar.node }}\n    - timeout: {{ pillar.timeout }}\n",
     ),
     (
+        "orchestrate/away_or_off.sls",
+        "away:\n  halite.vip_moved_off:\n    - node: {{ pillar.node }}\n    - offline: skip\n    - timeout: {{ pillar.timeout }}\n",
+    ),
+    (
         "halite/host/keepalived/aside.sls",
         "vip-elsewhere:\n  file.managed:\n    - name: /vip\n    - contents: x\n",
     ),
@@ -57,8 +61,12 @@ fn host(
 }
 
 fn move_off(life: &Life, node: &str, timeout: u32) -> (i32, String) {
+    run(life, "orchestrate.away", node, timeout)
+}
+
+fn run(life: &Life, sls: &str, node: &str, timeout: u32) -> (i32, String) {
     let request = v1::OrchestrateRequest {
-        sls: "orchestrate.away".into(),
+        sls: sls.into(),
         pillar_json: json!({"node": node, "timeout": timeout}).to_string(),
         ..Default::default()
     };
@@ -92,6 +100,22 @@ fn the_address_moves_once_and_from_its_holder_only() {
     let (retcode, data) = move_off(&life, "worker-1", 60);
     assert_eq!(retcode, 0, "{data}");
     assert!(data.contains("worker-1 has no control plane"), "{data}");
+}
+
+#[test]
+fn a_host_that_is_off_is_left_out_where_the_step_says_so() {
+    let site = site();
+    let life = site.live();
+    let holder = Arc::new(Mutex::new("bootstrap-1"));
+    life.connect(&host("bootstrap-1", "cp-2", &holder));
+    let (retcode, data) = run(&life, "orchestrate.away_or_off", "cp-2", 60);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(
+        data.contains("cp-2 is not connected, so it is left out"),
+        "{data}"
+    );
+    let (retcode, data) = move_off(&life, "cp-2", 0);
+    assert_eq!(retcode, 1, "{data}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Defragmentation {
         let snapshot = self.jobs.declarations().current().await?;
         let etcd = &snapshot.declaration().cluster.etcd;
         match etcd.placement {
-            Placement::Stacked => self.scheduled(&snapshot, now).await,
+            Placement::Stacked | Placement::Dedicated => self.scheduled(&snapshot, now).await,
             // Its members are not this cluster's to change.
             Placement::External => Ok(Next::Rest),
         }

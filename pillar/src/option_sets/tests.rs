@@ -100,7 +100,7 @@ fn every_value_that_can_be_written_is_declared() {
         ("addons.localPath", "/addons/localPath", 2),
         ("siteRegistry.enabled", "/siteRegistry/enabled", 2),
         ("firewall.podsToHosts", "/firewall/podsToHosts", 2),
-        ("etcd", "/etcd", 3),
+        ("etcd", "/etcd", 4),
     ] {
         assert!(
             CHOICES.0.iter().any(|choice| choice.path == path),

@@ -13,10 +13,13 @@ pub(super) fn check(check: &mut Check<'_>) {
     let etcd = &check.declaration.cluster.etcd;
     kept(check);
     match (etcd.placement, &etcd.external) {
-        (Placement::Stacked, None) => {}
-        (Placement::Stacked, Some(_)) => check.cluster(
+        (Placement::Stacked | Placement::Dedicated, None) => {}
+        (own @ (Placement::Stacked | Placement::Dedicated), Some(_)) => check.cluster(
             "etcd.external",
-            "an external etcd has no effect with `placement: stacked`",
+            format!(
+                "an external etcd has no effect with `placement: {}`",
+                own.as_str()
+            ),
             "write `placement: external`, or remove `external`",
         ),
         (Placement::External, None) => check.cluster(
@@ -30,8 +33,10 @@ pub(super) fn check(check: &mut Check<'_>) {
             client(check, external);
         }
     }
-    if etcd.placement == Placement::External {
-        unused(check);
+    match etcd.placement {
+        Placement::Stacked => {}
+        Placement::Dedicated => dedicated(check),
+        Placement::External => unused(check),
     }
     for node in check.declaration.nodes.values() {
         roles(check, node, etcd.placement);
@@ -45,7 +50,9 @@ fn kept(check: &mut Check<'_>) {
         return;
     };
     let made = resolved.etcd.unwrap_or_default();
-    if made != cluster.etcd.placement {
+    // Members of the cluster's own come and go by their hosts' roles.
+    let is_external = |placement| placement == Placement::External;
+    if is_external(made) != is_external(cluster.etcd.placement) {
         check.cluster(
             "etcd.placement",
             format!(
@@ -122,6 +129,32 @@ fn client(check: &mut Check<'_>, external: &ExternalEtcd) {
     );
 }
 
+/// Members on hosts of their own, which have no kubelet that could run them.
+fn dedicated(check: &mut Check<'_>) {
+    let declaration = check.declaration;
+    if declaration.cluster.etcd.mode != Mode::HostService && check.sound("etcd.mode") {
+        check.cluster(
+            "etcd.placement",
+            "a host of etcd alone has no kubelet, which would run a static pod",
+            "write `mode: host-service` beside it: systemd then runs the members",
+        );
+    }
+    let mut nodes = declaration.nodes.values();
+    let is_sound = nodes.all(|node| node.source.is_sound("roles"));
+    let mut nodes = declaration.nodes.values();
+    if is_sound
+        && !nodes.any(|node| node.is_member())
+        && let Some(first) = declaration.bootstrap_node()
+    {
+        check.node(
+            first,
+            "roles",
+            "no host is a member of etcd: the first host founds it",
+            "add `etcd`; other hosts with the role join it",
+        );
+    }
+}
+
 /// Settings of members that this cluster does not have.
 fn unused(check: &mut Check<'_>) {
     let etcd = &check.declaration.cluster.etcd;
@@ -157,13 +190,13 @@ fn roles(check: &mut Check<'_>, node: &Document<Node>, placement: Placement) {
         ),
         Placement::Stacked if has_plane && !has_member => (
             "`control-plane` without `etcd`: with `placement: stacked` etcd is beside the API server",
-            "add `etcd`",
+            "add `etcd`, or write `placement: dedicated` for members on hosts of their own",
         ),
         Placement::Stacked if has_member && !has_plane => (
             "`etcd` without `control-plane`: with `placement: stacked` etcd is beside the API server",
-            "add `control-plane`",
+            "add `control-plane`, or write `placement: dedicated` for members on hosts of their own",
         ),
-        Placement::Stacked | Placement::External => return,
+        Placement::Stacked | Placement::Dedicated | Placement::External => return,
     };
     check.node(node, "roles", message, hint);
 }

@@ -3,7 +3,9 @@
 use halite_document::Problem;
 
 use crate::backup::Backup;
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Document};
+use crate::etcd::Placement;
+use crate::node::Node;
 use crate::role::Role;
 
 /// The warnings about valid documents.
@@ -32,9 +34,17 @@ fn members(declaration: &Declaration) -> Option<Problem> {
         spare => format!("{count} members of etcd, {spare} may fail, as of {less}"),
     };
     let spare = more / 2;
-    let hint = format!(
-        "with {more} members {spare} may fail: give one more host the roles control-plane and etcd"
-    );
+    let placement = declaration.cluster.etcd.placement;
+    let gives_away = |node: &&Document<Node>| node.has(Role::Bootstrap);
+    if placement == Placement::Dedicated && members.iter().any(gives_away) {
+        // Once they have joined, the first host gives its member away.
+        return None;
+    }
+    let roles = match placement {
+        Placement::Dedicated => "role etcd",
+        Placement::Stacked | Placement::External => "roles control-plane and etcd",
+    };
+    let hint = format!("with {more} members {spare} may fail: give one more host the {roles}");
     Some(last.source.problem("roles", message).hint(hint))
 }
 

@@ -152,7 +152,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "vip_moved_off",
         "Moves the virtual address of the API off a host, if it has it, and waits until another host has it. Does nothing \
          where keepalived holds none.",
-        &[MEMBER, TIMEOUT],
+        &[MEMBER, NODE_OFFLINE, TIMEOUT],
     ),
     step(
         "reboot",

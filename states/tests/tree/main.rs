@@ -8,6 +8,7 @@ mod certificates;
 mod destroy;
 mod enrol;
 mod etcd;
+mod etcd_dedicated;
 mod etcd_placement;
 mod firewall;
 mod hosts;

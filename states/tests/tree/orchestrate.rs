@@ -209,8 +209,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
         ("w-2", "worker", "0.1.0"),
     ];
     let server = "halite.services.bundle_server cp-1";
-    let servers =
-        "halite.base.containerd.servers * and not L@master and I@halite:node:runs:containers:True";
+    let servers = "halite.base.containerd.servers * and not L@master and ( I@halite:node:runs:containers:True or I@halite:node:roles:etcd )";
     assert_eq!(
         upgrade(&all, "0.1.0"),
         [
@@ -276,8 +275,7 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
     let server = "halite.services.bundle_server cp-1";
     let backup =
         "function /usr/local/bin/ctl backup create && /usr/local/bin/ctl backup verify cp-1";
-    let servers =
-        "halite.base.containerd.servers * and not L@master and I@halite:node:runs:containers:True";
+    let servers = "halite.base.containerd.servers * and not L@master and ( I@halite:node:runs:containers:True or I@halite:node:roles:etcd )";
     assert_eq!(
         upgrade_with(&all, "0.1.0", &options),
         [

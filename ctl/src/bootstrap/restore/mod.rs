@@ -17,7 +17,6 @@ use anyhow::{Context as _, bail};
 use halite_backup::{BackupFile, Identity, SNAPSHOT};
 use halite_durable::{ScratchDir, files};
 use halite_pillar::load::{Texts, load};
-use halite_pillar::node::node_block;
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 
@@ -100,8 +99,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Removes the records of members from the node documents: the restored etcd has one member,
-    /// and the other hosts join it again.
+    /// Removes the records of members from the node documents: the restored etcd has one member, that of
+    /// the first host, which may have given it away, and the other hosts join it again.
     fn forget_members(&self) -> anyhow::Result<()> {
         let Ok(texts) = Texts::from_dir(&self.config()) else {
             // Reported with all other problems of the documents.
@@ -111,15 +110,12 @@ impl Restore {
             return Ok(());
         };
         for node in declaration.nodes.values() {
-            let Some(resolved) = node.resolved.as_ref().filter(|own| own.etcd.is_some()) else {
-                continue;
-            };
-            let mut resolved = resolved.clone();
-            resolved.etcd = None;
-            let (file, text) = (&node.source.file, node.source.text());
-            let text = resolve::record(file, text, &node_block(&resolved))
+            let file = &node.source.file;
+            let text = resolve::without_member(&declaration, node)
                 .map_err(|problem| anyhow::anyhow!("{problem}"))?;
-            std::fs::write(file, text).with_context(|| format!("cannot write {file}"))?;
+            if let Some(text) = text {
+                std::fs::write(file, text).with_context(|| format!("cannot write {file}"))?;
+            }
         }
         Ok(())
     }

@@ -3,19 +3,22 @@
     already is to have from now on (`ctl node roles`). Each step may be repeated. The document names what
     leaves a host until it has left, so that a command that was cut off goes on. -#}
 {%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
+{%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
+{%- from 'halite/orchestrate/give_member.jinja' import give_member, given with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
 {%- set roles = pillar.get('roles') or node.roles %}
 {%- set serves_bundles = 'registry' in roles %}
 {%- set served_bundles = 'registry' in node.roles and not serves_bundles %}
-{%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['etcd', 'control-plane', 'worker', 'infra']) | list | length > 0 %}
+{%- set is_kubernetes_node = node.runs.containers or roles | select('in', ['control-plane', 'worker', 'infra']) | list | length > 0 %}
 {%- set is_member = 'etcd' in roles %}
 {%- set is_control_plane = 'control-plane' in roles %}
 {%- set stays = true if pillar.get('roles') else false %}
 {%- set gets = ['control-plane', 'etcd'] | select('in', roles) | reject('in', node.roles) | list if stays else [] %}
 {%- set leaves = ['control-plane', 'etcd'] | select('in', node.roles) | reject('in', roles) | list if stays else [] %}
 {%- set ns = namespace(last='') %}
-{%- set complete = 'ready' if is_kubernetes_node else 'registry' if serves_bundles else 'host' %}
+{%- set is_only_member = is_member and not is_control_plane %}
+{%- set complete = 'ready' if is_kubernetes_node else 'turn-ends' if is_only_member else 'registry' if serves_bundles else 'host' %}
 {%- if gets %}
 
 # Before its document has them: nothing changes for a host that cannot have them.
@@ -105,6 +108,9 @@ peers:
     - offline: skip
     - require:
         - halite: enrolled
+{%- if 'etcd' in leaves %}
+{{- follow('peers') }}
+{%- endif %}
 
 # Nothing has changed on the host yet, and the others let it in: it can be asked what it reaches.
 preflight:
@@ -131,7 +137,7 @@ registry:
     - require:
         - halite: host
 {%- endif %}
-{%- if is_kubernetes_node %}
+{%- if is_kubernetes_node or is_member %}
 
 containerd:
   halite.state:
@@ -139,6 +145,7 @@ containerd:
     - sls: [halite.base.containerd, halite.images]
     - require:
         - halite: {{ 'registry' if serves_bundles else 'host' }}
+{%- if is_kubernetes_node %}
 
 kubelet:
   halite.state:
@@ -146,6 +153,7 @@ kubelet:
     - sls: [halite.base.kubelet]
     - require:
         - halite: containerd
+{%- endif %}
 {%- if is_member %}
 
 # From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
@@ -154,7 +162,7 @@ turn:
   halite.lock:
     - lock: etcd-members
     - require:
-        - halite: kubelet
+        - halite: {{ 'kubelet' if is_kubernetes_node else 'containerd' }}
 
 # A learner has no vote: a host that does not come up cannot cost the others their quorum.
 learner:
@@ -177,6 +185,23 @@ promoted:
     - node: {{ name }}
     - require:
         - halite: etcd
+{%- endif %}
+{%- if is_only_member %}
+
+# It serves, as its next highstate will find it.
+member:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd]
+    - require:
+        - halite: promoted
+{{- give_member('member', 'https://' ~ node.get('controlPlane') ~ ':2379') }}
+
+turn-ends:
+  halite.unlock:
+    - lock: etcd-members
+    - require:
+        - halite: {{ given.last }}
 {%- endif %}
 {%- if is_control_plane %}
 
@@ -204,13 +229,14 @@ registered:
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- if is_member %}
+{{- follow('control-plane', but=name) }}
 
 # The next host need not wait for what follows.
 turn-ends:
   halite.unlock:
     - lock: etcd-members
     - require:
-        - halite: control-plane
+        - halite: {{ api_servers.last }}
 {%- endif %}
 
 # Where the API's name leads to proxies, they learn the new server.
@@ -223,6 +249,8 @@ api-clients:
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- endif %}
+
+{%- if is_kubernetes_node %}
 
 # Labels and taints of the new node.
 node:
@@ -282,6 +310,7 @@ dns:
     - deployment: coredns
     - require:
         - halite: ready
+{%- endif %}
 {%- endif %}
 
 {%- if served_bundles %}

@@ -3,6 +3,7 @@
     for the host that replaces it. Each step may be repeated: the document goes when nothing needs it
     any more, and the key last, so that a removal that was cut off is known. -#}
 {%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
+{%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
 {%- set name = pillar.node %}
 {%- set is_declared = name in pillar.halite.nodes %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
@@ -130,6 +131,10 @@ peers:
     - require:
         - halite: undeclared
 {%- set ns.last = 'peers' %}
+{%- if 'etcd' in node.roles or not is_declared %}
+{{- follow('peers', but=name) }}
+{%-   set ns.last = api_servers.last or 'peers' %}
+{%- endif %}
 {%- if not keep %}
 
 # No state removes a name from /etc/hosts that is no longer declared. Lines with other names stay.

@@ -5,17 +5,18 @@
     that was interrupted goes on where it ended. A highstate from the bundle is recorded: the host,
     or with `master` the cluster, has it from then on. -#}
 {%- set bundle = pillar.bundle | json %}
-{%- set ns = namespace(servers=[], first=[], members=[], others=[], previous='servers') %}
+{%- set ns = namespace(servers=[], first=[], members=[], planes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
 {%-   set has_master = name == pillar.halite.master.node %}
 {%-   if has_master or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
 {%-   if node.bundle == pillar.bundle %}
 {%-   elif has_master %}{% set ns.first = ns.first + [name] %}
-{%-   elif 'etcd' in node.roles or 'control-plane' in node.roles %}{% set ns.members = ns.members + [name] %}
+{%-   elif 'control-plane' in node.roles %}{% set ns.planes = ns.planes + [name] %}
+{%-   elif 'etcd' in node.roles %}{% set ns.members = ns.members + [name] %}
 {%-   else %}{% set ns.others = ns.others + [name] %}
 {%-   endif %}
 {%- endfor %}
-{%- set one_by_one = ns.first + ns.members %}
+{%- set one_by_one = ns.first + ns.members + ns.planes %}
 {#- The only node has nowhere to send its pods; their containers outlive the restarts. -#}
 {%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
 {%- set drain = pillar.get('drain') %}
@@ -89,6 +90,8 @@ images-{{ what }}:
 {%- endfor %}
 {%- for name in one_by_one %}
 {%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
+{%-   set is_control_plane = 'control-plane' in pillar.halite.nodes[name].roles %}
+{%-   set is_node = pillar.halite.nodes[name].runs.containers %}
 {%-   if is_member %}
 
 # One after the other, only while etcd can miss this one. What does not come up gets its old manifest
@@ -100,7 +103,7 @@ images-{{ what }}:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-may-restart' %}
 {%-   endif %}
-{%-   if 'control-plane' in pillar.halite.nodes[name].roles %}
+{%-   if is_control_plane %}
 
 {{ name }}-vip:
   halite.vip_moved_off:
@@ -110,7 +113,7 @@ images-{{ what }}:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-vip' %}
 {%-   endif %}
-{%-   if drains %}
+{%-   if drains and is_node %}
 
 {{ name }}-drained:
   halite.drain:
@@ -130,6 +133,7 @@ images-{{ what }}:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-etcd' %}
 {%-   endif %}
+{%-   if is_control_plane %}
 
 {{ name }}-control-plane:
   halite.state:
@@ -138,6 +142,8 @@ images-{{ what }}:
     - bundle: {{ bundle }}
     - require:
         - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-control-plane' %}
+{%-   endif %}
 
 # The kubelet, containerd, and all else.
 {{ name }}-host:
@@ -147,16 +153,19 @@ images-{{ what }}:
     - bundle: {{ bundle }}
     - timeout: 3600
     - require:
-        - halite: {{ name }}-control-plane
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = name ~ '-host' %}
+{%-   if is_node %}
 
 {{ name }}-ready:
   halite.wait_for_node:
     - node: {{ name }}
     - timeout: 300
     - require:
-        - halite: {{ name }}-host
-{%-   set ns.previous = name ~ '-ready' %}
-{%-   if nodes | length > 1 %}
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-ready' %}
+{%-   endif %}
+{%-   if is_node and nodes | length > 1 %}
 
 # Also after a run with a drain that was interrupted. What an operator has cordoned stays so.
 {{ name }}-uncordoned:
@@ -238,7 +247,7 @@ workers-{{ loop.index }}:
 # No host asks for images of the bundle before any more.
 image-servers:
   halite.state:
-    - tgt: '* and not L@master and I@halite:node:runs:containers:True'
+    - tgt: '* and not L@master and ( I@halite:node:runs:containers:True or I@halite:node:roles:etcd )'
     - tgt_type: compound
     - sls: [halite.base.containerd.servers]
     - offline: skip

@@ -1,6 +1,8 @@
 //! etcd that is no static pod: a member as a service of the host, on the cluster that the suite
-//! before has made again; and an etcd outside of the cluster, with which it is made once more.
+//! before has made again; a member on a host of its own; and an etcd outside of the cluster, with which
+//! it is made once more.
 
+mod dedicated;
 mod external;
 mod service;
 
@@ -28,6 +30,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "etcd: a member becomes a static pod, and a service again, and keeps its data",
         run: service::changed,
+    },
+    Test {
+        name: "etcd: a host of its own gets the member of the first host, and holds the cluster alone",
+        run: dedicated::holds,
     },
     Test {
         name: "etcd: an external one holds the cluster",

@@ -114,13 +114,16 @@ impl<'a> Worker<'a> {
         let last = nodes.keys().next_back().context("a set without hosts")?;
         let is_plane = |node: &Node| node.has(Role::ControlPlane) && !node.has(Role::Bootstrap);
         let plane = nodes.iter().find(|(_, node)| is_plane(node));
-        let of_planes = [
+        let of_host = [
             shipped::ADD_NODE,
             shipped::REMOVE_NODE,
             shipped::REBOOT_NODE,
-        ]
-        .into_iter()
-        .filter_map(|sls| Some((sls, plane?.0)));
+        ];
+        let of_planes = of_host.into_iter().filter_map(|sls| Some((sls, plane?.0)));
+        // A member of etcd alone, to which the first host gives its own.
+        let is_member = |node: &Node| node.has(Role::Etcd) && !node.has(Role::ControlPlane);
+        let member = nodes.iter().find(|(_, node)| is_member(node));
+        let of_members = of_host.into_iter().filter_map(|sls| Some((sls, member?.0)));
         // One that serves bundles has steps of its own too, in which its clients learn of it.
         let is_server = |node: &Node| node.has(Role::Registry) && !node.has(Role::Bootstrap);
         let server = nodes.iter().find(|(_, node)| is_server(node));
@@ -128,7 +131,7 @@ impl<'a> Worker<'a> {
             .into_iter()
             .filter_map(|sls| Some((sls, server?.0)));
         let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
-        let all = all.chain(of_planes).chain(of_servers);
+        let all = all.chain(of_planes).chain(of_members).chain(of_servers);
         // A control plane that stays as a worker has steps of its own.
         let stays = plane.map(|(name, _)| (shipped::ADD_NODE, name));
         let all = all.map(|(sls, name)| (sls, name, None));

@@ -1,11 +1,11 @@
 {#- The registries that containerd pulls from. Applied alone when only the servers change, without a
     restart of containerd. -#}
-{%- from 'halite/map.jinja' import is_kubernetes_node with context %}
+{%- from 'halite/map.jinja' import has_containerd, is_kubernetes_node with context %}
 {%- from 'halite/base/containerd/hosts.jinja' import registry_hosts with context %}
 include:
   - halite.host.repository
 {%- set certs_d = '/etc/containerd/certs.d' %}
-{%- if is_kubernetes_node %}
+{%- if has_containerd %}
 
 # containerd reads it at every pull, so no restart is needed.
 /etc/containerd/certs.d/_default/hosts.toml:
@@ -18,7 +18,7 @@ include:
     - force: True
     - makedirs: True
 {%- set site_registry = certs_d ~ '/' ~ pillar.halite.siteRegistry.name ~ ':' ~ pillar.halite.siteRegistry.port %}
-{%- if pillar.halite.siteRegistry.address %}
+{%- if is_kubernetes_node and pillar.halite.siteRegistry.address %}
 
 # May contain a password. `show_changes: False`, because a diff would print the old one.
 {{ site_registry }}/hosts.toml:

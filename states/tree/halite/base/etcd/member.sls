@@ -1,6 +1,6 @@
 {#- An etcd member, run by the kubelet as a static pod, or by systemd. Nothing waits here for it; see
     halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node, roles, etcd_is_service with context %}
+{%- from 'halite/map.jinja' import node, founds_etcd, etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, manifest, record, unit with context %}
 include:
   - halite.base.etcd.data
@@ -15,7 +15,7 @@ include:
     - require:
         - etcd: etcd-data
 
-{%- if 'bootstrap' in roles %}
+{%- if founds_etcd %}
 
 # The first member of a cluster is started once without its data, before there is a manifest. The
 # manifest, or a unit, says that the cluster exists, so that an etcd whose data is lost does not start as a new,

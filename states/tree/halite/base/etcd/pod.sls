@@ -1,5 +1,5 @@
 {#- A member as a static pod. Nothing waits here for it; see halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/map.jinja' import node, founds_etcd with context %}
 {%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, programs, unit with context %}
 include:
   - halite.base.etcd.data
@@ -27,7 +27,7 @@ etcd-unit-ended:
         - cmd: etcd-unit-ended
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
-{%- if 'bootstrap' in roles %}
+{%- if founds_etcd %}
         - etcd: etcd-founded
 {%- elif node.get('etcd') %}
         - etcd: etcd-joined

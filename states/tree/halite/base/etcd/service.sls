@@ -1,5 +1,5 @@
 {#- A member as a unit of systemd. Nothing waits here for it; see halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/map.jinja' import node, founds_etcd with context %}
 {%- from 'halite/base/etcd/map.jinja' import manifest, unit with context %}
 include:
   - halite.base.etcd.data
@@ -31,7 +31,7 @@ etcd-pod-ended:
         - cmd: etcd-pod-ended
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
-{%- if 'bootstrap' in roles %}
+{%- if founds_etcd %}
         - etcd: etcd-founded
 {%- elif node.get('etcd') %}
         - etcd: etcd-joined

@@ -4,7 +4,7 @@
     `kubectl get nodes` displays. -#}
 include:
   - halite.base.kubeadm_objects
-{%- for name, node in pillar.halite.nodes | dictsort %}
+{%- for name, node in pillar.halite.nodes | dictsort if node.runs.containers %}
 {%-   set labels = namespace(all={}) %}
 {%-   for role in ['infra', 'worker'] if role in node.roles %}
 {%-     set labels.all = salt['slsutil.merge'](labels.all, {'node-role.kubernetes.io/' ~ role: ''}) %}

@@ -1,6 +1,6 @@
 {#- CAs and certificates of a control-plane host. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
-{%- from 'halite/map.jinja' import node, etcd_is_external with context %}
+{%- from 'halite/map.jinja' import node, roles, etcd_is_external with context %}
 {%- from 'halite/base/map.jinja' import kubeadm with context %}
 {%- set domain = pillar.halite.cluster.domain %}
 {%- set api = pillar.halite.apiServer %}
@@ -100,10 +100,9 @@ include:
     - require:
         - file: /etc/kubernetes/pki
 
-{%- if etcd_is_external %}
+{%- if 'etcd' not in roles %}
 
-# The way to an etcd that is not this cluster's: CA, certificate and key as the operator gave them, in
-# the files that kubeadm's documentation names for it.
+# The way to an etcd on other hosts, in the files that kubeadm's documentation names for it.
 /etc/kubernetes/pki/etcd:
   file.directory:
     - user: root
@@ -114,14 +113,17 @@ include:
 
 /etc/kubernetes/pki/etcd/ca.crt:
   file.managed:
-    - contents: {{ pillar.halite.etcd.external.ca | json }}
+    - contents: {{ (pillar.halite.etcd.external.ca if etcd_is_external else pillar.halite.pki.etcd.cert) | json }}
     - user: root
     - group: root
     - mode: '0644'
     - force: True
     - require:
         - file: /etc/kubernetes/pki/etcd
+{%- endif %}
+{%- if etcd_is_external %}
 
+# Certificate and key as the operator gave them.
 /etc/kubernetes/pki/apiserver-etcd-client.crt:
   file.managed:
     - contents: {{ pillar.halite.etcd.external.certificate | json }}

@@ -18,7 +18,10 @@
     - require:
         - file: /etc/kubernetes/pki/etcd
 
-# kubeadm expects the key in this directory, and needs it to renew certificates.
+{%- if pillar.halite.pki.etcd.key is defined %}
+
+# kubeadm expects the key in this directory, and needs it to renew certificates. A host without a control
+# plane has no kubeadm.
 /etc/kubernetes/pki/etcd/ca.key:
   file.managed:
     - contents: {{ pillar.halite.pki.etcd.key | json }}
@@ -29,6 +32,7 @@
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki/etcd
+{%- endif %}
 {%- for name in ['server', 'peer'] %}
 
 # Each member is a server and a client of the others.

@@ -1,0 +1,110 @@
+//! A member of etcd on a host of its own, the lab's second one: no kubelet runs there, and the first host gives
+//! its own member away.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use halite_lab::host::Host;
+
+use super::{destroy, serves, with};
+use crate::checks::refused;
+use crate::test::Counts;
+
+const SECTION: &str = "etcd: {placement: dedicated, mode: host-service}\n";
+
+pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
+    destroy(cluster)?;
+    cluster.bootstrap(&with(SECTION))?;
+    cluster.kubectl(&["create", "configmap", "kept", "--from-literal=by=etcd"])?;
+    cluster.add_worker_with("etcd").context("a host of etcd")?;
+    moved(cluster)?;
+
+    let (first, member) = (&cluster.bootstrap, &cluster.worker);
+    // A highstate of both finds nothing else, and the key of etcd's CA nowhere.
+    first.run(&[CTL, "highstate"]).context("of both hosts")?;
+    moved(cluster)?;
+    for host in [first, member] {
+        host.sh("! test -e /etc/kubernetes/pki/etcd/ca.key")?;
+    }
+    first.run(&[CTL, "backup", "create"]).context("a backup")?;
+    first
+        .run(&[CTL, "backup", "verify"])
+        .context("the backup")?;
+    // The objects would be lost with it.
+    let remove = [
+        CTL,
+        "node",
+        "remove",
+        WORKER,
+        "--force",
+        "--cluster",
+        "demo",
+    ];
+    refused(first, &remove, &["it has the only member of etcd"])?;
+
+    // What is damaged there is repaired as on any host, and the API is back.
+    member.sh("systemctl disable --now etcd && rm /etc/systemd/system/etcd.service && systemctl daemon-reload")?;
+    first
+        .run(&[CTL, "highstate", WORKER])
+        .context("without the unit")?;
+    serves(cluster)?;
+    moved(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The only member is on the second host, which has nothing else, and the first host uses it.
+fn moved(cluster: &Cluster) -> Result<()> {
+    let (first, member) = (&cluster.bootstrap, &cluster.worker);
+    member.sh(
+        "systemctl --quiet is-active etcd && systemctl --quiet is-enabled etcd && test \"$(pgrep -xc etcd)\" = 1 && \
+         ! pgrep -x kubelet && ! test -e /etc/kubernetes/manifests && ! test -e /var/lib/kubelet/config.yaml",
+    )?;
+    first.sh(
+        "! pgrep -x etcd && ! test -e /etc/systemd/system/etcd.service && ! test -e /var/lib/etcd/member && \
+         ! test -e /var/lib/halite/etcd-member.json && ! test -e /etc/kubernetes/pki/etcd/server.key",
+    )?;
+    let endpoint = format!("https://{}:2379", member.control_plane_address());
+    first.sh(&format!(
+        "grep -q -e '--etcd-servers={endpoint}\"' /etc/kubernetes/manifests/kube-apiserver.yaml"
+    ))?;
+    serves(cluster)?;
+    let kept = ["get", "configmap", "kept", "-o", "jsonpath={.data.by}"];
+    ensure!(
+        cluster.kubectl(&kept)? == "etcd",
+        "the data did not come along"
+    );
+    let path = "jsonpath={.data.ClusterConfiguration}";
+    let object = [
+        "get",
+        "configmap",
+        "kubeadm-config",
+        "-n",
+        "kube-system",
+        "-o",
+        path,
+    ];
+    let configuration = cluster.kubectl(&object)?;
+    ensure!(
+        configuration.contains(&endpoint)
+            && !configuration.contains(&first.control_plane_address()),
+        "{configuration}"
+    );
+    let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
+    ensure!(nodes.trim() == format!("node/{BOOTSTRAP}"), "{nodes}");
+    let status = first.run(&[CTL, "etcd", "status"])?;
+    ensure!(
+        status.starts_with("1 member, none may fail\n") && status.contains(WORKER),
+        "{status}"
+    );
+    let open = |host: &Host| host.run(&["firewall-cmd", "--info-policy=halite-host"]);
+    let rules = open(first)?;
+    ensure!(
+        !rules.contains("2379") && !rules.contains("2380"),
+        "{rules}"
+    );
+    let rules = open(member)?;
+    ensure!(
+        rules.contains("halite-etcd-clients") && !rules.contains("10250"),
+        "{rules}"
+    );
+    Ok(())
+}
