@@ -59,11 +59,9 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
     let version = kubernetes.trim_start_matches('v');
     let choices = &restricted(&CHOICES.0, allowed)?;
     let stacked = other_roles(version, &[]);
-    let dedicated = choices.iter().flat_map(|choice| &choice.ways);
-    let dedicated = dedicated
-        .filter(|way| way.etcd_placement() == Some(Placement::Dedicated))
-        .map(|way| other_roles(version, &[way]));
-    let dedicated = dedicated.last().unwrap_or_default();
+    let mut ways = choices.iter().flat_map(|choice| &choice.ways);
+    let dedicated = ways.find(|way| way.etcd_placement() == Some(Placement::Dedicated));
+    let dedicated = dedicated.map_or_else(Vec::new, |way| other_roles(version, &[way]));
     let mut out = Vec::new();
     for roles in first_roles(version) {
         let usual = roles == BOOTSTRAP_ROLES;
