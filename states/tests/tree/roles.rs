@@ -20,7 +20,7 @@ const FIRST: [&str; 7] = [
     "kubelet",
 ];
 /// The last ones of a host without a control plane.
-const LAST: [&str; 5] = ["node", "ready", "dns", "other-masters", "custom"];
+const LAST: [&str; 5] = ["node", "ready", "other-masters", "dns", "custom"];
 /// Those by which a control plane and a member of etcd leave.
 const LEFT: [&str; 8] = [
     "turn",
@@ -100,8 +100,8 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "kubelet",
             "node",
             "ready",
-            "dns",
             "other-masters",
+            "dns",
             "custom",
             "clients"
         ]
