@@ -46,6 +46,12 @@ pub(super) const LEAVING: (&str, &str) = (
     include_str!("../../../states/tree/halite/orchestrate/leaving.jinja"),
 );
 
+/// The macros of API servers that follow the members of etcd, as they are shipped.
+pub(super) const ETCD_CLIENTS: (&str, &str) = (
+    "halite/orchestrate/etcd_clients.jinja",
+    include_str!("../../../states/tree/halite/orchestrate/etcd_clients.jinja"),
+);
+
 /// The orchestrations of hosts that leave or boot, as they are shipped.
 pub(super) const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
@@ -53,10 +59,7 @@ pub(super) const TREE: &[(&str, &str)] = &[
     shipped!("reboot_node"),
     shipped!("remove_node"),
     LEAVING,
-    (
-        "halite/orchestrate/etcd_clients.jinja",
-        include_str!("../../../states/tree/halite/orchestrate/etcd_clients.jinja"),
-    ),
+    ETCD_CLIENTS,
     ("halite/leave/mounts.sls", stub!("mounts")),
     ("halite/leave/data_mounts.sls", stub!("data_mounts")),
     ("halite/leave/address.sls", stub!("address")),

@@ -8,7 +8,9 @@ use halite_etcd::fake::FakeCluster;
 use halite_preflight::checks::CHECKS;
 use serde_json::{Value, json};
 
-use super::fixture::{LEAVING, applied, killed, newest_run, orchestrate, request, resumed};
+use super::fixture::{
+    ETCD_CLIENTS, LEAVING, applied, killed, newest_run, orchestrate, request, resumed,
+};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const SLS: &str = "halite.orchestrate.add_node";
@@ -17,6 +19,11 @@ const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
     shipped!("add_node"),
     LEAVING,
+    ETCD_CLIENTS,
+    (
+        "halite/orchestrate/give_member.jinja",
+        include_str!("../../../states/tree/halite/orchestrate/give_member.jinja"),
+    ),
     ("halite/leave/address.sls", stub!("address")),
     ("halite/leave/control_plane.sls", stub!("planes")),
     ("halite/leave/etcd.sls", stub!("etcd")),
