@@ -84,7 +84,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     (
         "cmd.run",
-        "rmdir --ignore-fail-on-non-empty /usr/local/lib/halite && systemctl daemon-reload",
+        "rm -f /etc/systemd/system/etcd.service && systemctl daemon-reload",
         "acts only on a host whose member was a service before, which the suite of etcd changes",
     ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
