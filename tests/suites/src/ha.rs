@@ -40,7 +40,7 @@ use crate::kubeadm::control_plane;
 use crate::site::Site;
 use crate::test::{Case, Counts, Test, cases};
 
-pub(crate) use losses::through_the_address;
+pub(crate) use losses::while_written;
 pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};

@@ -116,7 +116,8 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         repair::TESTS,
     ];
     let (killed, restored, ends) = if full {
-        let killed = cases(disaster::FULL);
+        let killed = [disaster::FULL, roles::FULL];
+        let killed = killed.into_iter().flat_map(cases).collect();
         (killed, disaster::numbered(), destroy::numbered()?)
     } else {
         (Vec::new(), Vec::new(), Vec::new())
@@ -125,7 +126,6 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
     Ok(before
         .chain(kills::tests(full))
         .chain(killed)
-        .chain(cases(roles::TESTS))
         .chain(cases(disaster::TESTS))
         .chain(restored)
         .chain(cases(destroy::TESTS))

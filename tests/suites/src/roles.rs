@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use crate::checks::refused;
 use crate::cluster::{STAYING, ensure_servers};
-use crate::ha::through_the_address;
+use crate::ha::while_written;
 use crate::test::{Counts, Test};
+use crate::vip;
 
-pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+pub(super) const FULL: &[Test<Cluster>] = &[Test {
     name: "roles: a worker becomes a control plane while a client writes, and a worker again",
     run: there_and_back,
 }];
@@ -51,10 +52,15 @@ fn pod(cluster: &Cluster) -> Result<String> {
 }
 
 fn there_and_back(cluster: &Cluster) -> Result<Counts> {
+    vip::without_one(cluster, || changed_and_back(cluster))?;
+    Ok(Counts::ONE)
+}
+
+fn changed_and_back(cluster: &Cluster) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     ensure_servers(cluster, STAYING)?;
     let before = (node(cluster)?["metadata"]["uid"].clone(), pod(cluster)?);
-    let record = through_the_address(cluster, first, "roles", || {
+    let record = while_written(cluster, first, "roles", || {
         first.run(&[CTL, "node", "roles", WORKER, PLANE])?;
         has_a_control_plane(cluster)?;
         let back = [CTL, "node", "roles", WORKER, "worker"];
@@ -103,8 +109,7 @@ fn there_and_back(cluster: &Cluster) -> Result<Counts> {
             String::from_utf8_lossy(&planned.stdout)
         );
         Ok(())
-    })?;
-    Ok(Counts::ONE)
+    })
 }
 
 /// Two members vote, the worker's own API server serves its kubelet, and its node takes pods.

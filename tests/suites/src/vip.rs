@@ -181,14 +181,38 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-fn moves(cluster: &Cluster) -> Result<Counts> {
-    let path = cluster.bootstrap.file(DOCUMENT);
-    let original = fs::read_to_string(&path)?;
+/// The cluster document, which declares the address.
+fn document(cluster: &Cluster) -> Result<String> {
+    let original = fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?;
     if !original.contains(HELD) {
         bail!(
             "the cluster document no longer has\n{HELD}and this test must change with it:\n{original}"
         );
     }
+    Ok(original)
+}
+
+/// Does something while the cluster has no virtual address. The hosts of the lab have different
+/// control-plane networks, so only the first one can hold it.
+///
+/// # Errors
+/// What is done fails, or a highstate.
+pub(crate) fn without_one(cluster: &Cluster, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let path = cluster.bootstrap.file(DOCUMENT);
+    let original = document(cluster)?;
+    fs::write(&path, original.replace(HELD, NONE))?;
+    repair::highstate(cluster, &[])?;
+    wait_address(cluster, false, MOVE)?;
+    act()?;
+    fs::write(&path, &original)?;
+    repair::highstate(cluster, &[])?;
+    wait_address(cluster, true, MOVE)?;
+    wait_answers(cluster, VIP)
+}
+
+fn moves(cluster: &Cluster) -> Result<Counts> {
+    let path = cluster.bootstrap.file(DOCUMENT);
+    let original = document(cluster)?;
     let before = certificates(cluster)?;
     let result = away(cluster, &original, &before);
     // Remove the address by hand, as the operator added it; it may already be gone.

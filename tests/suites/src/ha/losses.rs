@@ -224,19 +224,20 @@ pub(super) fn under_writes(
     })
 }
 
-/// Does something while the worker writes through the virtual address. No acknowledged write may be
-/// missing on the host that is asked, which stays a control plane.
+/// Does something while the worker writes to the API server of a host. No acknowledged write may be missing
+/// there; the host stays a control plane.
 ///
 /// # Errors
 /// One is missing, or what is done fails.
-pub(crate) fn through_the_address(
+pub(crate) fn while_written(
     cluster: &Cluster,
     asked: &Host,
     prefix: &str,
     act: impl FnOnce() -> Result<()>,
 ) -> Result<Record> {
     let start = |target: &Target| Loop::start(&cluster.worker, target);
-    let address = Address::Fixed((VIP, 6443).into());
+    let address: Ipv4Addr = asked.control_plane_address().parse()?;
+    let address = Address::Fixed((address, 6443).into());
     written(cluster, asked, address, prefix, start, act)
 }
 
