@@ -1,5 +1,6 @@
 //! A worker that becomes a control plane with a member of etcd, and a worker again, while a client writes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -37,12 +38,17 @@ const LEFT: &[&str] = &[
     "! test -e /var/lib/halite/master && ! systemctl --quiet is-active halite-master",
     "! test -e /etc/keepalived/check-apiserver && ! systemctl --quiet is-enabled keepalived",
     "! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '",
-    "! firewall-cmd --list-all-policies | grep -E 'port=\"(6443|2379|2379-2380|4550)\"'",
 ];
 
 fn node(cluster: &Cluster) -> Result<Value> {
     let text = cluster.kubectl(&["get", "node", WORKER, "-o", "json"])?;
     Ok(serde_json::from_str(&text)?)
+}
+
+/// What the firewall of the worker lets in and out.
+fn firewall(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let text = (cluster.worker).run(&["firewall-cmd", "--list-all-policies"])?;
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// The pod that stays on the worker.
@@ -60,9 +66,14 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     ensure_servers(cluster, STAYING)?;
     let before = (node(cluster)?["metadata"]["uid"].clone(), pod(cluster)?);
+    let open = firewall(cluster)?;
     let record = while_written(cluster, first, "roles", || {
         first.run(&[CTL, "node", "roles", WORKER, PLANE])?;
         has_a_control_plane(cluster)?;
+        ensure!(
+            firewall(cluster)? != open,
+            "nothing was opened for a control plane"
+        );
         let back = [CTL, "node", "roles", WORKER, "worker"];
         refused(first, &back, &["it takes --force --cluster demo", "CAs"])?;
         has_a_control_plane(cluster)?;
@@ -87,6 +98,12 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
             .sh(check)
             .with_context(|| format!("on {WORKER}: {check}"))?;
     }
+    let now = firewall(cluster)?;
+    let differ: Vec<&String> = now.symmetric_difference(&open).collect();
+    ensure!(
+        differ.is_empty(),
+        "the firewall is not as it was: {differ:#?}"
+    );
     worker.run(&[
         "grep",
         "-q",
