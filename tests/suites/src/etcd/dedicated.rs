@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 
-use super::{destroy, serves, with};
+use super::{cluster_configuration, destroy, serves, with};
 use crate::checks::refused;
 use crate::test::Counts;
 
@@ -72,17 +72,7 @@ fn moved(cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&kept)? == "etcd",
         "the data did not come along"
     );
-    let path = "jsonpath={.data.ClusterConfiguration}";
-    let object = [
-        "get",
-        "configmap",
-        "kubeadm-config",
-        "-n",
-        "kube-system",
-        "-o",
-        path,
-    ];
-    let configuration = cluster.kubectl(&object)?;
+    let configuration = cluster_configuration(cluster)?;
     ensure!(
         configuration.contains(&endpoint)
             && !configuration.contains(&first.control_plane_address()),

@@ -8,7 +8,7 @@ use halite_lab::cluster::{CTL, Cluster, install};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{BACK, destroy, serves, with};
+use super::{BACK, cluster_configuration, destroy, serves, with};
 use crate::checks::refused;
 use crate::test::Counts;
 
@@ -70,17 +70,7 @@ fn made_with_it(cluster: &Cluster) -> Result<()> {
         !rules.contains("2379") && !rules.contains("2380"),
         "{rules}"
     );
-    let path = "jsonpath={.data.ClusterConfiguration}";
-    let object = [
-        "get",
-        "configmap",
-        "kubeadm-config",
-        "-n",
-        "kube-system",
-        "-o",
-        path,
-    ];
-    let configuration = cluster.kubectl(&object)?;
+    let configuration = cluster_configuration(cluster)?;
     ensure!(
         configuration.contains("external:") && configuration.contains(&endpoint),
         "{configuration}"

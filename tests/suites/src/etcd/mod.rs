@@ -87,6 +87,13 @@ fn serves(cluster: &Cluster) -> Result<()> {
     })
 }
 
+/// What kubeadm knows of the cluster.
+fn cluster_configuration(cluster: &Cluster) -> Result<String> {
+    let path = "jsonpath={.data.ClusterConfiguration}";
+    let object = ["get", "configmap", "kubeadm-config", "-n", "kube-system"];
+    cluster.kubectl(&[&object[..], &["-o", path]].concat())
+}
+
 /// Changes the cluster document on the first host; what it was.
 fn declare(host: &Host, change: impl FnOnce(&str) -> String) -> Result<String> {
     let file = host.file(DOCUMENT);
