@@ -10,6 +10,7 @@ mod kubeconfig;
 mod master;
 mod nodes;
 mod operators;
+mod orchestrate;
 mod registry;
 mod support;
 mod upgrade;
@@ -32,6 +33,7 @@ pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
 };
 pub use self::operators::{Audit, Operator, OperatorCreate};
+pub use self::orchestrate::{NewRun, Orchestrate, Runs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::support::Support;
 pub use self::upgrade::Upgrade;
@@ -119,7 +121,7 @@ pub enum Command {
     Operator(Operator),
     /// Show the audit log: who asked the master for what, and the outcome.
     Audit(Audit),
-    /// Run an orchestration.
+    /// Run an orchestration, list the runs of all, or end one.
     Orchestrate(Orchestrate),
     /// Check and show the cluster document.
     #[command(subcommand)]
@@ -401,19 +403,6 @@ pub enum Token {
         /// The token's id.
         token: String,
     },
-}
-
-/// `ctl orchestrate`.
-#[derive(Debug, Args)]
-pub struct Orchestrate {
-    /// For example `halite.orchestrate.bootstrap`.
-    pub sls: String,
-    /// Pillar values for this run: KEY=VALUE, or a JSON mapping; may be repeated.
-    #[arg(long)]
-    pub pillar: Vec<String>,
-    /// Show what would change; change nothing.
-    #[arg(long)]
-    pub test: bool,
 }
 
 /// `ctl config`.

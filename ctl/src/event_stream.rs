@@ -13,17 +13,30 @@ use crate::client::{AWAY, Operator};
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(300);
 
+/// The time without a master after which `take` hears of it.
+const SAY: Duration = Duration::from_secs(10);
+
+/// News of a call that is followed.
+pub enum Heard<'a> {
+    /// An event of the master.
+    Event(&'a v1::Event),
+    /// The master has not answered for a while; the line for people says since when, and what helps.
+    Silence(&'a str),
+}
+
 /// Makes a call and hands each event to `take`, until that returns true. If the connection breaks,
-/// the call is repeated. Its request has an id, by which the master resumes the same job.
+/// the call is repeated, and `take` hears once that it lasts. The request has an id, by which the
+/// master resumes the same job.
 ///
 /// # Errors
 /// The master refuses the call, or does not answer for longer than [`AWAY`].
 pub async fn follow(
     global: &Global,
     start: impl AsyncFn(Operator) -> Result<Streaming<v1::Event>, Status>,
-    mut take: impl FnMut(&v1::Event) -> bool,
+    mut take: impl FnMut(Heard<'_>) -> bool,
 ) -> anyhow::Result<()> {
     let mut lost_since: Option<Instant> = None;
+    let mut is_said = false;
     loop {
         let attempt = async {
             let operator = client::operator(global)
@@ -31,8 +44,9 @@ pub async fn follow(
                 .map_err(Interruption::Connection)?;
             let mut events = start(operator).await.map_err(Interruption::Call)?;
             lost_since = None;
+            is_said = false;
             while let Some(event) = events.message().await.map_err(Interruption::Call)? {
-                if take(&event) {
+                if take(Heard::Event(&event)) {
                     return Ok(());
                 }
             }
@@ -56,8 +70,22 @@ pub async fn follow(
         if !passing || since.elapsed() > AWAY {
             return Err(error);
         }
+        if since.elapsed() >= SAY && !is_said {
+            is_said = true;
+            take(Heard::Silence(&silence(since.elapsed(), &error)));
+        }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// The line for people on a master that does not answer.
+fn silence(lasts: Duration, error: &anyhow::Error) -> String {
+    format!(
+        "waiting for {} s (at most {} s) until the master answers: {error:#}; what was begun goes on when it is back, and is \
+         followed again; `systemctl status halite-master` on its host shows its state",
+        lasts.as_secs(),
+        AWAY.as_secs()
+    )
 }
 
 /// The reason why a call ended before its last event.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Global;
 use crate::client::Operator;
-use crate::event_stream::{follow, kind};
+use crate::event_stream::{Heard, follow, kind};
 use crate::output::Screen;
 
 /// One minion's return of a job.
@@ -47,6 +47,8 @@ pub struct FinishedJob {
     pub retcode: i32,
     /// The hosts that were done side by side because etcd had no quorum, with the reason; usually null.
     pub side_by_side: Value,
+    /// The minions that are updated ahead of a highstate, each time with the reason and what follows.
+    pub minion_updates: Vec<Value>,
     /// The returns, by minion.
     pub returns: BTreeMap<String, MinionReturn>,
 }
@@ -71,15 +73,26 @@ pub async fn run_job(
             .await
             .map(|answer| answer.into_inner())
     };
-    follow(global, start, |event| watch.take(event, screen)).await?;
+    let followed = follow(global, start, |heard| match heard {
+        Heard::Event(event) => watch.take(event, screen),
+        Heard::Silence(line) => {
+            let mark = screen.paint().notable("!");
+            screen.note(format!("{mark} {line}"));
+            false
+        }
+    });
+    followed.await?;
     screen.clear();
     Ok(watch.done)
 }
 
-/// The state of a job, collected from its events.
+/// The state of a job, collected from its events. A highstate may come after a job that updates
+/// minions.
 #[derive(Default)]
 struct JobWatch {
     done: FinishedJob,
+    /// The returns of each job, by its id; later jobs have higher ones.
+    returns: BTreeMap<String, BTreeMap<String, MinionReturn>>,
     /// The last wait that was printed: the host and the reason.
     waits: [String; 2],
 }
@@ -95,18 +108,30 @@ impl JobWatch {
             "prog" => screen.progress(&progress(&data)),
             "wait" => self.wait(&data, screen),
             "repair" => self.repair(&data, screen),
+            "minion" => self.minion(&data, screen),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
-                self.done
-                    .returns
-                    .insert(minion, MinionReturn::from_event(&data));
+                let job = self.returns.entry(self.done.jid.clone()).or_default();
+                job.insert(minion, MinionReturn::from_event(&data));
             }
             _ => {}
         }
         if event.last {
             self.done.retcode = event.retcode;
+            self.done.returns = whole(std::mem::take(&mut self.returns));
         }
         event.last
+    }
+
+    /// Prints that minions are updated first, or that one was not; once, if the events are repeated.
+    fn minion(&mut self, data: &Value, screen: &mut Screen) {
+        let update =
+            json!({"hosts": data["hosts"], "because": data["because"], "then": data["then"]});
+        if !self.done.minion_updates.contains(&update) {
+            let mark = screen.paint().notable("!");
+            screen.note(format!("{mark} {}", minion_update(&update)));
+            self.done.minion_updates.push(update);
+        }
     }
 
     /// Prints what the job waits for: one line, and another one when the reason has changed.
@@ -127,12 +152,47 @@ impl JobWatch {
     }
 }
 
+/// The returns of the last job. What an earlier one changed on the same host comes first.
+fn whole(jobs: BTreeMap<String, BTreeMap<String, MinionReturn>>) -> BTreeMap<String, MinionReturn> {
+    let mut all = BTreeMap::new();
+    for (minion, mut returned) in jobs.into_values().flatten() {
+        let before: Option<MinionReturn> = all.remove(&minion);
+        let states = returned.value.get_mut("states");
+        if let (Some(before), Some(states)) = (before, states.and_then(Value::as_array_mut)) {
+            let before = before.value["states"].as_array().cloned();
+            let changed = |state: &Value| {
+                let changes = state["changes"].as_object();
+                state["result"] == true && changes.is_some_and(|changes| !changes.is_empty())
+            };
+            let before = before.into_iter().flatten().filter(changed);
+            states.splice(0..0, before);
+        }
+        all.insert(minion, returned);
+    }
+    all
+}
+
+/// Formats which minions are updated first, and why.
+fn minion_update(update: &Value) -> String {
+    let text = |key: &str| update[key].as_str().unwrap_or_default();
+    format!(
+        "{}: {}; {}",
+        names(&update["hosts"]),
+        text("because"),
+        text("then")
+    )
+}
+
+fn names(hosts: &Value) -> String {
+    let hosts = hosts.as_array().into_iter().flatten();
+    let hosts: Vec<&str> = hosts.filter_map(Value::as_str).collect();
+    hosts.join(", ")
+}
+
 /// Formats which hosts are done side by side, and why.
 fn side_by_side(data: &Value) -> String {
-    let hosts = data["hosts"].as_array().into_iter().flatten();
-    let hosts: Vec<&str> = hosts.filter_map(Value::as_str).collect();
     let because = data["because"].as_str().unwrap_or_default();
-    format!("{because}; done side by side: {}", hosts.join(", "))
+    format!("{because}; done side by side: {}", names(&data["hosts"]))
 }
 
 /// Formats what a step waits for, since when, how long it usually takes, and what the operator can do.
@@ -246,6 +306,9 @@ pub fn job_document(done: &FinishedJob) -> Value {
     if !done.side_by_side.is_null() {
         document["sideBySide"] = done.side_by_side.clone();
     }
+    if !done.minion_updates.is_empty() {
+        document["minionUpdates"] = json!(done.minion_updates);
+    }
     document
 }
 
@@ -316,6 +379,72 @@ mod tests {
             json!(["cp-1", "cp-2"]),
             "{document}"
         );
+    }
+
+    #[test]
+    fn a_return_without_states_is_shown_as_it_is() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = JobWatch::default();
+        let data = json!({"jid": "1", "minion": "w", "success": true, "return": true, "error": ""});
+        watch.take(&event("halite/job/1/ret/w", data, false), &mut screen);
+        let done = event("halite/job/1/done", json!({"jid": "1"}), true);
+        assert!(watch.take(&done, &mut screen));
+        assert_eq!(
+            job_document(&watch.done)["minions"]["w"]["return"],
+            json!(true)
+        );
+    }
+
+    #[test]
+    fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
+        let mut screen = Screen::new(crate::output::Format::Json);
+        let mut watch = JobWatch::default();
+        let state = |id: &str, result: bool, changes: Value| {
+            json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "s", "result": result,
+                "changes": changes, "comment": "", "start_time": "", "duration": 1.0, "__run_num__": 0,
+                "__state_ran__": true})
+        };
+        let mut ret = |jid: &str, states: Value| {
+            let data = json!({"jid": jid, "minion": "w", "success": true, "return": {"states": states}, "error": ""});
+            watch.take(
+                &event(&format!("halite/job/{jid}/ret/w"), data, false),
+                &mut screen,
+            )
+        };
+        let first = json!([
+            state("program", true, json!({"diff": "x"})),
+            state("same", true, json!({})),
+            state("bad", false, json!({"diff": "x"})),
+        ]);
+        // Repeated, after the connection broke.
+        assert!(!ret("1", first.clone()) && !ret("1", first));
+        assert!(!ret("2", json!([state("program", true, json!({}))])));
+        let data = json!({"jid": "1", "hosts": ["w"], "because": "it is another program", "then": "it is updated first"});
+        assert_eq!(
+            minion_update(&data),
+            "w: it is another program; it is updated first"
+        );
+        for _ in 0..2 {
+            watch.take(
+                &event("halite/job/1/minion", data.clone(), false),
+                &mut screen,
+            );
+        }
+        watch.take(
+            &event("halite/job/2/done", json!({"jid": "2"}), true),
+            &mut screen,
+        );
+        let document = job_document(&watch.done);
+        assert_eq!(
+            (&document["changed"], &document["failed"]),
+            (&json!(1), &json!(0)),
+            "{document}"
+        );
+        assert_eq!(
+            (&document["states"], &document["job"]),
+            (&json!(2), &json!("2"))
+        );
+        assert_eq!(document["minionUpdates"].as_array().unwrap().len(), 1);
     }
 
     #[test]

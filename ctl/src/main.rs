@@ -14,6 +14,7 @@ mod confirm;
 mod etcd_image;
 mod event_stream;
 mod files;
+mod finished_run;
 mod generate;
 mod identity;
 mod job_watch;

@@ -15,6 +15,15 @@ pub const FILE: &str = "/etc/halite/masters";
 /// The master, where there is no file.
 const DEFAULT: &str = "127.0.0.1:4550";
 
+/// The host of the master that a standby's file names; none without such a file.
+#[must_use]
+pub fn host_in(file: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    Some(line.rsplit_once(':')?.0.to_owned())
+}
+
 /// The addresses to try.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Masters(Vec<String>);

@@ -6,42 +6,15 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use halite_proto::v1;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::FAILED;
 use crate::cli::Global;
 use crate::client::Operator;
-use crate::event_stream::{follow, kind};
+use crate::event_stream::{Heard, follow, kind};
+use crate::finished_run::LEFT_OUT;
+pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes};
 use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
-
-/// A finished orchestration.
-#[derive(Debug, Clone, Default)]
-pub struct FinishedRun {
-    /// The return code of the orchestration.
-    pub retcode: i32,
-    /// The master's summary: status and steps.
-    pub summary: Value,
-    /// All failures, for people: minion, state, comment.
-    pub failures: Vec<String>,
-    /// Remarks on steps that succeeded, for people.
-    pub notes: Vec<String>,
-    /// The duration, in seconds.
-    pub seconds: f64,
-}
-
-/// The beginning of the remark on a step that left hosts out.
-const LEFT_OUT: &str = "not connected, so left out of";
-
-impl FinishedRun {
-    /// Removes the remarks on hosts that steps left out, where their remedy is none; returns whether there
-    /// were any.
-    pub fn forget_left_out(&mut self) -> bool {
-        let before = self.notes.len();
-        self.notes.retain(|note| !note.starts_with(LEFT_OUT));
-        self.notes.len() < before
-    }
-}
 
 /// Starts an orchestration, or joins a running one, and waits for its end. Shows its steps on one
 /// growing line (`label host ✓ images ✓`), or without a terminal on one line each.
@@ -93,8 +66,14 @@ async fn run_on(
             .await
             .map(|answer| answer.into_inner())
     };
-    let followed = follow(global, start, |event| {
-        watch.take(event, &mut board.borrow_mut())
+    let followed = follow(global, start, |heard| match heard {
+        Heard::Event(event) => watch.take(event, &mut board.borrow_mut()),
+        Heard::Silence(line) => {
+            let screen = &mut *board.borrow_mut().screen;
+            let mark = screen.paint().notable("!");
+            screen.line(format!("{mark} {label}  {line}"));
+            false
+        }
     });
     let followed = followed.await;
     let board = &mut board.borrow_mut();
@@ -181,6 +160,7 @@ impl StepsWatch {
         match kind(&event.tag) {
             "step" if of_run => self.step(&data, board),
             "wait" if of_run => self.wait(&data, board),
+            "cancel" if of_run => self.cancelled(&data, board),
             "prog" => self.show(&progress(&data), board),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
@@ -195,6 +175,11 @@ impl StepsWatch {
             self.done.failures = failed.collect();
             if self.done.failures.is_empty() {
                 self.done.failures = std::mem::take(&mut self.failed_steps);
+            }
+            if let Some(by) = self.done.cancelled_by() {
+                let id = self.done.summary["id"].as_str().unwrap_or_default();
+                let line = format!("the run {id} was cancelled by {by}");
+                self.done.failures.insert(0, line);
             }
             return true;
         }
@@ -255,6 +240,14 @@ impl StepsWatch {
         self.waits = reason;
     }
 
+    /// Prints that an operator ends the run.
+    fn cancelled(&self, data: &Value, board: &mut Board<'_>) {
+        let by = data["operator"].as_str().unwrap_or_default();
+        let mark = board.screen.paint().notable("!");
+        let line = format!("{mark} {}  cancelled by {by}", self.label);
+        board.screen.line(line);
+    }
+
     /// The text before the mark of a step. Minions that a step left out are noted for the end.
     fn remarks(&mut self, step: &str, detail: &Value) -> String {
         if let Some(fingerprint) = detail["fingerprint"].as_str() {
@@ -293,98 +286,10 @@ impl StepsWatch {
     }
 }
 
-/// Prints the outcome of an orchestration, and returns the exit code. `success` is the text for a
-/// success; `again` is the command that repeats it.
-///
-/// # Errors
-/// The outcome cannot be written.
-pub fn print_outcome(
-    done: &FinishedRun,
-    success: &str,
-    again: &str,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-        "notes": done.notes, "run": done.summary});
-    screen.answer(&document, |paint| {
-        let mut text: String =
-            done.notes.iter().map(|note| format!("{} {note}\n", paint.notable("!"))).collect();
-        if done.retcode == 0 {
-            return format!("{text}{success} ({}).\n", seconds(done.seconds));
-        }
-        for failure in &done.failures {
-            text.push_str(&format!("{} {}\n", paint.bad("✗"), failure.replace('\n', "\n    ")));
-        }
-        format!("{text}Finished steps are kept. Fix the cause, then run the same command again: {again}\n")
-    })?;
-    Ok(if done.retcode == 0 { 0 } else { FAILED })
-}
-
-/// Prints the outcome of several orchestrations, and returns the exit code: a failure of one is a
-/// failure. `success` is the text for one that succeeded.
-///
-/// # Errors
-/// The outcome cannot be written.
-pub fn print_outcomes(
-    done: &[(String, anyhow::Result<FinishedRun>)],
-    success: &str,
-    again: &str,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let failed = (done.iter()).any(|(_, run)| run.as_ref().map_or(true, |run| run.retcode != 0));
-    let nodes: Map<String, Value> = (done.iter())
-        .map(|(label, run)| (label.clone(), outcome(run)))
-        .collect();
-    let retcode = i32::from(failed);
-    screen.answer(&json!({"retcode": retcode, "nodes": nodes}), |paint| {
-        let mut text = String::new();
-        for (label, run) in done {
-            let (notes, failures) = match run {
-                Ok(run) => (run.notes.as_slice(), run.failures.clone()),
-                Err(error) => (&[][..], vec![format!("{error:#}")]),
-            };
-            for note in notes {
-                text.push_str(&format!("{} {label}: {note}\n", paint.notable("!")));
-            }
-            match run {
-                Ok(run) if run.retcode == 0 => {
-                    let mark = paint.good("✓");
-                    text.push_str(&format!(
-                        "{mark} {label} {success} ({}).\n",
-                        seconds(run.seconds)
-                    ));
-                }
-                _ => {
-                    for failure in failures {
-                        let failure = failure.replace('\n', "\n    ");
-                        text.push_str(&format!("{} {label}: {failure}\n", paint.bad("✗")));
-                    }
-                }
-            }
-        }
-        if failed {
-            text.push_str(&format!(
-                "Finished steps are kept. Fix the cause, then run the same command again: {again}\n"
-            ));
-        }
-        text
-    })?;
-    Ok(if failed { FAILED } else { 0 })
-}
-
-/// The outcome of one orchestration, as a document.
-fn outcome(run: &anyhow::Result<FinishedRun>) -> Value {
-    match run {
-        Ok(done) => {
-            json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-            "notes": done.notes, "run": done.summary})
-        }
-        Err(error) => json!({"retcode": FAILED, "failures": [format!("{error:#}")]}),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn event(tag: &str, data: Value, last: bool) -> v1::Event {
@@ -442,6 +347,26 @@ mod tests {
         assert!(
             matches!(&watch.done.notes[..], [note, warning] if note.contains("left out of `peers`: w2, w3")
                 && warning.starts_with("preflight: mtu: it differs"))
+        );
+    }
+
+    #[test]
+    fn a_cancelled_run_names_the_operator_first() {
+        let screen = &mut Screen::new(crate::output::Format::Json);
+        let board = &mut Board::new(screen, false);
+        let mut watch = StepsWatch::new("b");
+        let cancel = json!({"id": "1", "operator": "alice"});
+        assert!(!watch.take(&event("halite/run/1/cancel", cancel, false), board));
+        let step = json!({"id": "turn", "index": 0, "status": "failed", "detail": {"error": "cancelled by alice"}});
+        watch.take(&event("halite/run/1/step", step, false), board);
+        let done = json!({"id": "1", "status": "cancelled", "cancelledBy": "alice"});
+        watch.take(&event("halite/run/1/done", done, true), board);
+        assert_eq!(
+            watch.done.failures,
+            [
+                "the run 1 was cancelled by alice",
+                "step turn: cancelled by alice"
+            ]
         );
     }
 

@@ -14,6 +14,7 @@ use crate::event_bus::EventBus;
 use crate::keys;
 use crate::keys::Gate;
 use crate::metrics::Metrics;
+use crate::standby::isolation::Isolation;
 use crate::standby::roster::Roster;
 use crate::store::{Store, StoreError};
 use crate::succession::Succession;
@@ -39,6 +40,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// The standbys.
     pub standbys: Roster,
+    /// Whether standbys and most minions are lost.
+    pub isolation: Isolation,
     /// What this master has heard of other masters.
     pub succession: Succession,
     /// What the upkeep has found.
@@ -76,6 +79,7 @@ impl App {
         let events = EventBus::new(Arc::clone(&store), Arc::clone(&clock));
         Ok(Arc::new(Self {
             standbys: Roster::new(clock.now()),
+            isolation: Isolation::new(&config.state_dir),
             succession: Succession::new(&config.state_dir, store.epoch()),
             config,
             clock,

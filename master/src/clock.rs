@@ -146,6 +146,13 @@ pub fn rfc3339(time: Millis) -> String {
     jiff::Timestamp::from_millisecond(time).map_or_else(|_| time.to_string(), |t| format!("{t:.3}"))
 }
 
+/// The time of a text of [`rfc3339`]; none of another one.
+#[must_use]
+pub fn millis(text: &str) -> Option<Millis> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(time.as_millisecond())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -173,6 +173,12 @@ impl Connections {
         self.open().contains_key(minion)
     }
 
+    /// The number of the newest connection: it changes when a minion connects.
+    #[must_use]
+    pub fn joins(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
     /// Waits until a minion is connected; false when `timeout` passed first.
     pub async fn wait_connected(&self, minion: &MinionId, timeout: Duration) -> bool {
         let mut newest = self.newest.subscribe();

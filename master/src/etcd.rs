@@ -100,14 +100,17 @@ impl Etcd {
     /// and three or more hosts have the role.
     #[must_use]
     pub fn needs_gate(&self, declaration: &Declaration, name: &str) -> bool {
-        let members = declaration
-            .nodes
-            .values()
-            .filter(|node| node.has(Role::Etcd));
         let node = declaration.nodes.get(name);
         let works_on =
             node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane));
-        works_on && members.count() >= self.gate_from
+        works_on && self.can_miss_one(declaration)
+    }
+
+    /// Returns whether so many members are declared that one of them may be missing.
+    #[must_use]
+    pub fn can_miss_one(&self, declaration: &Declaration) -> bool {
+        let nodes = declaration.nodes.values();
+        nodes.filter(|node| node.has(Role::Etcd)).count() >= self.gate_from
     }
 
     /// Waits until the members can miss that of a host, and reports every ten seconds that it does.
@@ -130,6 +133,7 @@ impl Etcd {
             members: members.as_ref(),
             pace: &pace,
             limit: self.gate_limit,
+            prefer: None,
         };
         let gate = changes.allow_missing(name).await;
         gate.map_err(|error| Refusal::internal(chain(&error)))

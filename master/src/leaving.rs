@@ -265,33 +265,49 @@ impl Leaving {
     /// What the cluster loses with it, for people.
     #[must_use]
     pub fn losses(&self, dead: bool) -> Vec<String> {
-        let mut losses = Vec::new();
-        if dead {
-            losses.push("the data of its pods on its disks is given up".to_owned());
+        let pods = dead.then(|| "the data of its pods on its disks is given up".to_owned());
+        let parts = [self.lost_vote(), self.lost_keys()];
+        pods.into_iter()
+            .chain(parts.into_iter().flatten())
+            .collect()
+    }
+
+    /// What the cluster loses with its member of etcd.
+    fn lost_vote(&self) -> Option<String> {
+        let Vote::Voting { voters, .. } = &self.vote else {
+            return None;
+        };
+        if !self.loses(Role::Etcd) {
+            return None;
         }
-        if let Vote::Voting { voters, .. } = &self.vote
-            && self.loses(Role::Etcd)
-        {
-            let left = voters.all.saturating_sub(1);
-            let members = if left == 1 {
-                "member is"
-            } else {
-                "members are"
-            };
-            let loss = match tolerance(left) {
-                0 => "none may fail".to_owned(),
-                may_fail => format!("{may_fail} may fail"),
-            };
-            losses.push(format!("its vote in etcd: {left} {members} left, {loss}"));
-        }
-        if self.loses(Role::ControlPlane) {
-            losses.push(
-                "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
-                 so erase them"
-                    .to_owned(),
-            );
-        }
-        losses
+        let left = voters.all.saturating_sub(1);
+        let members = if left == 1 {
+            "member is"
+        } else {
+            "members are"
+        };
+        let loss = match tolerance(left) {
+            0 => "none may fail".to_owned(),
+            may_fail => format!("{may_fail} may fail"),
+        };
+        Some(format!("its vote in etcd: {left} {members} left, {loss}"))
+    }
+
+    /// What the cluster loses with its control plane.
+    fn lost_keys(&self) -> Option<String> {
+        self.loses(Role::ControlPlane).then(|| {
+            "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
+             so erase them"
+                .to_owned()
+        })
+    }
+
+    /// The losses by the role with which each goes, for a host that keeps some of its roles.
+    fn losses_of(&self) -> Value {
+        json!({
+            Role::Etcd.as_str(): self.lost_vote(),
+            Role::ControlPlane.as_str(): self.lost_keys(),
+        })
     }
 
     /// The facts as a document, with the declared part of the node, for `ctl`.
@@ -304,6 +320,7 @@ impl Leaving {
             "enrolled": self.has_key,
             "connected": self.is_connected,
             "losses": self.losses(false),
+            "losses_of": self.losses_of(),
             "declared": node.map(|node| json!({
                 "roles": node.roles,
                 "address": node.address,

@@ -35,7 +35,7 @@ pub mod metrics;
 pub mod names;
 pub mod operator;
 pub mod orchestrate;
-mod other_masters;
+pub mod other_masters;
 pub mod redact;
 pub mod refusal;
 pub mod saved;

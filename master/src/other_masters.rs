@@ -96,18 +96,33 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
 }
 
 /// Asks again and again while no standby follows: the link to the others may be back. The master stops
-/// when it hears of one that has taken its place.
+/// when it hears of one that has taken its place, and begins nothing while it has lost most minions, too.
 pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
-        if app.standbys.alone_since().is_none() {
-            continue;
+        match backend.surroundings().await {
+            Ok(seen) => app.isolation.look(app.clock.now(), seen),
+            Err(refusal) => tracing::warn!(
+                reason = refusal.message,
+                "cannot see whether this master is isolated"
+            ),
         }
-        let addresses = backend.masters().await.unwrap_or_default();
-        if ask(app, &addresses, minion).await.is_err() {
+        if look(app, backend, minion).await.is_err() {
             return std::future::pending().await;
         }
     }
+}
+
+/// Asks the declared masters once, unless a standby follows.
+///
+/// # Errors
+/// One of them has taken this one's place: this master stops.
+pub async fn look(app: &App, backend: &dyn Backend, minion: &Path) -> Result<(), Replaced> {
+    if app.standbys.alone_since().is_none() {
+        return Ok(());
+    }
+    let addresses = backend.masters().await.unwrap_or_default();
+    ask(app, &addresses, minion).await.map(drop)
 }
 
 /// The addresses of this master and of the other declared ones, each once.

@@ -79,9 +79,21 @@ impl Succession {
         }
     }
 
-    /// Has the master stop, because the note of a hand-over is on its disk.
-    pub fn hand_over(&self) {
-        self.hands_over.send_replace(true);
+    /// Begins the only hand-over of this life of the master: `write` puts its note on the disk, and then
+    /// the master stops. Answers false, and writes nothing, when one has begun.
+    ///
+    /// # Errors
+    /// The note cannot be written; then none has begun.
+    pub fn hand_over<E>(&self, write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
+        let mut written = Ok(false);
+        self.hands_over.send_if_modified(|begun| {
+            if !*begun {
+                written = write().map(|()| true);
+                *begun = written.is_ok();
+            }
+            matches!(written, Ok(true))
+        });
+        written
     }
 
     /// Waits until this master hands over.
@@ -131,6 +143,17 @@ impl Succession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_master_hands_over_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = Succession::new(directory.path(), 3);
+        assert_eq!(own.hand_over(|| Err("no room")), Err("no room"));
+        assert_eq!(own.hand_over(|| Ok::<(), ()>(())), Ok(true));
+        let second = own.hand_over(|| -> Result<(), ()> { panic!("written twice") });
+        assert_eq!(second, Ok(false));
+        own.hands_over().await;
+    }
 
     #[tokio::test]
     async fn a_higher_epoch_ends_the_master_and_each_later_start_of_it() {

@@ -1,11 +1,13 @@
-//! The answer to the master's question for this host's health: addresses, and the lifetimes of the
-//! certificates. It reads files and changes nothing.
+//! The answer to the master's question for this host's health: addresses, the lifetimes of the
+//! certificates, the room for the data of etcd, and whether it is still bare. It reads files and changes nothing.
 
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_host_reports::etcd::{DATA, LOG};
 use halite_host_reports::health::{HostHealth, Lifetime};
+use halite_preflight::REPOSITORY;
 use halite_states::certificates::{KUBELET_CLIENT, KUBELET_SERVER};
 use x509_parser::pem::Pem;
 
@@ -30,15 +32,48 @@ const CA: &str = "/etc/kubernetes/pki/ca.crt";
 /// The line of a kubeconfig with the client's certificate.
 const EMBEDDED: &str = "client-certificate-data:";
 
-/// The health of the host below a root.
+/// Files of the states `halite.host` that follow its packages; a host in use has one of them unless
+/// the operator has switched off all that they belong to.
+const PREPARED: [&str; 3] = [
+    "/etc/modules-load.d/halite.conf",
+    "/etc/sysctl.d/99-halite.conf",
+    "/etc/firewalld/policies/halite-host.xml",
+];
+
+/// The health of the host below a root; `busy` while states are applied there.
 #[must_use]
-pub fn report(root: &Path) -> HostHealth {
+pub fn report(root: &Path, busy: bool) -> HostHealth {
     HostHealth {
         boot: boot(root).unwrap_or_default(),
         addresses: grains::local_addresses(),
         mtus: grains::mtus(),
         certificates: certificates(root),
+        etcd_free: etcd_free(root),
+        bare: is_bare(root, busy),
     }
+}
+
+/// The free bytes of the file system with the data of an etcd member, for users other than root.
+fn etcd_free(root: &Path) -> Option<u64> {
+    let data = root.join(DATA.trim_start_matches('/'));
+    let log = files::list(&data.join(LOG)).ok()?;
+    if log.is_empty() {
+        return None;
+    }
+    let found = rustix::fs::statvfs(&data).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// True until a run of the host's own has installed its packages. While the first states are applied
+/// a host with a repository is bare; otherwise it has been cut off, and is one to which more may be done.
+fn is_bare(root: &Path, busy: bool) -> bool {
+    let has_one = |paths: &[&str]| {
+        let mut below = paths
+            .iter()
+            .map(|path| root.join(path.trim_start_matches('/')));
+        below.any(|path| files::stat(&path).is_ok_and(|found| found.is_some()))
+    };
+    !has_one(&PREPARED) && (busy || !has_one(&REPOSITORY))
 }
 
 /// The kernel's identity of the boot and the start time of the first process. A container has the
@@ -234,6 +269,48 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_host_is_bare_until_its_own_packages_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let path = root.path().join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        let bare = |busy: bool| report(root.path(), busy).bare;
+        // The script that enrols a host leaves it the first, another Kubernetes the second.
+        put("/etc/halite/pki/site-ca.crt");
+        put("/var/lib/kubelet/config.yaml");
+        assert!(bare(false) && bare(true));
+        for repository in REPOSITORY {
+            put(repository);
+            // Its packages are being installed; or that was cut off.
+            assert!(bare(true) && !bare(false), "{repository}");
+            fs::remove_file(root.path().join(&repository[1..])).unwrap();
+        }
+        for prepared in PREPARED {
+            put(prepared);
+            assert!(!bare(true) && !bare(false), "{prepared}");
+            fs::remove_file(root.path().join(&prepared[1..])).unwrap();
+        }
+        assert!(bare(false));
+    }
+
+    /// A host that has left the cluster is bare again.
+    #[test]
+    fn what_says_that_a_host_is_in_use_goes_when_it_leaves() {
+        let leaves = include_str!("../../states/tree/halite/leave/host.sls");
+        let firewall = "/etc/firewalld/policies/halite-host.xml";
+        for path in REPOSITORY.iter().chain(&PREPARED) {
+            match *path == firewall {
+                true => assert!(
+                    leaves.contains("firewalld.owned:\n    - zones: []\n    - policies: []")
+                ),
+                false => assert!(leaves.contains(&format!("'{path}'")), "{path}"),
+            }
+        }
+    }
+
     /// As the shell reads it in the step that reboots a host.
     #[test]
     fn a_boot_is_named_by_the_kernel_and_the_first_process() {
@@ -255,8 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn the_room_for_etcd_is_that_of_a_member_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("var/lib/etcd/member/wal");
+        fs::create_dir_all(&log).unwrap();
+        assert_eq!(etcd_free(root.path()), None, "one that has left");
+        fs::write(log.join("0-0.wal"), "").unwrap();
+        assert!(etcd_free(root.path()) > Some(0));
+    }
+
+    #[test]
     fn the_addresses_of_this_host_are_there() {
-        let found = report(Path::new("/nowhere")).addresses;
+        let found = report(Path::new("/nowhere"), false).addresses;
         assert!(found.contains(&std::net::Ipv4Addr::LOCALHOST), "{found:?}");
     }
 }

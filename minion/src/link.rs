@@ -20,7 +20,7 @@ use crate::host::HostError;
 use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::jobs::Jobs;
-use crate::masters::{Masters, Outdated};
+use crate::masters::{Masters, NotObeyed};
 use crate::{clock, enrol, update};
 
 /// First and longest pause between two attempts.
@@ -144,7 +144,7 @@ enum End {
     #[error("the master refused: {0}")]
     Refused(String),
     #[error(transparent)]
-    Outdated(#[from] Outdated),
+    NotObeyed(#[from] NotObeyed),
     #[error("the master ended the stream")]
     Closed,
 }

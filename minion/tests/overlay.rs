@@ -261,3 +261,24 @@ async fn a_new_directory_hides_what_was_below_a_removed_one() {
     assert_eq!(overlay.read("/srv/old/inside").await.unwrap(), None);
     assert!(overlay.list("/srv/old").await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn the_head_of_a_file_is_that_of_its_predicted_content() {
+    let below = host();
+    let overlay = Overlay::new(&below);
+    let write = Effect::Write {
+        path: "/srv/b".into(),
+        content: b"second".to_vec(),
+        meta: Meta::default(),
+    };
+    overlay.predict(&write).await;
+    for (path, bytes, head) in [
+        ("/srv/a", 3, Some("fir")),
+        ("/srv/b", 3, Some("sec")),
+        ("/srv/b", 99, Some("second")),
+        ("/srv/none", 3, None),
+    ] {
+        let found = overlay.head(path, bytes).await.unwrap();
+        assert_eq!(found.as_deref(), head.map(str::as_bytes), "{path} {bytes}");
+    }
+}

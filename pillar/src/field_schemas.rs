@@ -39,6 +39,10 @@ pub(crate) fn optional_cidrs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["array", "null"], "items": {"type": "string", "format": "ipv4-network"}})
 }
 
+pub(crate) fn optional_etcd_id(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "etcd-id"})
+}
+
 pub(crate) fn optional_version(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "null"], "format": "kubernetes-version"})
 }

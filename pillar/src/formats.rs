@@ -105,6 +105,12 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
             "_-",
             "it becomes a file's: letters, digits, `-` and `_`",
         ),
+        "etcd-id" => check_words(
+            text,
+            "an id of etcd",
+            "",
+            "it is hexadecimal, as etcd prints it",
+        ),
         "registry-host" => check_registry(text),
         "etcd-endpoint" => check_etcd_endpoint(text),
         "no-proxy" => check_no_proxy(text),

@@ -10,6 +10,17 @@ use crate::standbys::{Auto, Standbys};
 /// The most standbys: each change waits for them.
 pub const MOST: usize = 2;
 
+/// The file in the master's directory by which an operator says that there is no other master: it acts
+/// without standbys and most minions until a standby follows. A promotion and a restore write it.
+pub const ACTS_ALONE: &str = "acts-alone";
+
+/// The file in the master's directory that makes a host a standby: the addresses of the masters,
+/// `HOST:PORT`, one on a line. The state tree writes it, and a promotion removes it.
+pub const STANDBY_OF: &str = "standby-of";
+
+/// The file beside that with the same addresses, which a promotion has left.
+pub const WAS_STANDBY_OF: &str = "was-standby-of";
+
 /// What a host is to the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -30,7 +41,9 @@ impl Declaration {
             .or_else(|| self.bootstrap_node())
     }
 
-    /// The standbys, by name. A host without an address yet is none.
+    /// The standbys, by name. A host without an address yet is none. Of the control planes, those that
+    /// serve come before those that are only declared: a host that never joins takes no place from
+    /// one that could have it.
     #[must_use]
     pub fn standbys(&self) -> Vec<&Document<Node>> {
         let master = self.master_node().map(|node| node.metadata.name.as_str());
@@ -39,12 +52,16 @@ impl Declaration {
             Standbys::Chosen(Auto::Auto) => node.has(Role::ControlPlane),
             Standbys::Named(names) => names.contains(&node.metadata.name),
         };
-        self.nodes
-            .values()
+        let others = self.nodes.values();
+        let mut chosen: Vec<&Document<Node>> = others
             .filter(|node| Some(node.metadata.name.as_str()) != master)
             .filter(|node| is_chosen(node) && node.control_plane().is_some())
-            .take(MOST)
-            .collect()
+            .collect();
+        // Stable: hosts of the same rank stay in the order of their names.
+        chosen.sort_by_key(|node| !node.serves_api());
+        chosen.truncate(MOST);
+        chosen.sort_by_key(|node| &node.metadata.name);
+        chosen
     }
 
     /// The part that a host has; none for most.

@@ -94,6 +94,15 @@ pub struct ResolvedMember {
     /// The members when it joined, itself included, as in `--initial-cluster`.
     #[schemars(length(min = 1))]
     pub initial_cluster: String,
+    /// The id of the cluster that it joined, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_etcd_id")]
+    pub cluster_id: Option<String>,
+    /// The id that the cluster gave it, in hexadecimal. A member that is removed and added again has
+    /// another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_etcd_id")]
+    pub member_id: Option<String>,
 }
 
 /// A taint of a Kubernetes node.
@@ -260,6 +269,16 @@ pub fn node_block(resolved: &ResolvedNode) -> String {
             "    initialCluster: {}",
             Value::from(etcd.initial_cluster.as_str())
         );
+        let ids = [
+            ("clusterId", &etcd.cluster_id),
+            ("memberId", &etcd.member_id),
+        ];
+        for (key, id) in ids {
+            // It may look like a number.
+            if let Some(id) = id {
+                let _ = writeln!(block, "    {key}: {}", Value::from(id.as_str()));
+            }
+        }
     }
     if resolved.joined {
         let _ = writeln!(block, "  joined: true");

@@ -313,8 +313,11 @@ pub fn with_other_roles(
     };
     let mut left = resolved.clone();
     left.etcd = left.etcd.filter(|_| roles.contains(&Role::Etcd));
-    if !roles.contains(&Role::ControlPlane) {
-        left.joined = false;
+    let serves = roles.contains(&Role::ControlPlane);
+    // About another part than before it says nothing.
+    left.joined &=
+        node.has(Role::ControlPlane) == serves && (serves || roles.contains(&Role::Etcd));
+    if !serves {
         left.vrrp_priority = None;
     }
     if left == *resolved {

@@ -110,6 +110,8 @@ fn the_member_of_a_host_is_recorded_once() {
     let member = |cluster: &str| ResolvedMember {
         member: "worker-1".to_owned(),
         initial_cluster: cluster.to_owned(),
+        cluster_id: None,
+        member_id: None,
     };
     let first = member("a=https://10.0.0.11:2380,worker-1=https://10.0.0.12:2380");
     let mut before = declaration();

@@ -33,6 +33,8 @@ fn host(name: &str, last: u8, roles: &[Role], is_learner: bool) -> Node {
         etcd: is_learner.then(|| ResolvedMember {
             member: name.to_owned(),
             initial_cluster: format!("{name}=https://{address}:2380"),
+            cluster_id: None,
+            member_id: None,
         }),
         bundle: None,
         kubernetes: None,
@@ -137,6 +139,30 @@ fn a_restored_cluster_begins_with_a_member_of_the_first_host() {
     assert!(declaration.nodes["cp-1"].founds_etcd());
     assert!(declaration.nodes["cp-2"].serves_api());
     assert!(!declaration.nodes["etcd-1"].is_member());
+}
+
+/// It says of a control plane that it runs, and of a member without one that it has its vote.
+#[test]
+fn a_host_that_has_joined_keeps_that_record_while_it_means_the_same() {
+    use Role::{ControlPlane, Etcd, Worker};
+    let mut declaration = declaration(DEDICATED);
+    for name in ["cp-2", "etcd-1"] {
+        let text = resolve::joined(&declaration, name).unwrap().unwrap();
+        reread(&mut declaration, name, &text);
+    }
+    for (name, roles, keeps) in [
+        ("cp-2", &[ControlPlane, Worker][..], true),
+        ("cp-2", &[ControlPlane, Etcd], true),
+        ("cp-2", &[Etcd, Worker], false),
+        ("cp-2", &[Worker], false),
+        ("etcd-1", &[Etcd, Worker], true),
+        ("etcd-1", &[ControlPlane, Etcd], false),
+        ("etcd-1", &[ControlPlane], false),
+        ("etcd-1", &[Worker], false),
+    ] {
+        let text = resolve::with_other_roles(&declaration, name, roles).unwrap();
+        assert_eq!(text.contains("joined: true"), keeps, "{roles:?}: {text}");
+    }
 }
 
 /// Replaces a node by what another text declares.

@@ -25,6 +25,11 @@ const RESOLVED: &str = "resolved: {kubernetes: v1.36.3, bundle: '0.1.0'}\n";
 
 /// Four control planes and a worker.
 fn declaration(further: &str) -> Declaration {
+    with_members(further, &[])
+}
+
+/// As [`declaration`]; these further hosts have joined.
+fn with_members(further: &str, members: &[&str]) -> Declaration {
     let plane = [Role::ControlPlane, Role::Etcd];
     let hosts = [
         ("cp-1", 11, &BOOTSTRAP_ROLES[..]),
@@ -33,9 +38,17 @@ fn declaration(further: &str) -> Declaration {
         ("cp-4", 14, &plane),
         ("worker-1", 21, &[Role::Worker]),
     ];
-    let nodes = hosts.map(|(name, last, roles)| Text {
-        file: format!("nodes/{name}.yaml"),
-        text: Node::new(name, Some([10, 0, 0, last].into()), roles).to_text(),
+    let nodes = hosts.map(|(name, last, roles)| {
+        let text = Node::new(name, Some([10, 0, 0, last].into()), roles).to_text();
+        let member = format!(
+            "resolved:\n  controlPlane: 10.0.0.{last}\n  workloadPlane: 10.0.0.{last}\n  etcd:\n    member: {name}\n    \
+             initialCluster: \"{name}=https://10.0.0.{last}:2380\"\n"
+        );
+        let record = if members.contains(&name) { &*member } else { "" };
+        Text {
+            file: format!("nodes/{name}.yaml"),
+            text: format!("{text}{record}"),
+        }
     });
     let texts = Texts {
         cluster: Text {
@@ -67,6 +80,27 @@ fn two_further_control_planes_are_standbys_unless_others_are_named() {
     let named = declaration("master: {standbys: [cp-4, cp-1]}\n");
     assert_eq!(standbys(&named), ["cp-4"], "the master's host is none");
     assert!(standbys(&declaration("master: {standbys: []}\n")).is_empty());
+}
+
+/// A declared host that is never switched on makes no backup and can take no master's place.
+#[test]
+fn control_planes_that_have_joined_are_standbys_before_those_that_are_only_declared() {
+    for (members, wanted) in [
+        (&["cp-3", "cp-4"][..], ["cp-3", "cp-4"]),
+        (&["cp-4"], ["cp-2", "cp-4"]),
+        (&["cp-2", "cp-3", "cp-4"], ["cp-2", "cp-3"]),
+        // At the first bootstrap all are only declared.
+        (&[], ["cp-2", "cp-3"]),
+    ] {
+        let joined = with_members(RESOLVED, members);
+        assert_eq!(standbys(&joined), wanted, "{members:?}");
+        let holders = joined.backup_hosts().into_iter();
+        let holders: Vec<&str> = holders.map(|node| node.metadata.name.as_str()).collect();
+        assert_eq!(holders, [&["cp-1"][..], &wanted].concat(), "{members:?}");
+    }
+    // What an operator has named holds.
+    let named = with_members("master: {standbys: [cp-2, cp-3]}\n", &["cp-4"]);
+    assert_eq!(standbys(&named), ["cp-2", "cp-3"]);
 }
 
 #[test]

@@ -474,6 +474,8 @@ proptest! {
             etcd: joined.then(|| halite_pillar::node::ResolvedMember {
                 member: "w".into(),
                 initial_cluster: format!("x=https://10.0.0.{b}:2380,w=https://10.0.0.{a}:2380"),
+                cluster_id: None,
+                member_id: None,
             }),
             bundle: upgraded.then(|| format!("1.{a}").parse().unwrap()),
             kubernetes: upgraded.then(|| format!("v1.36.{b}")),

@@ -47,6 +47,10 @@ pub const TABLE: &[(&str, Caller)] = &[
         Caller::Operator(Role::Deployer),
     ),
     (
+        "/halite.v1.Operator/CancelRun",
+        Caller::Operator(Role::Deployer),
+    ),
+    (
         "/halite.v1.Operator/ListKeys",
         Caller::Operator(Role::Viewer),
     ),
@@ -173,7 +177,7 @@ mod tests {
                 Role::Viewer,
                 "ListJobs ListKeys ListOperators ListTokens ReadAudit Run Show ShowJob Status",
             ),
-            (Role::Deployer, "CancelJob Orchestrate"),
+            (Role::Deployer, "CancelJob CancelRun Orchestrate"),
             (
                 Role::Admin,
                 "AddNode Backup ChangeKey CreateOperator CreateToken HandOver Kubeconfig RevokeOperator RevokeToken",

@@ -4,7 +4,8 @@
 //! A part is a directory named by the hash of everything that it was made from. A record beside it
 //! holds the digest, size and time of each file, so that a file is hashed only once; a part with a
 //! changed file is made again. A bundle has hard links to its parts where the file system allows
-//! it. A part that no build has used for a month is removed.
+//! it. A part that no build has used for a month is removed, and so is one after which a dozen others
+//! of its kind were used: images and packages take hundreds of megabytes each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,6 +29,13 @@ const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
 
 /// Age at which an unused part is removed.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
+
+/// Number of parts of a kind that are kept. One build uses one of each; a computer that builds
+/// several bundles again and again uses a few of them in turn.
+const KEPT_OF_A_KIND: usize = 12;
+
+/// The kind whose parts are too small to count: one for each package or chart.
+const SMALL: &str = "contents";
 
 /// A part in the cache.
 pub struct CachedArtifact {
@@ -71,8 +79,8 @@ pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Er
     Ok(claim)
 }
 
-/// Removes the parts that no build has used for a month. The caller must have claimed the
-/// directory.
+/// Removes the parts that no build has used for a month, and of each kind all but the last used.
+/// The caller must have claimed the directory.
 pub fn prune(root: &Path) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
@@ -83,24 +91,41 @@ pub fn prune(root: &Path) -> Result<(), Error> {
             .into_owned();
         names.insert(name.strip_suffix(".json").unwrap_or(&name).to_owned());
     }
-    for dir in names
+    let mut parts: Vec<(SystemTime, &str)> = names
         .iter()
         .filter(|name| is_part(name))
-        .map(|name| root.join(name))
-    {
-        let record = dir.with_extension("json");
-        // A part without a record was never finished; its directory has the time.
-        let used = fs::metadata(&record)
-            .or_else(|_| fs::metadata(&dir))
-            .and_then(|status| status.modified());
+        .filter_map(|name| Some((used(&root.join(name))?, name.as_str())))
+        .collect();
+    parts.sort_unstable_by(|one, other| other.cmp(one));
+    let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
+    for (used, name) in parts {
+        let kind = name.rsplit_once('-').map_or(name, |(kind, _)| kind);
+        let newer = kept.entry(kind).or_default();
         // A time in the future does not count as old.
-        let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEPT));
-        if unused {
-            files::remove_any(&record)?;
+        let old = used.elapsed().is_ok_and(|age| age > KEPT);
+        if old || (kind != SMALL && *newer >= KEPT_OF_A_KIND) {
+            let dir = root.join(name);
+            files::remove_any(&record_of(&dir))?;
             files::remove_dir(&dir)?;
+        } else {
+            *newer += 1;
         }
     }
     Ok(())
+}
+
+/// The record beside the directory of a part.
+fn record_of(dir: &Path) -> PathBuf {
+    dir.with_extension("json")
+}
+
+/// The time at which a part was used last. A part without a record was never finished; its
+/// directory has the time.
+fn used(dir: &Path) -> Option<SystemTime> {
+    fs::metadata(record_of(dir))
+        .or_else(|_| fs::metadata(dir))
+        .and_then(|status| status.modified())
+        .ok()
 }
 
 /// Returns true if a name is that of a part: its kind and a hash.
@@ -130,7 +155,7 @@ impl BuildCache {
     ) -> Result<CachedArtifact, Error> {
         let key = digest::sha256(format!("{REVISION}\n{inputs}").as_bytes());
         let dir = self.root.join(format!("{name}-{}", &key[..16]));
-        let record_file = dir.with_extension("json");
+        let record_file = record_of(&dir);
         if let Some(record) = load(&dir, &record_file) {
             // The time of the last use, for `prune`. If it cannot be set, the part is at worst made
             // again later.
@@ -226,4 +251,45 @@ fn load(dir: &Path, record: &Path) -> Option<Record> {
 fn time(path: &Path) -> Option<((i64, i64), u64)> {
     let status = fs::symlink_metadata(path).ok()?;
     Some(((status.mtime(), status.mtime_nsec()), status.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_large_kind_the_parts_that_were_used_last_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = BuildCache::new(dir.path()).unwrap();
+        let make = |out: &Path| {
+            fs::write(out.join("file"), "").map_err(Error::file("write", out))?;
+            Ok(BTreeMap::new())
+        };
+        let count = KEPT_OF_A_KIND + 3;
+        for kind in ["apt", SMALL] {
+            for number in 0..count {
+                let part = cache.get(kind, &number.to_string(), make).unwrap();
+                // An hour between any two; the first is the oldest.
+                let age = Duration::from_secs(3600 * (count - number) as u64);
+                let record = File::options().append(true).open(record_of(&part.dir));
+                let used = SystemTime::now().checked_sub(age).unwrap();
+                record.unwrap().set_modified(used).unwrap();
+            }
+        }
+        // The first is used again.
+        cache.get("apt", "0", make).unwrap();
+        prune(dir.path()).unwrap();
+        let made_again = |kind: &str, number: usize| {
+            let mut made = false;
+            let mut note = |out: &Path| {
+                made = true;
+                make(out)
+            };
+            cache.get(kind, &number.to_string(), &mut note).unwrap();
+            made
+        };
+        let gone: Vec<usize> = (0..count).filter(|n| made_again("apt", *n)).collect();
+        assert_eq!(gone, [1, 2, 3]);
+        assert!((0..count).all(|number| !made_again(SMALL, number)));
+    }
 }

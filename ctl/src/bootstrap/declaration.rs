@@ -150,11 +150,11 @@ impl InitialDocuments {
             host: Some(&host),
         };
         let mut declaration = load(&self.texts, &context)?;
-        if !declaration.nodes.contains_key(preparation.name.as_str()) {
-            let first = declaration
-                .bootstrap_node()
-                .map(|node| node.metadata.name.clone())
-                .unwrap_or_default();
+        let first = declaration
+            .bootstrap_node()
+            .map(|node| node.metadata.name.clone())
+            .unwrap_or_default();
+        if first != preparation.name {
             let problem = Problem::in_file(
                 "",
                 format!(
@@ -313,13 +313,11 @@ impl Declared {
         self.declaration.cluster.external_etcd().is_some()
     }
 
-    /// The other hosts with the role of a member of etcd, with their addresses.
-    pub fn other_members(&self, name: &str) -> Vec<(String, Ipv4Addr)> {
+    /// The other hosts.
+    pub fn others(&self, name: &str) -> Vec<&Node> {
         let nodes = self.declaration.nodes.iter();
-        let others = nodes.filter(|(other, node)| **other != *name && node.has(Role::Etcd));
-        others
-            .filter_map(|(other, node)| Some((other.to_string(), node.control_plane()?)))
-            .collect()
+        let others = nodes.filter(|(other, _)| **other != *name);
+        others.map(|(_, node)| &**node).collect()
     }
 
     /// The pillar view of a host.

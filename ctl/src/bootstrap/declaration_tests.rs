@@ -87,6 +87,18 @@ fn the_first_host_keeps_its_name() {
         .unwrap();
     let problems = load(dir.path(), None, "b").err().unwrap();
     assert!(problems[0].message.contains("`a`, not `b`"), "{problems:?}");
+    // A further host that is declared is not the first one.
+    let second = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: b}\nroles: [worker]\nresolved:\n  \
+                  controlPlane: 10.0.0.12\n  workloadPlane: 10.0.0.12\n";
+    std::fs::write(dir.path().join("nodes/b.yaml"), second).unwrap();
+    let there = Preparation {
+        grains: serde_json::json!({"ip4_interfaces": {"eth0": ["10.0.0.12"]}}),
+        ..preparation("b")
+    };
+    let documents = InitialDocuments::read(dir.path(), None, "b").unwrap();
+    let problems = documents.load(&there).err().unwrap();
+    assert!(problems[0].message.contains("`a`, not `b`"), "{problems:?}");
+    load(dir.path(), None, "a").unwrap();
 }
 
 #[test]

@@ -21,6 +21,7 @@ use std::time::Instant;
 use anyhow::bail;
 use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::SiteBundle;
+use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
 use serde_json::{Value, json};
@@ -34,9 +35,9 @@ use crate::minion::Minion;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::returns::View;
 use crate::output::{Screen, returns};
-use crate::paths::CONFIG;
+use crate::paths::{CONFIG, STATE_DIR};
 use crate::site::Site;
-use crate::{FAILED, preflight};
+use crate::{FAILED, masters, preflight};
 
 /// The orchestration that makes the first host a control plane.
 pub const ORCHESTRATION: &str = halite_states::shipped::BOOTSTRAP;
@@ -64,6 +65,12 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let document = Path::new(CONFIG).join("cluster.yaml");
     if let Some(reason) = unreadable(&document, std::fs::File::open(&document).map(drop)) {
         bail!(reason);
+    }
+    if let Some(master) = masters::host_in(&Path::new(STATE_DIR).join(STANDBY_OF)) {
+        bail!(
+            "cannot bootstrap this host: it is a standby of the master at {master}; `ctl highstate` repairs the cluster, and \
+             `ctl master promote` brings the master here"
+        );
     }
     let here = Site::here();
     let mut restore = Restore::open(args, screen)?;

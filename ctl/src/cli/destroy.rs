@@ -11,7 +11,7 @@ pub struct DestroyCluster {
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
-    /// Remove the packages of Kubernetes too.
+    /// Remove the packages that Halite installed too, but those that the host may need otherwise.
     #[arg(long)]
     pub packages: bool,
     /// Leave out hosts that are not connected: what Halite put there stays.

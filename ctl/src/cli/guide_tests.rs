@@ -122,10 +122,10 @@ fn unknown(line: &Line) -> Option<String> {
     None
 }
 
-/// The words with a job's id in the place of the page's `ID`; the other placeholders are texts of
+/// The words with the id of a job or a run in the place of the page's `ID`; the other placeholders are texts of
 /// any form.
 fn filled(line: &Line) -> impl Iterator<Item = &str> {
-    let job = line.words.get(1).is_some_and(|word| word == "job");
+    let job = (line.words.get(1)).is_some_and(|word| word == "job" || word == "orchestrate");
     let words = line.words.iter().map(String::as_str);
     words.map(move |word| match word {
         "ID" if job => "20261121000000123000",

@@ -41,7 +41,7 @@ pub struct MasterRetire {
     /// Which pods to evict.
     #[command(flatten)]
     pub pods: DrainedPods,
-    /// Remove the packages of Kubernetes too.
+    /// Remove the packages that Halite installed too, but those that the host may need otherwise.
     #[arg(long)]
     pub packages: bool,
     /// Remove what pods and etcd stored on the host, too.

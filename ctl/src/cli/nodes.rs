@@ -87,7 +87,7 @@ pub struct NodeReboot {
     #[arg(long, short)]
     pub yes: bool,
     /// Evict no pods: they end with the host, and start again with it.
-    #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period"])]
+    #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period", "timeout"])]
     pub no_drain: bool,
     /// Which pods to evict.
     #[command(flatten)]
@@ -210,7 +210,7 @@ pub struct NodeRemove {
     /// Which pods to evict.
     #[command(flatten)]
     pub pods: DrainedPods,
-    /// Remove the packages of Kubernetes too.
+    /// Remove the packages that Halite installed too, but those that the host may need otherwise.
     #[arg(long)]
     pub packages: bool,
     /// Remove what pods and etcd stored on the host, too.

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::cli::DrainedPods;
+use crate::cli::{DrainedPods, NodeRemove};
 
 /// The time limit of a drain that needs no word.
 const DRAIN: Duration = Duration::from_mins(15);
@@ -51,6 +51,15 @@ impl Again {
         self.flag(pods.delete_emptydir_data, "delete-emptydir-data")
             .option("grace-period", pods.grace_period)
             .drain_limit("timeout", pods.timeout)
+    }
+
+    /// Adds the options of a host that leaves the cluster.
+    pub fn departure(self, args: &NodeRemove) -> Self {
+        self.flag(args.force, "force")
+            .option("cluster", args.force.then_some(&args.cluster))
+            .flag(args.packages, "packages")
+            .flag(args.wipe_data, "wipe-data")
+            .pods(&args.pods)
     }
 
     /// The text.

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, Master};
 use crate::client;
 use crate::client::document;
-use crate::commands::promotion::STATE_DIR;
+use crate::commands::again::Again;
 use crate::commands::{promotion, retire};
 use crate::output::{Paint, Screen, table};
+use crate::paths::STATE_DIR;
 
 /// Runs `ctl master`.
 ///
@@ -46,21 +48,39 @@ async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
 /// The masters in the answer of `Status`.
 fn masters(status: &Value) -> Value {
     let mut problems = Vec::new();
-    if let Some(since) = status["masters"]["alone_since"].as_str() {
+    if let Some(reason) = status["masters"]["isolated"].as_str() {
+        problems.push(format!("the master begins nothing: {reason}"));
+    } else if let Some(since) = status["masters"]["alone_since"].as_str() {
         problems.push(format!(
             "the master is alone since {since}: what it does is on no other host"
         ));
     }
-    let failed = &status["masters"]["hand_over"];
-    if let (Some(to), Some(reason)) = (failed["to"].as_str(), failed["reason"].as_str()) {
-        problems.push(format!("the master was not handed over to {to}: {reason}"));
-    }
+    problems.extend(failed(status));
     json!({
         "master": status["master"],
         "epoch": status["masters"]["epoch"],
         "standbys": status["masters"]["standbys"],
         "problems": problems,
     })
+}
+
+/// The text about a hand-over that failed, with what to do.
+fn failed(status: &Value) -> Option<String> {
+    let note = &status["masters"]["hand_over"];
+    let text = |key: &str| note[key].as_str();
+    let (from, to, reason) = (text("from")?, text("to")?, text("reason")?);
+    let since = text("since").unwrap_or_default();
+    let (leaves, cluster) = (note["leaves"] == true, status["cluster"].as_str());
+    let again = Again::new(format!("ctl master retire {from}"))
+        .option("to", Some(to))
+        .flag(!leaves, "keep")
+        .flag(leaves, "force")
+        .option("cluster", cluster.filter(|_| leaves))
+        .text();
+    Some(format!(
+        "the master was not handed over to {to} at {since}: {reason}; it goes on here. `{again}` tries again; this line \
+         is gone then, or after a day"
+    ))
 }
 
 /// What a standby, or a host that hands the master over, knows while no master answers; none on another
@@ -73,7 +93,7 @@ fn local(state_dir: &Path) -> Option<Value> {
         );
         return Some(json!({"master": null, "epoch": null, "standbys": [], "problems": [problem]}));
     }
-    let of = std::fs::read_to_string(state_dir.join("standby-of")).ok()?;
+    let of = std::fs::read_to_string(state_dir.join(STANDBY_OF)).ok()?;
     let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(state_dir.join("standby").join(name));
         text.ok()
@@ -165,19 +185,27 @@ cp-3     missing  -                     -    -
         let found = local(directory.path()).unwrap();
         let text = found["problems"][0].as_str().unwrap();
         assert!(text.contains("hands the master over to cp-2"), "{text}");
-        let status = json!({"masters": {"hand_over": {"to": "cp-2", "reason": "it was off"}}});
-        let text = masters(&status)["problems"].to_string();
-        assert!(
-            text.contains("not handed over to cp-2: it was off"),
-            "{text}"
-        );
+        for (leaves, again) in [
+            (false, "`ctl master retire cp-1 --to cp-2 --keep`"),
+            (
+                true,
+                "`ctl master retire cp-1 --to cp-2 --force --cluster prod`",
+            ),
+        ] {
+            let failed = json!({"from": "cp-1", "to": "cp-2", "leaves": leaves, "since": "T1", "reason": "it was off"});
+            let status = json!({"cluster": "prod", "masters": {"hand_over": failed}});
+            let text = masters(&status)["problems"].to_string();
+            for part in ["not handed over to cp-2 at T1: it was off", again] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
     }
 
     #[test]
     fn a_standby_without_its_master_says_what_it_has() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(local(directory.path()), None);
-        std::fs::write(directory.path().join("standby-of"), "10.0.0.1:4550\n").unwrap();
+        std::fs::write(directory.path().join(STANDBY_OF), "10.0.0.1:4550\n").unwrap();
         std::fs::create_dir(directory.path().join("standby")).unwrap();
         let problem = |local: Value| local["problems"][0].as_str().unwrap().to_owned();
         let text = problem(local(directory.path()).unwrap());

@@ -18,6 +18,7 @@ mod node_remove;
 mod node_roles;
 mod nodes;
 mod operators;
+mod orchestrate;
 mod promotion;
 mod registry;
 mod retire;
@@ -38,7 +39,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
     match cli.command {
         Command::Bootstrap(args) => bootstrap::run(&global, &args, screen).await,
         Command::Node(command) => node(&global, command, screen).await,
-        Command::Orchestrate(args) => nodes::orchestrate(&global, &args, screen).await,
+        Command::Orchestrate(args) => orchestrate::run(&global, &args, screen).await,
         Command::Highstate(args) => targets::highstate(&global, args, screen).await,
         Command::Apply(args) => targets::apply(&global, args, screen).await,
         Command::Ping(args) => targets::ping(&global, args, screen).await,

@@ -148,10 +148,21 @@ fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
     facts[key].as_str().unwrap_or_default()
 }
 
-/// Says what the cluster loses with the host, or with its control plane and its member of etcd.
-pub fn show_losses(facts: &Value, screen: &mut Screen) {
-    for loss in facts["losses"].as_array().into_iter().flatten() {
-        let loss = loss.as_str().unwrap_or_default();
+/// Says what the cluster loses with the host.
+fn show_losses(facts: &Value, screen: &mut Screen) {
+    let losses = facts["losses"].as_array().into_iter().flatten();
+    show(facts, losses, screen);
+}
+
+/// Says what the cluster loses with roles of a host that stays.
+pub fn show_losses_of(facts: &Value, roles: impl IntoIterator<Item = Role>, screen: &mut Screen) {
+    let losses = roles.into_iter();
+    let losses = losses.map(|role| &facts["losses_of"][role.as_str()]);
+    show(facts, losses, screen);
+}
+
+fn show<'a>(facts: &Value, losses: impl Iterator<Item = &'a Value>, screen: &mut Screen) {
+    for loss in losses.filter_map(Value::as_str) {
         screen.note(format!("{} takes with it: {loss}", text(facts, "node")));
     }
 }
@@ -192,11 +203,7 @@ fn again(args: &NodeRemove) -> Again {
     Again::new(format!("ctl node remove {}", args.name))
         .flag(args.yes, "yes")
         .flag(args.dead, "dead")
-        .flag(args.force, "force")
-        .option("cluster", args.force.then_some(&args.cluster))
-        .flag(args.packages, "packages")
-        .flag(args.wipe_data, "wipe-data")
-        .pods(&args.pods)
+        .departure(args)
 }
 
 /// The replacement with the same words.

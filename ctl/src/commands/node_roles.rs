@@ -29,9 +29,9 @@ pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> an
     if args.force {
         // What is lost is said before it is.
         let facts = node_remove::facts(global, name).await?;
-        if !keeps(Role::ControlPlane) {
-            node_remove::show_losses(&facts, screen);
-        }
+        let parts = [Role::Etcd, Role::ControlPlane];
+        let gone = parts.into_iter().filter(|role| !keeps(*role));
+        node_remove::show_losses_of(&facts, gone, screen);
     }
     let request = v1::OrchestrateRequest {
         sls: shipped::ADD_NODE.to_owned(),

@@ -1,10 +1,10 @@
-//! `ctl node add` and `ctl orchestrate`.
+//! `ctl node add`.
 
 use anyhow::{Context as _, bail};
 use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Global, NodeAdd, Orchestrate};
+use crate::cli::{Global, NodeAdd};
 use crate::client;
 use crate::client::refused;
 use crate::commands::again::Again;
@@ -167,63 +167,9 @@ fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
     texts.iter().map(pair).collect()
 }
 
-/// Runs `ctl orchestrate`.
-///
-/// # Errors
-/// The master does not answer or refuses.
-pub async fn orchestrate(
-    global: &Global,
-    args: &Orchestrate,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let request = v1::OrchestrateRequest {
-        sls: args.sls.clone(),
-        pillar_json: pillar(&args.pillar)?.to_string(),
-        test: args.test,
-        request_id: String::new(),
-    };
-    let done = run_orchestration(global, request, &args.sls, screen).await?;
-    print_outcome(
-        &done,
-        "done",
-        &format!("ctl orchestrate {}", args.sls),
-        screen,
-    )
-}
-
-/// Merges texts `KEY=VALUE`, with a YAML value, and JSON mappings. Later ones replace earlier ones.
-fn pillar(texts: &[String]) -> anyhow::Result<Value> {
-    let mut out = Map::new();
-    for text in texts {
-        if text.trim_start().starts_with('{') {
-            let map: Map<String, Value> =
-                serde_json::from_str(text).with_context(|| format!("--pillar {text}"))?;
-            out.extend(map);
-            continue;
-        }
-        let Some((key, value)) = text.split_once('=') else {
-            bail!("--pillar {text}: write KEY=VALUE or a JSON mapping");
-        };
-        let value = halite_secrets::yaml::parse("--pillar", value)
-            .map_err(|problem| anyhow::anyhow!("{problem}"))?;
-        out.insert(key.to_owned(), value.to_json());
-    }
-    Ok(Value::Object(out))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pillar_values_keep_their_type() {
-        let texts = ["node=worker-1", "n=3", r#"{"a": [1]}"#, "on=true"].map(str::to_owned);
-        assert_eq!(
-            pillar(&texts).unwrap(),
-            json!({"node": "worker-1", "n": 3, "a": [1], "on": true})
-        );
-        assert!(pillar(&["node".to_owned()]).is_err());
-    }
 
     fn arguments(words: &[&str]) -> anyhow::Result<NodeAdd> {
         let line = ["ctl", "node", "add"].iter().chain(words);

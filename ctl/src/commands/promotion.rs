@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
+use halite_pillar::masters::{STANDBY_OF, WAS_STANDBY_OF};
 use halite_pillar::validate::Context;
 use halite_proto::v1;
 use halite_states::shipped;
@@ -20,10 +21,9 @@ use crate::cli::{Global, MasterPromote};
 use crate::client::document;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
-use crate::{FAILED, client};
+use crate::paths::STATE_DIR;
+use crate::{FAILED, client, masters};
 
-/// The master's own directory.
-pub const STATE_DIR: &str = "/var/lib/halite/master";
 /// The master of this host.
 const OWN: &str = "127.0.0.1:4550";
 /// The longest wait for the master of this host: it reads the whole of a damaged store first.
@@ -56,12 +56,13 @@ pub async fn promote(
     print_outcome(&done, success, "ctl master promote", screen)
 }
 
-/// The address of the master that this host follows as a standby.
+/// The address of the master that this host follows as a standby, or followed before a promotion that was
+/// interrupted.
 fn first(directory: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(directory.join("standby-of")).ok()?;
-    let mut lines = text.lines().map(str::trim);
-    let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    Some(line.rsplit_once(':')?.0.to_owned())
+    let names = [STANDBY_OF, WAS_STANDBY_OF];
+    names
+        .iter()
+        .find_map(|name| masters::host_in(&directory.join(name)))
 }
 
 /// Makes this host the master's by the master's program, which knows the copy and says what is wrong.
@@ -228,7 +229,7 @@ async fn first_promoted(
         return Ok(());
     };
     let directory = Path::new(STATE_DIR);
-    if global.master.is_some() || !directory.join("standby-of").exists() {
+    if global.master.is_some() || !directory.join(STANDBY_OF).exists() {
         return Err(error);
     }
     let declaration = copied(directory).with_context(|| {
@@ -358,8 +359,10 @@ mod tests {
     fn the_lost_host_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(first(directory.path()), None);
+        std::fs::write(directory.path().join(WAS_STANDBY_OF), "10.0.0.9:4550\n").unwrap();
+        assert_eq!(first(directory.path()).as_deref(), Some("10.0.0.9"));
         let mark = "# Written by Halite.\n10.0.0.11:4550\n10.0.0.13:4550\n";
-        std::fs::write(directory.path().join("standby-of"), mark).unwrap();
+        std::fs::write(directory.path().join(STANDBY_OF), mark).unwrap();
         let before = first(directory.path());
         assert_eq!(before.as_deref(), Some("10.0.0.11"));
         let node = |name: &str, last: u8, key: &str, connected: bool| json!({"name": name, "address": format!("10.0.0.{last}"), "key": key, "connected": connected});

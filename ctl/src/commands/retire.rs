@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
+use halite_names::NodeName;
+use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -12,12 +14,12 @@ use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
 use crate::commands::again::Again;
-use crate::commands::promotion::STATE_DIR;
 use crate::commands::{node_remove, promotion};
 use crate::event_stream::is_passing;
 use crate::job_watch::run_job;
 use crate::orchestration_watch::{FinishedRun, print_outcome};
 use crate::output::Screen;
+use crate::paths::STATE_DIR;
 
 /// The longest wait for the next master: the old one gives up before.
 const MOVE: Duration = Duration::from_secs(300);
@@ -40,8 +42,9 @@ pub async fn retire(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let plan = plan(global, args, screen).await?;
-    let (from, to) = (text(&plan, "from"), text(&plan, "to"));
-    let again = same_words(args, from).text();
+    let from: NodeName = text(&plan, "from").parse()?;
+    let (from, to) = (&from, text(&plan, "to"));
+    let again = again(args, from).text();
     let mut problems = list(&plan, "problems");
     if plan["moved"] == false && !to.is_empty() {
         problems.extend(bundle_problem(global, to, screen).await?);
@@ -64,8 +67,9 @@ pub async fn retire(
         screen.note(format!("{from} takes with it: {loss}"));
     }
     if plan["moved"] == false {
+        let before = status(global).await?;
         begin(global, args, &plan, screen).await?;
-        wait_for_move(&next, &plan, screen).await?;
+        wait_for_move(&next, &plan, &before, screen).await?;
     } else {
         screen.note(format!("{from} does not have the master: going on at {to}"));
     }
@@ -85,22 +89,12 @@ pub async fn retire(
 async fn leave(
     next: &Global,
     args: &MasterRetire,
-    (from, to): (&str, &str),
+    (from, to): (&NodeName, &str),
     again: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let remove = NodeRemove {
-        name: from.parse()?,
-        yes: true,
-        dead: false,
-        force: args.force,
-        cluster: args.cluster.clone(),
-        pods: args.pods.clone(),
-        packages: args.packages,
-        wipe_data: args.wipe_data,
-    };
     let success = format!("{to} has the master, and {from} has left the cluster");
-    match node_remove::take_out(next, &remove, screen).await? {
+    match node_remove::take_out(next, &removal(args, from), screen).await? {
         Some(done) => print_outcome(&done, &success, again, screen),
         None => node_remove::own_has_left(&success, screen),
     }
@@ -149,7 +143,7 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
         let patience = match &moving {
             Some(_) => MOVE,
             // It was handed over a moment ago, perhaps.
-            None if directory.join("standby-of").exists() => START,
+            None if directory.join(STANDBY_OF).exists() => START,
             None => return Err(error),
         };
         if begin.elapsed() > patience {
@@ -171,7 +165,7 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
 pub fn moving_to(directory: &Path) -> Option<String> {
     let note = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
     let note: Value = serde_json::from_str(&note).ok()?;
-    let is_under_way = note["phase"] != "failed" && !directory.join("standby-of").exists();
+    let is_under_way = note["phase"] != "failed" && !directory.join(STANDBY_OF).exists();
     note["to"]
         .as_str()
         .filter(|_| is_under_way)
@@ -184,8 +178,7 @@ async fn bundle_problem(
     to: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<Option<String>> {
-    let mut operator = client::operator(global).await?;
-    let status = document(operator.status(v1::StatusRequest {}).await)?;
+    let status = status(global).await?;
     let Some(version) = status["bundle"]["version"].as_str() else {
         return Ok(Some(
             "the master has no bundle in use: `ctl status` says why".to_owned(),
@@ -244,16 +237,31 @@ async fn begin(
     }
 }
 
-/// Waits until the next master serves, or the one before goes on.
-async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyhow::Result<()> {
+async fn status(global: &Global) -> anyhow::Result<Value> {
+    let mut operator = client::operator(global).await?;
+    document(operator.status(v1::StatusRequest {}).await)
+}
+
+/// The reason of a hand-over that has failed since the status `before`.
+fn failure<'a>(now: &'a Value, before: &Value) -> Option<&'a str> {
+    let (now, before) = (
+        &now["masters"]["hand_over"],
+        &before["masters"]["hand_over"],
+    );
+    now["reason"].as_str().filter(|_| now != before)
+}
+
+/// Waits until the next master serves, or the one before goes on, whose status was `before`.
+async fn wait_for_move(
+    next: &Global,
+    plan: &Value,
+    before: &Value,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
     let (from, to) = (text(plan, "from"), text(plan, "to"));
     let old = Global {
         master: plan["own"].as_str().map(str::to_owned),
         ..next.clone()
-    };
-    let status = async |global: &Global| -> anyhow::Result<Value> {
-        let mut operator = client::operator(global).await?;
-        document(operator.status(v1::StatusRequest {}).await)
     };
     let end = Instant::now() + MOVE;
     let mut serves_since: Option<Instant> = None;
@@ -266,10 +274,7 @@ async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyh
             return Ok(());
         }
         let now = status(&old).await.ok();
-        let failed = now
-            .as_ref()
-            .map(|now| &now["masters"]["hand_over"]["reason"]);
-        if let Some(reason) = failed.and_then(Value::as_str) {
+        if let Some(reason) = now.as_ref().and_then(|now| failure(now, before)) {
             bail!("cannot hand the master over to {to}: {reason}; {from} has the master still");
         }
         serves_since = now.and(Some(*serves_since.get_or_insert_with(Instant::now)));
@@ -286,15 +291,25 @@ async fn wait_for_move(next: &Global, plan: &Value, screen: &mut Screen) -> anyh
 
 /// The command with the same words, and the host: without it a repetition that comes late would mean the
 /// next master.
-fn same_words(args: &MasterRetire, from: &str) -> Again {
+fn again(args: &MasterRetire, from: &NodeName) -> Again {
     Again::new(format!("ctl master retire {from}"))
         .option("to", args.to.as_ref())
         .flag(args.keep, "keep")
-        .flag(args.force, "force")
-        .option("cluster", args.force.then_some(&args.cluster))
-        .flag(args.packages, "packages")
-        .flag(args.wipe_data, "wipe-data")
-        .pods(&args.pods)
+        .departure(&removal(args, from))
+}
+
+/// The removal of the host, once another one has the master.
+fn removal(args: &MasterRetire, from: &NodeName) -> NodeRemove {
+    NodeRemove {
+        name: from.clone(),
+        yes: true,
+        dead: false,
+        force: args.force,
+        cluster: args.cluster.clone(),
+        pods: args.pods.clone(),
+        packages: args.packages,
+        wipe_data: args.wipe_data,
+    }
 }
 
 #[cfg(test)]
@@ -324,8 +339,22 @@ mod tests {
                 "ctl master retire cp-1 --force --cluster prod --grace-period 5 --timeout 1200s",
             ),
         ] {
-            assert_eq!(same_words(&arguments(given).unwrap(), "cp-1").text(), again);
+            let from = "cp-1".parse().unwrap();
+            assert_eq!(
+                super::again(&arguments(given).unwrap(), &from).text(),
+                again
+            );
         }
+    }
+
+    #[test]
+    fn the_failure_of_an_earlier_move_is_not_that_of_this_one() {
+        let status = |since: &str| json!({"masters": {"hand_over": {"since": since, "reason": "it was off"}}});
+        let none = json!({"masters": {"hand_over": null}});
+        assert_eq!(failure(&status("T1"), &none), Some("it was off"));
+        assert_eq!(failure(&status("T1"), &status("T1")), None);
+        assert_eq!(failure(&status("T2"), &status("T1")), Some("it was off"));
+        assert_eq!(failure(&none, &status("T1")), None);
     }
 
     #[test]
@@ -355,7 +384,7 @@ mod tests {
         write("failed");
         assert_eq!(moving_to(directory.path()), None);
         write("decided");
-        std::fs::write(directory.path().join("standby-of"), "").unwrap();
+        std::fs::write(directory.path().join(STANDBY_OF), "").unwrap();
         assert_eq!(moving_to(directory.path()), None);
     }
 }

@@ -178,20 +178,25 @@ pub struct PendingBackup {
 }
 
 impl PendingBackup {
-    /// Completes the backup, and answers with its path once it is on the disk.
+    /// Completes the backup, reads it again, and answers with it once it has its name on the disk.
     ///
     /// # Errors
-    /// It lacks something, or the system refuses; then nothing of it stays.
-    pub fn finish(self) -> Result<PathBuf, Error> {
+    /// It lacks something, is not what was written, or the system refuses; then nothing of it stays.
+    pub fn finish(self) -> Result<BackupFile, Error> {
         let (buffer, _) = self.writer.finish()?;
         let write = |error| halite_durable::Error::file("write", &self.path)(error);
         let file = buffer
             .into_inner()
             .map_err(|error| write(error.into_error()))?;
         file.sync_all().map_err(write)?;
+        let again = BackupFile::open(&self.guard.0).and_then(|made| made.check().map(|()| made));
+        let made = again.map_err(|error| Error::Reread {
+            path: self.path.clone(),
+            source: Box::new(error),
+        })?;
         fs::rename(&self.guard.0, &self.path).map_err(write)?;
         files::sync_parent(&self.path)?;
-        Ok(self.path)
+        Ok(made.named(self.path))
     }
 
     /// The path that it gets.

@@ -81,6 +81,11 @@ impl BackupFile {
         })
     }
 
+    /// The same file under its new name.
+    pub(crate) fn named(self, path: PathBuf) -> Self {
+        Self { path, ..self }
+    }
+
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -17,6 +17,17 @@ pub enum Error {
         /// The reason.
         source: Damage,
     },
+    /// A new backup, read again before it gets its name, is no good.
+    #[error(
+        "cannot make the backup {}: its disk or share did not give back what was written",
+        path.display()
+    )]
+    Reread {
+        /// The name that it does not get.
+        path: PathBuf,
+        /// The finding.
+        source: Box<Error>,
+    },
     /// An encrypted backup cannot be decrypted.
     #[error("cannot decrypt the backup {}", path.display())]
     Decrypt {

@@ -1,6 +1,7 @@
 //! A cluster in memory, with etcd's own checks, for tests of what changes its members.
 
 mod pace;
+mod sight;
 mod space;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,6 +35,8 @@ struct State {
     /// The id of the next member.
     next: u64,
     leader: Option<MemberId>,
+    /// The last leader, which a learner never forgets.
+    last_leader: Option<MemberId>,
     /// Entries that are committed.
     index: u64,
     /// Entries that a member which runs catches up by in one tick.
@@ -51,8 +54,16 @@ struct State {
 struct FakeMember {
     member: Member,
     runs: bool,
+    /// True while clients cannot reach it; the other members can.
+    hidden: bool,
     applied: u64,
     database: Database,
+}
+
+impl FakeMember {
+    fn answers(&self) -> bool {
+        self.runs && !self.hidden
+    }
 }
 
 type Outcome = Result<(), Refusal>;
@@ -76,6 +87,7 @@ impl State {
             .max_by_key(|own| own.applied);
         let leader = present.or(newest).map(|own| own.member.id);
         self.leader = leader.filter(|_| self.has_quorum());
+        self.last_leader = self.leader.or(self.last_leader);
     }
 
     fn find(&mut self, id: MemberId) -> Result<&mut FakeMember, Refusal> {
@@ -104,6 +116,7 @@ impl State {
         self.members.push(FakeMember {
             member,
             runs: false,
+            hidden: false,
             applied: 0,
             database: Database::default(),
         });
@@ -179,6 +192,7 @@ impl FakeCluster {
                 is_learner: false,
             },
             runs: true,
+            hidden: false,
             applied: 100,
             database: Database::default(),
         };
@@ -187,6 +201,7 @@ impl FakeCluster {
             next: 1 + members.len() as u64,
             leader: members.first().map(|own| own.member.id),
             members,
+            last_leader: None,
             index: 100,
             rate: 1000,
             changes: Vec::new(),
@@ -302,7 +317,7 @@ impl FakeCluster {
     fn no_answer<T>(&self, action: &'static str) -> Result<T, EtcdError> {
         let state = self.state();
         let causes = state.members.iter().map(|own| {
-            let cause = if own.runs {
+            let cause = if own.answers() {
                 NoAnswer::Unavailable(Refusal::Unavailable("etcdserver: no leader".into()))
             } else {
                 NoAnswer::Stopped
@@ -318,7 +333,7 @@ impl FakeCluster {
         action: &'static str,
         change: impl FnOnce(&mut State) -> Outcome,
     ) -> Result<(), EtcdError> {
-        if !self.state().has_quorum() {
+        if !self.answers_for_all() {
             return self.no_answer(action);
         }
         change(&mut self.state()).map_err(|source| EtcdError::Refused {
@@ -329,7 +344,13 @@ impl FakeCluster {
     }
 
     fn runs(&self, member: &Member) -> bool {
-        self.state().find(member.id).is_ok_and(|own| own.runs)
+        self.state().find(member.id).is_ok_and(|own| own.answers())
+    }
+
+    /// True while a member answers for a quorum.
+    fn answers_for_all(&self) -> bool {
+        let state = self.state();
+        state.has_quorum() && state.members.iter().any(FakeMember::answers)
     }
 
     fn listed(&self) -> Vec<Member> {
@@ -351,14 +372,14 @@ fn ready<'a, T: Send + 'a>(answer: Result<T, EtcdError>) -> Answer<'a, T> {
 
 impl Members for FakeCluster {
     fn list(&self) -> Answer<'_, Vec<Member>> {
-        if self.state().has_quorum() {
+        if self.answers_for_all() {
             return ready(Ok(self.listed()));
         }
         ready(self.no_answer("list the members of etcd"))
     }
 
     fn known(&self) -> Answer<'_, Vec<Member>> {
-        if self.state().members.iter().any(|own| own.runs) {
+        if self.state().members.iter().any(FakeMember::answers) {
             return ready(Ok(self.listed()));
         }
         ready(self.no_answer("list the members of etcd"))
@@ -367,11 +388,16 @@ impl Members for FakeCluster {
     fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
         let mut state = self.state();
         let (leader, index) = (state.leader, state.index);
+        let last_leader = state.last_leader;
         let status = match state.find(member.id) {
-            Ok(own) if own.runs => Status {
+            Ok(own) if own.answers() => Status {
                 member: member.id,
                 cluster: 1,
-                leader,
+                leader: if own.member.is_learner {
+                    last_leader
+                } else {
+                    leader
+                },
                 raft_index: if own.member.is_learner {
                     own.applied
                 } else {

@@ -3,7 +3,7 @@
 use crate::error::EtcdError;
 use crate::member::{Alarm, AlarmKind, Member, Members, Status};
 use crate::quorum::{Voters, quorum};
-use crate::view::View;
+use crate::view::{Listed, View};
 
 /// All members with their states.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Overview {
     pub members: Vec<MemberOverview>,
     /// The voting members, and how many serve.
     pub voters: Voters,
+    /// True when it is certain that they have a quorum, also when fewer are seen to serve.
+    pub has_quorum: bool,
     /// The alarms that are raised.
     pub alarms: Vec<Alarm>,
 }
@@ -45,13 +47,10 @@ impl Overview {
     /// # Errors
     /// No member answers.
     pub async fn take(cluster: &dyn Members) -> Result<Self, EtcdError> {
-        let listed = match cluster.list().await {
-            Ok(listed) => listed,
-            Err(_) => cluster.known().await?,
-        };
+        let listed = Listed::ask(cluster).await?;
         let view = View::take(cluster, listed).await;
-        let voters = view.count();
-        let alarms = if voters.have_quorum() {
+        let (voters, has_quorum) = (view.count(), view.has_quorum());
+        let alarms = if has_quorum {
             cluster.alarms().await.unwrap_or_default()
         } else {
             Vec::new()
@@ -74,6 +73,7 @@ impl Overview {
         Ok(Self {
             members: view.seen.iter().map(member).collect(),
             voters,
+            has_quorum,
             alarms,
         })
     }
@@ -92,7 +92,11 @@ impl Overview {
             )
         };
         if !self.voters.have_quorum() {
-            return format!("{members}{serve}: no quorum, {} are needed", quorum(all));
+            let end = match self.has_quorum {
+                true => "they have a quorum all the same, so others serve that cannot be asked, or lack entries".to_owned(),
+                false => format!("no quorum, {} are needed", quorum(all)),
+            };
+            return format!("{members}{serve}: {end}");
         }
         match serving - quorum(all) {
             0 => format!("{members}{serve}, none may fail"),
@@ -144,6 +148,23 @@ mod tests {
             line(&["a", "b", "c"], &["b", "c"]),
             "3 members, 0 of them serve: no quorum, 2 are needed"
         );
+    }
+
+    #[test]
+    fn members_that_cannot_be_asked_are_no_lost_quorum() {
+        let cluster = FakeCluster::new(&["a", "b", "c"]);
+        cluster.hide("b");
+        cluster.hide("c");
+        let seen = overview(&cluster);
+        assert!(seen.has_quorum && !seen.voters.have_quorum());
+        let line = seen.quorum_line();
+        assert!(
+            line.starts_with("3 members, 1 of them serves: they have a quorum all the same"),
+            "{line}"
+        );
+        cluster.stop("b");
+        cluster.stop("c");
+        assert!(!overview(&cluster).has_quorum);
     }
 
     #[test]

@@ -28,11 +28,11 @@ pub enum Verdict {
     /// The rule does not apply: one or two members cannot miss one, and must be worked on all the
     /// same.
     TooFew,
-    /// The cluster has no quorum: it is repaired, not waited for.
+    /// Nothing says that the cluster has a quorum: it is repaired, not waited for.
     NoQuorum,
     /// The others are a quorum without it.
     Allowed,
-    /// The others would not be a quorum.
+    /// The others would not be a quorum, or cannot be seen to be one.
     Refused,
 }
 
@@ -44,20 +44,20 @@ impl Voters {
     }
 
     /// May one more be missing, which serves at present or does not (`serves`)? A host that has no
-    /// vote is not missed: ask with `votes` false.
+    /// vote is not missed: ask with `votes` false. `has_quorum` says that it is certain that they have
+    /// one: more may serve than are seen to.
     #[must_use]
-    pub fn allow_missing(self, votes: bool, serves: bool) -> Verdict {
+    pub fn allow_missing(self, has_quorum: bool, votes: bool, serves: bool) -> Verdict {
         if self.all < 3 {
             return Verdict::TooFew;
-        }
-        if !self.have_quorum() {
-            return Verdict::NoQuorum;
         }
         let others = self.serving - usize::from(votes && serves);
         if others >= quorum(self.all) {
             Verdict::Allowed
-        } else {
+        } else if has_quorum || self.have_quorum() {
             Verdict::Refused
+        } else {
+            Verdict::NoQuorum
         }
     }
 
@@ -106,10 +106,28 @@ mod tests {
 
     proptest! {
         #[test]
+        fn what_is_seen_decides_only_for_the_safe_side(
+            both in proptest::collection::vec(any::<(bool, bool)>(), 3..10),
+            proof: bool,
+        ) {
+            let truth: Vec<bool> = both.iter().map(|(serves, _)| *serves).collect();
+            let seen: Vec<bool> = both.iter().map(|(serves, seen)| *serves && *seen).collect();
+            let mut without = truth.clone();
+            without[0] = false;
+            let has_quorum = proof && majority(&truth);
+            match voters(&seen).allow_missing(has_quorum, true, seen[0]) {
+                Verdict::Allowed => prop_assert!(majority(&without)),
+                Verdict::NoQuorum => prop_assert!(!has_quorum && !majority(&seen)),
+                Verdict::Refused => prop_assert!(has_quorum || majority(&seen)),
+                Verdict::TooFew => prop_assert!(false, "three or more"),
+            }
+        }
+
+        #[test]
         fn what_is_allowed_never_takes_the_quorum_away(row in rows()) {
             let mut without = row.clone();
             without[0] = false;
-            let verdict = voters(&row).allow_missing(true, row[0]);
+            let verdict = voters(&row).allow_missing(majority(&row), true, row[0]);
             let expected = match (row.len() < 3, majority(&row), majority(&without)) {
                 (true, ..) => Verdict::TooFew,
                 (false, false, _) => Verdict::NoQuorum,
@@ -121,7 +139,7 @@ mod tests {
 
         #[test]
         fn a_host_without_a_vote_is_never_missed(row in rows(), serves: bool) {
-            let verdict = voters(&row).allow_missing(false, serves);
+            let verdict = voters(&row).allow_missing(majority(&row), false, serves);
             prop_assert_ne!(verdict, Verdict::Refused);
         }
 
@@ -148,12 +166,16 @@ mod tests {
     #[test]
     fn three_members_may_miss_one_and_not_two() {
         let three = |serving| Voters { all: 3, serving };
-        assert_eq!(three(3).allow_missing(true, true), Verdict::Allowed);
-        assert_eq!(three(2).allow_missing(true, true), Verdict::Refused);
+        assert_eq!(three(3).allow_missing(false, true, true), Verdict::Allowed);
+        assert_eq!(three(2).allow_missing(false, true, true), Verdict::Refused);
         // The one that is missing already.
-        assert_eq!(three(2).allow_missing(true, false), Verdict::Allowed);
-        assert_eq!(three(1).allow_missing(true, true), Verdict::NoQuorum);
+        assert_eq!(three(2).allow_missing(false, true, false), Verdict::Allowed);
+        assert_eq!(three(1).allow_missing(false, true, true), Verdict::NoQuorum);
+        // One is seen, and follows a leader.
+        let seen = three(1);
+        assert_eq!(seen.allow_missing(true, true, true), Verdict::Refused);
+        assert_eq!(seen.allow_missing(true, true, false), Verdict::Refused);
         let two = Voters { all: 2, serving: 2 };
-        assert_eq!(two.allow_missing(true, true), Verdict::TooFew);
+        assert_eq!(two.allow_missing(false, true, true), Verdict::TooFew);
     }
 }

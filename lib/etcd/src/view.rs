@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use halite_errors::chain;
 
+use crate::error::EtcdError;
 use crate::member::{Member, Members, Status};
 use crate::quorum::Voters;
 
@@ -16,11 +17,46 @@ pub(crate) struct Seen {
     pub(crate) status: Result<Status, String>,
 }
 
+/// The members, before they are asked for their states.
+#[derive(Default)]
+pub(crate) struct Listed {
+    pub(crate) members: Vec<Member>,
+    /// True when a quorum has agreed on them; otherwise one member has named them.
+    pub(crate) agreed: bool,
+}
+
+impl Listed {
+    /// Asks a quorum, or else one member.
+    ///
+    /// # Errors
+    /// No member answers.
+    pub(crate) async fn ask(cluster: &dyn Members) -> Result<Self, EtcdError> {
+        if let Ok(members) = cluster.list().await {
+            return Ok(Self::agreed(members));
+        }
+        cluster.known().await.map(Self::named)
+    }
+
+    /// The members on which a quorum has agreed.
+    pub(crate) fn agreed(members: Vec<Member>) -> Self {
+        let agreed = true;
+        Self { members, agreed }
+    }
+
+    /// The members that one of them has named.
+    pub(crate) fn named(members: Vec<Member>) -> Self {
+        let agreed = false;
+        Self { members, agreed }
+    }
+}
+
 /// The members, each asked for its state.
 pub(crate) struct View {
     pub(crate) seen: Vec<Seen>,
     /// The newest entry that any of them knows to be committed.
     pub(crate) index: u64,
+    /// True when a quorum has agreed on the list of them.
+    agreed: bool,
 }
 
 async fn ask(cluster: &dyn Members, member: Member) -> Seen {
@@ -34,7 +70,8 @@ async fn ask(cluster: &dyn Members, member: Member) -> Seen {
 
 impl View {
     /// Asks all at once.
-    pub(crate) async fn take(cluster: &dyn Members, members: Vec<Member>) -> Self {
+    pub(crate) async fn take(cluster: &dyn Members, listed: Listed) -> Self {
+        let Listed { members, agreed } = listed;
         let mut asked = Vec::new();
         for member in members {
             asked.push(ask(cluster, member));
@@ -42,7 +79,23 @@ impl View {
         let seen = join_all(asked).await;
         let known = seen.iter().filter_map(|seen| seen.status.as_ref().ok());
         let index = known.map(|status| status.raft_index).max().unwrap_or(0);
-        Self { seen, index }
+        Self {
+            seen,
+            index,
+            agreed,
+        }
+    }
+
+    /// Returns whether it is certain that the members have a quorum, however few of them the caller
+    /// reaches, and however much those lack: a quorum has agreed on the list of them, or one with a
+    /// vote follows a leader. Without a quorum a leader steps down, and its followers forget it, within
+    /// the time of an election (raft's `CheckQuorum` and `PreVote`); a learner never forgets it.
+    pub(crate) fn has_quorum(&self) -> bool {
+        let follows = |seen: &Seen| {
+            let status = seen.status.as_ref();
+            status.is_ok_and(|status| status.leader.is_some())
+        };
+        self.agreed || self.voters().any(follows)
     }
 
     /// The reason why a member does not serve, if it does not.

@@ -7,6 +7,7 @@ mod changes {
     mod alone;
     mod kill_points;
     mod refusals;
+    mod sight;
     mod space;
     mod support;
 }

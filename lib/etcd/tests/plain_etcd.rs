@@ -11,7 +11,9 @@ mod plain_etcd {
     mod chaos;
     mod foreign;
     mod grow_and_shrink;
+    mod ids;
     mod learner;
+    mod sight;
     mod site;
     mod space;
     mod writer;

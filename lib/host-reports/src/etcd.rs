@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::etcd_log::Ids;
+
 /// The grain with the [`Member`] of a host; absent on a host without record and log.
 pub const GRAIN: &str = "etcd";
 
@@ -22,6 +24,55 @@ pub const DATA: &str = "/var/lib/etcd";
 pub fn is_log(name: &str) -> bool {
     name.strip_suffix(".wal")
         .is_some_and(|name| !name.is_empty())
+}
+
+/// The content of the record, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The member's name.
+    pub member: String,
+    /// The members at its first start, as in `--initial-cluster`.
+    #[serde(default)]
+    pub initial_cluster: String,
+    /// The id of its cluster, in hexadecimal as etcd prints it. A record without ids accepts the ids of
+    /// the data that are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// The id of the member, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member_id: Option<String>,
+}
+
+impl Record {
+    /// A record of a member with these ids, if they are known.
+    #[must_use]
+    pub fn new(member: &str, initial_cluster: &str, ids: Option<Ids>) -> Self {
+        Self {
+            member: member.to_owned(),
+            initial_cluster: initial_cluster.to_owned(),
+            cluster_id: ids.map(|ids| format!("{:x}", ids.cluster)),
+            member_id: ids.map(|ids| format!("{:x}", ids.member)),
+        }
+    }
+
+    /// The text of the record's file: one line.
+    ///
+    /// # Errors
+    /// The serialiser's reason.
+    pub fn text(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
+    /// Its ids, if it has both.
+    #[must_use]
+    pub fn ids(&self) -> Option<Ids> {
+        let id = |text: &Option<String>| u64::from_str_radix(text.as_deref()?, 16).ok();
+        Some(Ids {
+            cluster: id(&self.cluster_id)?,
+            member: id(&self.member_id)?,
+        })
+    }
 }
 
 /// The etcd member of a host.
@@ -64,5 +115,39 @@ mod tests {
         }
         assert!(is_log("0000000000000000-0000000000000000.wal"));
         assert!(!is_log("0.tmp") && !is_log(".wal"));
+    }
+
+    #[test]
+    fn a_record_is_one_line_of_json() {
+        let mut record = Record::new("cp-1", "cp-1=https://10.0.0.1:2380", None);
+        let text = r#"{"member":"cp-1","initialCluster":"cp-1=https://10.0.0.1:2380"}"#;
+        assert_eq!(record.text().unwrap(), format!("{text}\n"));
+        record.cluster_id = Some("cd".to_owned());
+        assert!(record.text().unwrap().ends_with(",\"clusterId\":\"cd\"}\n"));
+    }
+
+    #[test]
+    fn a_record_has_both_ids_or_none() {
+        let ids = Ids {
+            cluster: u64::MAX,
+            member: 0x12,
+        };
+        let record = Record::new("cp-1", "cp-1=https://10.0.0.1:2380", Some(ids));
+        assert_eq!(record.ids(), Some(ids));
+        assert_eq!(record.cluster_id.as_deref(), Some("ffffffffffffffff"));
+        let read: Record = serde_json::from_str(&record.text().unwrap()).unwrap();
+        assert_eq!(read, record);
+        for (cluster, member) in [
+            (None, Some("12")),
+            (Some("12"), None),
+            (Some("x"), Some("12")),
+        ] {
+            let record = Record {
+                cluster_id: cluster.map(str::to_owned),
+                member_id: member.map(str::to_owned),
+                ..record.clone()
+            };
+            assert_eq!(record.ids(), None, "{record:?}");
+        }
     }
 }

@@ -20,6 +20,11 @@ pub struct HostHealth {
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The certificates that Kubernetes and Halite use there.
     pub certificates: Vec<Lifetime>,
+    /// The free bytes of the file system with the data of its etcd member; none on a host without one.
+    pub etcd_free: Option<u64>,
+    /// No run of the host's own has made it a host of the cluster yet: it has enrolled, or its first
+    /// states are being applied. Always false from a minion of an earlier version.
+    pub bare: bool,
 }
 
 /// The lifetime of a certificate.

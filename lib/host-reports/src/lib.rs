@@ -10,6 +10,7 @@
 //! use it at no cost.
 
 pub mod etcd;
+pub mod etcd_log;
 pub mod health;
 pub mod update;
 

@@ -1,10 +1,14 @@
-//! What a host knows of the last update of its minion: a new program that did not reach the master,
-//! and was replaced by the one before.
+//! What a host knows of its minion's program and of the last update of it: a new program that did not
+//! reach the master, and was replaced by the one before.
 
 use serde::{Deserialize, Serialize};
 
 /// The grain with the [`Reverted`] of a host; absent where the last update went well.
 pub const GRAIN: &str = "minion_update";
+
+/// The grain with the SHA-256 (hex) of the program that the minion runs, whatever file is in its place
+/// now.
+pub const PROGRAM: &str = "minion_program";
 
 /// The record's path.
 pub const RECORD: &str = "/var/lib/halite/minion-update.json";

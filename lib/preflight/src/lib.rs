@@ -16,7 +16,9 @@ mod vip;
 use serde::{Deserialize, Serialize};
 
 pub use fsync::p99 as fsync_p99;
-pub use node_facts::{ExistingCluster, HostRequirements, NodeFacts, TOOLS, WatchedFileSystem};
+pub use node_facts::{
+    ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
+};
 pub use part::{Added, OtherHost, Part};
 pub use peers::{Peer, unreachable};
 pub use vip::{VirtualAddress, WhoAnswers};

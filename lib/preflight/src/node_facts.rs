@@ -32,6 +32,12 @@ const KUBERNETES: [&str; 5] = [
     "/var/lib/kubelet/config.yaml",
     "/etc/rancher",
 ];
+/// The package repository of the cluster, which the states of a host make before anything that a check
+/// could find.
+pub const REPOSITORY: [&str; 2] = [
+    "/etc/apt/sources.list.d/halite.list",
+    "/etc/yum.repos.d/halite.repo",
+];
 /// The file systems that the kubelet watches, with a directory on each.
 const WATCHED: [(&str, &str); 2] = [
     ("nodefs", "/var/lib/kubelet"),
@@ -171,9 +177,12 @@ pub struct NodeFacts {
     pub existing: ExistingCluster,
     /// Files of an installed Kubernetes.
     pub kubernetes: Vec<String>,
-    /// The CA of the site's bundle servers, which the first states of a host write there; empty
+    /// The CA of the site's bundle servers, which the script that enrols a host writes there; empty
     /// without one.
     pub site_ca: String,
+    /// The first states of a host have not made its package repository yet: nothing on it is Halite's
+    /// but what its enrolment left. Always false from a minion of an earlier version.
+    pub untouched: bool,
     /// Other firewall services that are enabled.
     pub firewalls: Vec<String>,
     /// The TCP ports on which programs listen.
@@ -239,6 +248,7 @@ impl NodeFacts {
                 .map(ToString::to_string)
                 .collect(),
             site_ca: text("/etc/halite/pki/site-ca.crt"),
+            untouched: !REPOSITORY.iter().any(|path| Path::new(path).exists()),
             firewalls: ["nftables", "ufw", "netfilter-persistent"]
                 .iter()
                 .filter(|unit| {

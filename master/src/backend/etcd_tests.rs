@@ -127,12 +127,12 @@ fn degraded() -> FakeCluster {
     cluster
 }
 
-fn last(events: &[v1::Event]) -> (i32, String) {
+pub(super) fn last(events: &[v1::Event]) -> (i32, String) {
     let last = events.last().unwrap();
     (last.retcode, last.data_json.clone())
 }
 
-fn orchestrate(life: &Life, sls: &str, pillar: &Value) -> (i32, String) {
+pub(super) fn orchestrate(life: &Life, sls: &str, pillar: &Value) -> (i32, String) {
     let request = v1::OrchestrateRequest {
         sls: sls.into(),
         pillar_json: pillar.to_string(),
@@ -273,6 +273,14 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
         text.contains("cp-9=https://cp-9:2380,bootstrap-1=https://10.10.0.11:2380"),
         "{text}"
     );
+    // By them the host knows data that are not its own.
+    let members = life.runtime.block_on(cluster.list()).unwrap();
+    let joined = members
+        .iter()
+        .find(|own| own.name == "bootstrap-1")
+        .unwrap();
+    let ids = format!("    clusterId: \"1\"\n    memberId: \"{}\"\n", joined.id);
+    assert!(text.contains(&ids), "no {ids} in:\n{text}");
 }
 
 /// Beside no control plane nothing else says that the API servers may use the member.

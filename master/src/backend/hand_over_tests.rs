@@ -18,7 +18,7 @@ use crate::standby::roster::State;
 use crate::store::{Job, JobRow, JobStatus, Store as _};
 
 /// A site with the master on `bootstrap-1`, and two further control planes.
-fn site() -> Site {
+pub(super) fn site() -> (Site, Arc<FakeCluster>) {
     let mut site = Site::new(&[]);
     for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
         let text = format!(
@@ -26,9 +26,9 @@ fn site() -> Site {
         );
         fs::write(site.path().join(format!("etc/nodes/{name}.yaml")), text).unwrap();
     }
-    let members = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
-    site.etcd = Some((Arc::new(members), Duration::from_secs(1)));
-    site
+    let members = Arc::new(FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]));
+    site.etcd = Some((members.clone(), Duration::from_secs(1)));
+    (site, members)
 }
 
 fn follows(life: &Life, name: &str) {
@@ -74,7 +74,7 @@ fn leaves() -> HandOverRequest {
 
 #[test]
 fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
-    let site = site();
+    let (site, _) = site();
     let life = site.live();
     life.accept("bootstrap-1");
     let request = HandOverRequest {
@@ -108,7 +108,7 @@ fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
 
 #[test]
 fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops() {
-    let site = site();
+    let (site, _) = site();
     let life = site.live();
     follows(&life, "cp-3");
     let job = running();
@@ -139,8 +139,42 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
 }
 
 #[test]
+fn of_two_moves_at_the_same_moment_the_second_is_refused_and_a_repetition_is_the_same_move() {
+    let (site, _) = site();
+    let life = site.live();
+    follows(&life, "cp-2");
+    follows(&life, "cp-3");
+    let move_to = |to: &str| HandOverRequest {
+        to: to.to_owned(),
+        ..HandOverRequest::default()
+    };
+    let (one, other) = life.runtime.block_on(async {
+        let (first, second) = (move_to("cp-3"), move_to("cp-2"));
+        tokio::join!(
+            life.backend.hand_over(first),
+            life.backend.hand_over(second)
+        )
+    });
+    let (begun, refused) = match (one, other) {
+        (Ok(begun), Err(refused)) | (Err(refused), Ok(begun)) => (begun, refused.message),
+        both => panic!("{both:?}"),
+    };
+    assert_eq!(begun["begun"], true, "{begun}");
+    let to = begun["to"].as_str().unwrap();
+    let text = format!("cannot move the master off bootstrap-1: it moves to {to} already, since ");
+    assert!(refused.starts_with(&text), "{refused}");
+    let note = || read(&life.app.config).unwrap().unwrap();
+    let first = note();
+    assert_eq!((first.to.as_str(), first.phase), (to, Phase::Offered));
+    // Its answer was lost, and `ctl` asks again.
+    let again = ask(&life, &move_to(to)).unwrap();
+    assert_eq!((&again["begun"], &again["to"]), (&json!(true), &json!(to)));
+    assert_eq!(note(), first);
+}
+
+#[test]
 fn a_repetition_at_the_next_master_means_the_same_host_and_no_other() {
-    let site = site();
+    let (site, _) = site();
     let life = site.live();
     life.accept("cp-2");
     let record = |leaves: bool, epoch: u64| {

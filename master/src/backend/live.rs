@@ -27,6 +27,7 @@ use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
+use crate::standby::isolation::Surroundings;
 use crate::standby::take_over;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 
@@ -196,6 +197,10 @@ impl Backend for LiveBackend {
         Box::pin(self.jobs.cancel(jid, operator, force))
     }
 
+    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value> {
+        Box::pin(self.orchestrator.cancel(run, operator))
+    }
+
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
         Box::pin(history::job(&self.app, jid))
     }
@@ -245,6 +250,10 @@ impl Backend for LiveBackend {
             let snapshot = self.jobs.declarations().load().await?;
             files::fetch(&self.app, &snapshot, minion, job, sha256).await
         })
+    }
+
+    fn surroundings(&self) -> BackendFuture<'_, Surroundings> {
+        Box::pin(masters::surroundings(&self.app, &self.jobs))
     }
 
     fn masters(&self) -> BackendFuture<'_, Vec<String>> {

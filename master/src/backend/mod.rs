@@ -4,6 +4,8 @@
 //! dispatches and orchestrates. Tests of the services have a backend of their own.
 
 #[cfg(test)]
+mod alone_tests;
+#[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
 mod etcd_tests;
@@ -32,6 +34,8 @@ mod stop_tests;
 mod tests;
 #[cfg(test)]
 mod trust_tests;
+#[cfg(test)]
+pub(crate) mod wire;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +50,7 @@ use crate::files::ByteStream;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::refusal::Refusal;
+use crate::standby::isolation::Surroundings;
 
 pub use live::{LiveBackend, start};
 
@@ -86,6 +91,8 @@ pub trait Backend: Send + Sync {
         operator: &'a str,
         force: bool,
     ) -> BackendFuture<'a, Value>;
+    /// `Operator.CancelRun`.
+    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value>;
     /// `Operator.ShowJob`.
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
     /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
@@ -133,6 +140,8 @@ pub trait Backend: Send + Sync {
     fn masters(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+    /// The standbys and minions that the master sees.
+    fn surroundings(&self) -> BackendFuture<'_, Surroundings>;
     /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
     /// next is another one.
     fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()>;

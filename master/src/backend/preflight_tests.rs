@@ -202,6 +202,19 @@ fn what_an_earlier_run_has_begun_is_no_problem() {
     );
     drop(questions);
     let own = life.app.cas.certificate_pem(SITE).unwrap();
+    // It has the CA from its enrolment: what is there is not Halite's.
+    let enrolled = NodeFacts {
+        site_ca: format!("{own}\n"),
+        untouched: true,
+        ..facts.clone()
+    };
+    let questions = connect(&life, enrolled);
+    let (retcode, detail) = run(&life, &[]);
+    assert_eq!(retcode, 1);
+    for wanted in ["other-kubernetes", "ports-kubernetes"] {
+        assert!(detail["error"].to_string().contains(wanted), "{detail}");
+    }
+    drop(questions);
     let _questions = connect(
         &life,
         NodeFacts {

@@ -1,4 +1,4 @@
-//! A highstate of a cluster whose etcd has no quorum.
+//! Work on a cluster whose etcd has no quorum, or one that the master cannot see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use halite_etcd::fake::{FakeCluster, host};
 use serde_json::{Value, json};
 
+use super::etcd_tests::{last, orchestrate};
 use super::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
@@ -16,6 +17,10 @@ const TREE: &[(&str, &str)] = &[
     (
         "one.sls",
         "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+    ),
+    (
+        "gate.sls",
+        "gate:\n  halite.etcd_quorum_allows:\n    - node: bootstrap-1\n    - timeout: 60\n",
     ),
 ];
 const PLANES: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
@@ -97,5 +102,41 @@ fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_sa
             .zip(&before)
             .all(|(now, before)| *now == before + 1),
         "{before:?}, {now:?}"
+    );
+}
+
+/// They are a quorum, and would be none when all hosts were done side by side.
+#[test]
+fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
+    let (mut site, cluster) = site();
+    cluster.hide("cp-2");
+    cluster.hide("cp-3");
+    site.etcd = Some((cluster, Duration::ZERO));
+    let life = site.live();
+    let hosts = PLANES.map(ScriptedMinion::new);
+    hosts.iter().for_each(|host| life.connect(host));
+    let events = life.run("state.highstate", "", json!({}), false);
+    let (retcode, data) = last(&events);
+    assert_eq!(retcode, 1, "{data}");
+    let said = |text: &str| events.iter().any(|event| event.data_json.contains(text));
+    assert!(said("1 of 3 voting members of etcd serve"), "{data}");
+    assert!(said("etcd has a quorum") && said("cp-3: "), "{data}");
+    assert!(!events.iter().any(|event| event.tag.ends_with("/repair")));
+    assert_eq!(applied(&hosts), [0, 0, 0]);
+}
+
+/// A reboot or an upgrade would begin with the last member that runs.
+#[test]
+fn a_planned_step_does_not_pass_without_a_quorum() {
+    let (site, cluster) = site();
+    cluster.stop("cp-2");
+    cluster.stop("cp-3");
+    let life = site.live();
+    let (retcode, data) = orchestrate(&life, "gate", &json!({}));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("cannot go on with bootstrap-1: etcd has no quorum: ")
+            && data.contains("repair those that run with `ctl highstate`"),
+        "{data}"
     );
 }

@@ -46,6 +46,8 @@ pub(crate) struct ScriptedMinion {
     pub journal: Arc<Mutex<Journal>>,
     /// The host, where a test has one: it sees each job, and answers some.
     pub host: Arc<Answering>,
+    /// A function that it does not have.
+    pub unknown: Option<&'static str>,
 }
 
 impl ScriptedMinion {
@@ -54,6 +56,7 @@ impl ScriptedMinion {
             id: minion(id),
             journal: Arc::default(),
             host: Arc::new(|_| None),
+            unknown: None,
         }
     }
 
@@ -124,6 +127,10 @@ impl ScriptedMinion {
             job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
         let (retcode, value, error) = match job.function.as_str() {
             _ if interrupted => (2, Value::Null, "interrupted".to_owned()),
+            fun if self.unknown == Some(fun) => {
+                let error = format!("this minion has no function `{fun}`");
+                (1, Value::Null, error)
+            }
             _ if answered.is_some() => (0, answered.unwrap_or_default(), String::new()),
             "state.apply" => {
                 let low: LowState = serde_json::from_str(&job.low_json).unwrap();

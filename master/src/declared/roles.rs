@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use halite_pillar::declaration::Declaration;
+use halite_pillar::etcd::Placement;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::node::Node;
 use halite_pillar::resolve;
@@ -105,7 +106,7 @@ fn planned(
     if Role::ALL.iter().all(same) {
         return Ok(None);
     }
-    let reasons = refusals(node, roles, stage);
+    let reasons = refusals(node, roles, stage, declaration.cluster.etcd.placement);
     if !reasons.is_empty() {
         return Err(Refusal::conflict(format!(
             "cannot change the roles of {name}: {}",
@@ -140,27 +141,37 @@ fn planned(
 }
 
 /// The reasons why a host that stays cannot have these roles.
-fn refusals(node: &Node, roles: &[Role], stage: Stage) -> Vec<String> {
+fn refusals(node: &Node, roles: &[Role], stage: Stage, placement: Placement) -> Vec<String> {
     let mut reasons = Vec::new();
     if node.has(Role::Bootstrap) != roles.contains(&Role::Bootstrap) {
         reasons.push("only the first host has the role bootstrap, and keeps it".to_owned());
     }
-    let leaves = |role: Role| node.has(role) && !roles.contains(&role);
-    let has_part =
-        node.is_member() && leaves(Role::Etcd) || node.serves_api() && leaves(Role::ControlPlane);
-    if has_part && stage == Stage::Before {
-        reasons.push(
-            "its member of etcd and its control plane are there still: `ctl node roles` takes them from it first"
-                .to_owned(),
-        );
+    let loses = |role: Role| node.has(role) && !roles.contains(&role);
+    let (plane, member) = (Role::ControlPlane, Role::Etcd);
+    let parts = [
+        (
+            node.is_member() && loses(member),
+            "its member of etcd is there still",
+        ),
+        (
+            node.serves_api() && loses(plane),
+            "its control plane is there still",
+        ),
+    ];
+    let there = parts.iter().filter(|(there, _)| *there);
+    let there: Vec<&str> = there.map(|(_, part)| *part).collect();
+    if !there.is_empty() && stage == Stage::Before {
+        reasons.push(format!(
+            "{}: `ctl node roles` takes from a host first what it loses",
+            there.join(" and ")
+        ));
     }
-    let [plane, member] = [Role::ControlPlane, Role::Etcd];
-    if has_part
-        && (leaves(plane) && roles.contains(&member) || leaves(member) && roles.contains(&plane))
-    {
+    let keeps_one = roles.contains(&plane) || roles.contains(&member);
+    // Of an external etcd no host is a member; elsewhere an API server uses all members.
+    if !there.is_empty() && keeps_one && placement == Placement::Stacked {
         reasons.push(
-            "the API server of a host uses the member of etcd beside it, so control-plane and etcd leave a host together: \
-             leave out both"
+            "with `etcd.placement: stacked` the API server of a host uses the member of etcd beside it, so control-plane and \
+             etcd leave a host together: leave out both, or neither"
                 .to_owned(),
         );
     }
@@ -183,7 +194,7 @@ mod tests {
         use Role::{Bootstrap, ControlPlane, Etcd, Infra, Registry, Worker};
         let of = |before: &[Role], after: &[Role]| {
             let node = Node::new("a", None, before);
-            refusals(&node, after, Stage::Before).join("\n")
+            refusals(&node, after, Stage::Before, Placement::Stacked).join("\n")
         };
         for (before, after) in [
             (&[Worker][..], &[Worker, Infra][..]),
@@ -203,21 +214,28 @@ mod tests {
         assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("there still"));
         assert!(of(&[Worker], &[Worker, Bootstrap]).contains("only the first host"));
         assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("there still"));
-        let left = refusals(
-            &Node::new("a", None, &first),
-            &[Bootstrap, Registry, Worker],
-            Stage::Left,
-        );
-        assert_eq!(left, [""; 0]);
-        // Neither of the two leaves alone.
+        let left = |after: &[Role], placement: Placement| {
+            let node = Node::new("a", None, &first);
+            refusals(&node, after, Stage::Left, placement).join("\n")
+        };
+        assert_eq!(left(&[Bootstrap, Registry, Worker], Placement::Stacked), "");
+        // Neither of the two leaves alone, but where an API server uses all members.
         for after in [
             &[Bootstrap, Registry, ControlPlane][..],
-            &[Bootstrap, Registry, Etcd],
+            &[Bootstrap, Registry, Etcd, Worker],
         ] {
-            let node = Node::new("a", None, &first);
-            let reasons = refusals(&node, after, Stage::Left).join("\n");
+            let reasons = left(after, Placement::Stacked);
             assert!(reasons.contains("leave a host together"), "{reasons}");
+            assert_eq!(left(after, Placement::Dedicated), "");
         }
+        let alone = refusals(
+            &Node::new("a", None, &first),
+            &[Bootstrap, Registry, ControlPlane],
+            Stage::Before,
+            Placement::Dedicated,
+        );
+        assert_eq!(alone.len(), 1, "{alone:?}");
+        assert!(alone[0].starts_with("its member of etcd is there still"));
         assert!(of(&[Worker, Registry], &[Registry]).contains("no Kubernetes node any more"));
     }
 }

@@ -102,6 +102,7 @@ pub(crate) async fn in_background<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::atomic::AtomicU32;
     use std::sync::mpsc;
 
@@ -143,14 +144,25 @@ mod tests {
     async fn those_who_ask_while_another_reads_share_the_next_reading() {
         let slow: Arc<Slow<&str, u32>> = Arc::default();
         let readings = Arc::new(AtomicU32::new(0));
+        let have_asked = Arc::new(AtomicBool::new(false));
         let all = (0..50).map(|_| {
             let (slow, readings) = (Arc::clone(&slow), Arc::clone(&readings));
+            let have_asked = Arc::clone(&have_asked);
             async move {
-                let read = move |_| readings.fetch_add(1, Ordering::SeqCst);
+                let read = move |_| {
+                    while !have_asked.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    readings.fetch_add(1, Ordering::SeqCst)
+                };
                 slow.read("a", read, hung).await.unwrap();
             }
         });
-        futures_util::future::join_all(all).await;
+        let mut all = pin!(futures_util::future::join_all(all));
+        // The first reading lasts until all have asked, however slow this thread is.
+        assert!(all.as_mut().now_or_never().is_none());
+        have_asked.store(true, Ordering::SeqCst);
+        all.await;
         assert!(readings.load(Ordering::SeqCst) <= 2);
         let other = slow.read("b", |before| u32::from(before.is_some()), hung);
         assert_eq!(other.await.unwrap(), 0, "what another key named is no base");

@@ -8,9 +8,19 @@ use halite_proto::v1::master_message::Body;
 use serde_json::{Value, json};
 
 use super::Jobs;
+use super::failure::succeeded;
 use super::open_job::PartEnd;
 use crate::refusal::Refusal;
-use crate::store::{Part, RowState};
+use crate::store::{JobRow, Part, RowState};
+
+/// The beginning of the reason with which parts of a cancelled job end.
+const CANCELLED: &str = "cancelled by";
+
+/// Returns whether a part failed because an operator cancelled its job.
+#[must_use]
+pub fn was_cancelled(row: &JobRow) -> bool {
+    !succeeded(row) && row.error.contains(CANCELLED)
+}
 
 impl Jobs {
     /// Ends a job: parts that were not sent end at once, and the minions of the others are asked to
@@ -26,8 +36,13 @@ impl Jobs {
         operator: &str,
         force: bool,
     ) -> Result<Value, Refusal> {
-        let reason = format!("cancelled by {operator}");
+        let reason = format!("{CANCELLED} {operator}");
         let Some(job) = self.app.store.job(jid).await? else {
+            if self.app.store.run(jid).await?.is_some() {
+                return Err(Refusal::invalid(format!(
+                    "{jid} is an orchestration and no job; `ctl orchestrate cancel {jid}` ends it"
+                )));
+            }
             return Err(Refusal::not_found(format!(
                 "there is no job {jid}; `ctl job list` shows the newest ones"
             )));

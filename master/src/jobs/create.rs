@@ -65,6 +65,18 @@ impl Jobs {
             .map_err(|error| Refusal::internal(format!("cannot make the job: {error}")))?
     }
 
+    /// Compiles a job that applies states without making it.
+    ///
+    /// # Errors
+    /// It cannot be made now: the same refusal as of [`Jobs::create`].
+    pub async fn check(&self, new: &NewJob) -> Result<(), Refusal> {
+        let function = Function::find(&new.function)?;
+        self.app.isolation.check(function.name)?;
+        self.declarations.load().await?.bundle()?;
+        let jid = self.next_jid();
+        self.compiled_rows(new, function, &jid).await.map(drop)
+    }
+
     async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
         let function = Function::find(&new.function)?;
         if new.test && !function.has_test_mode() {
@@ -72,6 +84,9 @@ impl Jobs {
                 "cannot test {}: it has no test mode and would run",
                 function.name
             )));
+        }
+        if function.changes() && !new.test {
+            self.app.isolation.check(function.name)?;
         }
         let now = self.app.clock.now();
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));

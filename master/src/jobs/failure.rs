@@ -1,12 +1,18 @@
-//! The failure of a minion's part of a job, for people.
+//! Success of a minion's part of a job, and its failure for people.
 
 use halite_states::low::RunReturn;
 use serde_json::Value;
 
-use crate::store::JobRow;
+use crate::store::{JobRow, RowState};
 
 /// The number of failed states of one minion that a message names.
 const NAMED: usize = 3;
+
+/// Returns whether a part has returned with success.
+#[must_use]
+pub fn succeeded(row: &JobRow) -> bool {
+    row.state == RowState::Returned && row.retcode == Some(0)
+}
 
 /// The failure of a part: minion, state and comment.
 #[must_use]

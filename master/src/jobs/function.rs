@@ -123,6 +123,16 @@ impl Function {
         self.place == Place::Minion && self.name != "cmd.run"
     }
 
+    /// True for functions that may change a host or the cluster.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        match self.place {
+            Place::States => true,
+            Place::Minion => !self.is_query(),
+            Place::Here => false,
+        }
+    }
+
     /// The times that a minion may be disconnected before its part expires.
     #[must_use]
     pub fn limits(&self) -> Limits {

@@ -5,7 +5,7 @@
 //! out over the store and the connections. Low states are stored with references to secrets, which
 //! are replaced only in the message that is sent.
 
-mod cancel;
+pub mod cancel;
 pub mod core;
 mod create;
 mod dispatch;
@@ -57,6 +57,8 @@ pub struct Jobs {
     lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
     /// Held by the part of the target `master` that applies states.
     applying: tokio::sync::Mutex<()>,
+    /// Held while a highstate updates minions ahead of it.
+    minion_updates: tokio::sync::Mutex<()>,
     /// The rounds of the check of open jobs.
     rounds: tokio::sync::watch::Sender<u64>,
     /// Changes whenever a job ends.
@@ -83,6 +85,7 @@ impl Jobs {
             open: Mutex::default(),
             lanes: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
+            minion_updates: tokio::sync::Mutex::default(),
             rounds: tokio::sync::watch::Sender::new(0),
             ends: tokio::sync::watch::Sender::new(0),
             questions: Questions::default(),
@@ -178,6 +181,11 @@ impl Jobs {
     #[must_use]
     pub fn app(&self) -> &Arc<App> {
         &self.app
+    }
+
+    /// The turn of a highstate that updates minions ahead of it.
+    pub(crate) fn minion_updates(&self) -> &tokio::sync::Mutex<()> {
+        &self.minion_updates
     }
 
     /// The declared state.

@@ -13,20 +13,62 @@ use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Facts, KeyState};
 
-/// The accepted minions that an expression matches, sorted; with `also_master`, the target `master`
-/// too, where the expression has its name.
+/// The minions that a request or a step names.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The kind of the expression; empty for `glob`.
+    pub kind: &'a str,
+    /// The expression.
+    pub expression: &'a str,
+    /// The target `master` is among them, where the expression has its name.
+    pub also_master: bool,
+}
+
+impl<'a> Target<'a> {
+    fn kind_or_glob(&self) -> &'a str {
+        if self.kind.is_empty() {
+            "glob"
+        } else {
+            self.kind
+        }
+    }
+}
+
+/// The accepted minions that a target matches, sorted.
 ///
 /// # Errors
 /// The expression is empty or malformed, or matches no accepted minion.
 pub async fn resolve(
     app: &App,
     declarations: &Declarations,
-    kind: &str,
-    expression: &str,
-    also_master: bool,
+    target: Target<'_>,
 ) -> Result<Vec<MinionId>, Refusal> {
-    let kind = if kind.is_empty() { "glob" } else { kind };
-    let expression = expression.trim();
+    let found = matching(app, declarations, target).await?;
+    if found.is_empty() {
+        let accepted = accepted(app).await?;
+        let known = if accepted.is_empty() {
+            "none is accepted yet".into()
+        } else {
+            accepted.join(", ")
+        };
+        let (kind, expression) = (target.kind_or_glob(), target.expression);
+        return Err(Refusal::not_found(format!(
+            "no accepted minion matches {expression:?} ({kind}); known: {known}"
+        )));
+    }
+    Ok(found)
+}
+
+/// The accepted minions that a target matches, as for [`resolve`]; it may match none.
+///
+/// # Errors
+/// The expression is empty or malformed.
+pub async fn matching(
+    app: &App,
+    declarations: &Declarations,
+    target: Target<'_>,
+) -> Result<Vec<MinionId>, Refusal> {
+    let (kind, expression) = (target.kind_or_glob(), target.expression.trim());
     if expression.is_empty() {
         return Err(Refusal::invalid(
             "the target is empty; '*' addresses every accepted minion",
@@ -64,18 +106,8 @@ pub async fn resolve(
             found.push(minion.clone());
         }
     }
-    if also_master && names_master(kind, expression) {
+    if target.also_master && names_master(kind, expression) {
         found.push(MASTER.clone());
-    }
-    if found.is_empty() {
-        let known = if accepted.is_empty() {
-            "none is accepted yet".into()
-        } else {
-            accepted.join(", ")
-        };
-        return Err(Refusal::not_found(format!(
-            "no accepted minion matches {expression:?} ({kind}); known: {known}"
-        )));
     }
     found.sort();
     found.dedup();

@@ -283,7 +283,7 @@ impl KubernetesModules {
                 Err(error) if Instant::now() >= deadline => {
                     self.silent.store(true, Ordering::Relaxed);
                     return Err(Failure::new(format!(
-                        "{}; waited {seconds} s. Look at the static pods with `crictl ps -a` or under /var/log/pods on a control-plane node",
+                        "{}; waited {seconds} s. Look at the logs of the static pods under /var/log/pods on a control-plane node",
                         chain(&error)
                     )));
                 }

@@ -5,8 +5,6 @@
 //! damaged, `O=system:masters` (`super-admin.conf`).
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -23,11 +21,11 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
+use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, within};
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served};
 
-/// For one answer to whether the API is ready: a connection to an address that has gone would be
-/// held for half a minute.
-const READY_ANSWER: Duration = Duration::from_secs(5);
+/// Objects of one answer to a list, as of kubectl.
+const PAGE: u32 = 500;
 
 /// A client certificate with its key, both PEM.
 #[derive(Clone)]
@@ -169,20 +167,27 @@ impl KubeApi {
         }
     }
 
+    async fn of_reference(
+        &self,
+        client: &Client,
+        reference: &ObjectRef,
+    ) -> Result<KubeTyped<DynamicObject>, ApiError> {
+        self.typed(
+            client,
+            &reference.api_version,
+            &reference.kind,
+            &reference.namespace,
+        )
+        .await
+    }
+
     async fn of_object(
         &self,
         client: &Client,
         object: &Value,
     ) -> Result<(KubeTyped<DynamicObject>, String), ApiError> {
         let reference = ObjectRef::of(object)?;
-        let api = self
-            .typed(
-                client,
-                &reference.api_version,
-                &reference.kind,
-                &reference.namespace,
-            )
-            .await?;
+        let api = self.of_reference(client, &reference).await?;
         Ok((api, reference.name))
     }
 }
@@ -223,43 +228,6 @@ fn client(access: &Access, endpoint: &str, identity: &Identity) -> Result<Client
     Client::try_from(config).map_err(ApiError::unusable(failed("identity or TLS settings")))
 }
 
-/// Returns whether the connection failed before the request could be sent, the TLS handshake
-/// included.
-fn never_connected(error: &kube::Error) -> bool {
-    let kube::Error::Service(source) = error else {
-        return false;
-    };
-    let mut next: Option<&(dyn Error + 'static)> = Some(source.as_ref());
-    while let Some(cause) = next {
-        if let Some(client) = cause.downcast_ref::<hyper_util::client::legacy::Error>() {
-            return client.is_connect();
-        }
-        next = cause.source();
-    }
-    false
-}
-
-/// A call without an answer. It is displayed by the last of its causes: those before it name layers
-/// of the client.
-#[derive(Debug)]
-struct NoAnswer(kube::Error);
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut error: &dyn Error = match &self.0 {
-            kube::Error::Service(source) => source.as_ref(),
-            kube::Error::HyperError(source) => source,
-            other => other,
-        };
-        while let Some(source) = error.source() {
-            error = source;
-        }
-        fmt::Display::fmt(error, f)
-    }
-}
-
-impl Error for NoAnswer {}
-
 fn to_json(object: DynamicObject) -> Result<Value, ApiError> {
     serde_json::to_value(object).map_err(ApiError::unusable("the API's answer is not an object"))
 }
@@ -271,19 +239,12 @@ fn from_json(object: &Value) -> Result<DynamicObject, ApiError> {
 impl Api for KubeApi {
     fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>> {
         Box::pin(self.call(move |client| async move {
-            let api = self
-                .typed(
-                    &client,
-                    &reference.api_version,
-                    &reference.kind,
-                    &reference.namespace,
-                )
-                .await?;
-            let found = api
-                .get_opt(&reference.name)
-                .await
-                .map_err(|e| self.explain(e))?;
-            found.map(to_json).transpose()
+            let asked = async {
+                let api = self.of_reference(&client, reference).await?;
+                let found = api.get_opt(&reference.name).await;
+                found.map_err(|e| self.explain(e))?.map(to_json).transpose()
+            };
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 
@@ -306,37 +267,31 @@ impl Api for KubeApi {
 
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(self.call(move |client| async move {
-            let (api, name) = self.of_object(&client, object).await?;
-            let parameters = PostParams {
-                dry_run,
-                field_manager: Some(FIELD_MANAGER.into()),
+            let asked = async {
+                let (api, name) = self.of_object(&client, object).await?;
+                let parameters = PostParams {
+                    dry_run,
+                    field_manager: Some(FIELD_MANAGER.into()),
+                };
+                let replaced = api.replace(&name, &parameters, &from_json(object)?).await;
+                to_json(replaced.map_err(|e| self.explain(e))?)
             };
-            to_json(
-                api.replace(&name, &parameters, &from_json(object)?)
-                    .await
-                    .map_err(|e| self.explain(e))?,
-            )
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 
     fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool> {
         Box::pin(self.call(move |client| async move {
-            let api = self
-                .typed(
-                    &client,
-                    &reference.api_version,
-                    &reference.kind,
-                    &reference.namespace,
-                )
-                .await?;
-            match api
-                .delete(&reference.name, &DeleteParams::background())
-                .await
-            {
-                Ok(_) => Ok(true),
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-                Err(error) => Err(self.explain(error)),
-            }
+            let asked = async {
+                let api = self.of_reference(&client, reference).await?;
+                let options = DeleteParams::background();
+                match api.delete(&reference.name, &options).await {
+                    Ok(_) => Ok(true),
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                    Err(error) => Err(self.explain(error)),
+                }
+            };
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 
@@ -367,8 +322,11 @@ impl Api for KubeApi {
                 .map_err(ApiError::unusable(format!(
                     "cannot ask for the eviction of {pod}"
                 )))?;
-            let answer = client.request::<Value>(request).await;
-            answer.map(|_| ()).map_err(|error| self.explain(error))
+            let asked = async {
+                let answer = client.request::<Value>(request).await;
+                answer.map(|_| ()).map_err(|error| self.explain(error))
+            };
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 
@@ -377,14 +335,11 @@ impl Api for KubeApi {
             let request = Request::new("")
                 .get("readyz", &kube::api::GetParams::default())
                 .map_err(ApiError::unusable("cannot ask whether the API is ready"))?;
-            let answer = tokio::time::timeout(READY_ANSWER, client.request_text(request)).await;
-            match answer {
-                Ok(answer) => answer.map(|_| ()).map_err(|e| self.explain(e)),
-                Err(_) => Err(ApiError::unreachable(
-                    &self.endpoint,
-                    format!("no answer within {} s", READY_ANSWER.as_secs()),
-                )),
-            }
+            let asked = async {
+                let answer = client.request_text(request).await;
+                answer.map(|_| ()).map_err(|e| self.explain(e))
+            };
+            within(&self.endpoint, READY, asked).await
         }))
     }
 
@@ -396,19 +351,31 @@ impl Api for KubeApi {
         fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>> {
         Box::pin(self.call(move |client| async move {
-            let api = if namespace.is_empty() {
-                let (resource, _) = self.resource(&client, api_version, kind).await?;
-                KubeTyped::all_with(client, &resource)
-            } else {
-                self.typed(&client, api_version, kind, namespace).await?
+            let api = async {
+                if namespace.is_empty() {
+                    let (resource, _) = self.resource(&client, api_version, kind).await?;
+                    Ok(KubeTyped::all_with(client.clone(), &resource))
+                } else {
+                    self.typed(&client, api_version, kind, namespace).await
+                }
             };
-            let parameters = if fields.is_empty() {
-                ListParams::default()
-            } else {
-                ListParams::default().fields(fields)
-            };
-            let found = api.list(&parameters).await.map_err(|e| self.explain(e))?;
-            found.items.into_iter().map(to_json).collect()
+            let api = within(&self.endpoint, REQUEST, api).await?;
+            let mut parameters = ListParams::default().limit(PAGE);
+            if !fields.is_empty() {
+                parameters = parameters.fields(fields);
+            }
+            let mut all = Vec::new();
+            loop {
+                let page = async { api.list(&parameters).await.map_err(|e| self.explain(e)) };
+                let page = within(&self.endpoint, REQUEST, page).await?;
+                for object in page.items {
+                    all.push(to_json(object)?);
+                }
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => parameters = parameters.continue_token(&token),
+                    None => return Ok(all),
+                }
+            }
         }))
     }
 

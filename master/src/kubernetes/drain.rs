@@ -264,7 +264,12 @@ pub async fn set_cordon(api: &dyn Api, node: &str, cordon: Cordon) -> Result<boo
     loop {
         attempts += 1;
         let live = api.get(&reference(node)).await?;
-        let mut wanted = live.ok_or_else(|| missing(node))?;
+        let mut wanted = match (live, cordon) {
+            (Some(live), _) => live,
+            // No cordon is left where no node is.
+            (None, Cordon::AfterMaintenance) => return Ok(false),
+            (None, _) => return Err(missing(node)),
+        };
         let before = (is_cordoned(&wanted), is_marked(&wanted));
         let after = cordon.wanted(before.0, before.1);
         if after == before {

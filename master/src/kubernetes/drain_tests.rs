@@ -309,6 +309,15 @@ impl Api for Stopped<'_> {
     }
 }
 
+#[test]
+fn a_node_that_never_registered_has_no_cordon_to_end() {
+    let api = api();
+    let ended = set_cordon(&api, "gone", Cordon::AfterMaintenance);
+    assert!(!finish(ended).unwrap().unwrap());
+    let uncordoned = finish(set_cordon(&api, "gone", Cordon::Off)).unwrap();
+    assert!(uncordoned.is_err());
+}
+
 /// After a maintenance a node is as an operator left it, whatever was interrupted in between.
 #[test]
 fn the_cordon_of_a_maintenance_ends_with_it_and_that_of_an_operator_does_not() {

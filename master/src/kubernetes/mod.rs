@@ -21,6 +21,7 @@ mod drain_tests;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod modules;
+mod no_answer;
 pub mod node;
 pub mod operation;
 mod ownership;

@@ -169,6 +169,49 @@ fn a_host_that_stays_is_asked_for_what_it_loses_only() {
     );
 }
 
+/// Where an API server uses all members, a control plane gives its own away, by the rules of a removal.
+#[test]
+fn a_control_plane_that_gives_its_member_away_is_asked_for_the_vote_only() {
+    let gives = |leaving: Leaving| leaving.staying(&[Role::ControlPlane]);
+    let text = reason(&gives(plane(3, 3, true)), &Confirmed::default());
+    assert!(
+        text.contains("it takes --force --cluster prod: its vote in etcd: 2 members are left"),
+        "{text}"
+    );
+    assert!(!text.contains("private keys"), "{text}");
+    let prod = confirmed(false, "prod");
+    // Also the host of the master, and the only control plane: both stay.
+    let first = Leaving {
+        other_control_planes: 0,
+        has_master: true,
+        ..plane(2, 2, true)
+    };
+    assert!(gives(first).refusals(&prod).is_empty());
+    let text = reason(&gives(plane(3, 2, true)), &prod);
+    assert!(text.starts_with("etcd would lose its quorum"), "{text}");
+    let text = reason(&gives(plane(1, 1, true)), &prod);
+    assert!(text.starts_with("it has the only member of etcd"), "{text}");
+    // The other way round no vote goes, whatever etcd says.
+    let keeps = plane(3, 2, true).staying(&[Role::Etcd, Role::Worker]);
+    let text = reason(&keeps, &Confirmed::default());
+    assert!(
+        text.contains("private keys") && !text.contains("vote"),
+        "{text}"
+    );
+    assert!(keeps.refusals(&prod).is_empty());
+}
+
+#[test]
+fn each_loss_is_of_the_role_that_goes() {
+    let losses = plane(3, 3, true).losses_of();
+    assert!(losses["etcd"].as_str().unwrap().contains("vote"));
+    assert!(losses["control-plane"].as_str().unwrap().contains("CAs"));
+    assert_eq!(
+        host(&[Role::Worker]).losses_of(),
+        json!({"etcd": null, "control-plane": null})
+    );
+}
+
 #[test]
 fn a_host_of_etcd_alone_takes_a_vote_with_it() {
     let member = |all: usize| {

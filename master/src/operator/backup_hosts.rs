@@ -37,9 +37,15 @@ struct Holder {
     newest: Newest,
     /// The time of the next one.
     next: Option<Millis>,
-    /// The reason why its last run failed.
-    failure: Option<String>,
+    /// The failure of its last run.
+    failure: Option<Failure>,
     verified: Option<Report>,
+}
+
+/// A run that failed.
+struct Failure {
+    why: String,
+    ended: Millis,
 }
 
 /// The findings about them.
@@ -50,6 +56,8 @@ pub(super) struct Findings {
     /// Hosts whose first backup is overdue, and standbys whose second one after the newest is. The
     /// newest of the master's own is judged by its directory.
     pub overdue: Vec<String>,
+    /// Hosts whose last run failed after their newest backup was made.
+    pub failed: Vec<String>,
     /// Fewer hosts than declared hold a backup.
     pub few: Vec<String>,
     /// Hosts on which the newest backup is no good, or was not verified for long.
@@ -110,7 +118,10 @@ impl Holder {
                 .and_then(|last| last.good.as_ref())
                 .map_or(Newest::Missing, |good| Newest::Of(good.time)),
             next: None,
-            failure: last.and_then(|last| last.failure),
+            failure: last.and_then(|last| {
+                let (why, ended) = (last.failure?, last.ended);
+                Some(Failure { why, ended })
+            }),
             verified: report(BACKUP_VERIFY),
         }
     }
@@ -118,7 +129,9 @@ impl Holder {
     /// The reason why the last run failed, as the end of a sentence.
     fn last_failure(&self) -> String {
         let why = self.failure.as_ref();
-        why.map_or_else(String::new, |why| format!("; the last run failed: {why}"))
+        why.map_or_else(String::new, |failure| {
+            format!("; the last run failed: {}", failure.why)
+        })
     }
 
     fn newest(&self) -> Option<Millis> {
@@ -168,6 +181,7 @@ fn judge(backup: &Backup, holders: &[Holder], now: Millis) -> Findings {
             (Newest::Of(time), _) if !holder.has_master && is_overdue(backup, time, now) => {
                 findings.overdue.push(overdue(holder, time));
             }
+            (Newest::Of(time), _) => findings.failed.extend(failed(holder, time)),
             _ => {}
         }
     }
@@ -209,14 +223,69 @@ fn overdue(holder: &Holder, time: Millis) -> String {
     )
 }
 
-/// Fewer hosts with a backup than declared; those of which the first one is not due yet count.
+/// The outcome of the verifications on a host.
+enum Verification<'a> {
+    /// The last one found the backup good, in time; or none is declared.
+    Good,
+    /// The first one is not due yet.
+    Awaited,
+    /// There was none since this time, for too long.
+    Late(Millis),
+    /// The last one, at this time, found the backup to be no good.
+    Failed(&'a str, Millis),
+}
+
+fn verification<'a>(backup: &Backup, holder: &'a Holder, now: Millis) -> Verification<'a> {
+    // A run that came before the first backup says nothing about it.
+    let last = holder.verified.as_ref().filter(|last| !last.nothing);
+    if let Some(Report {
+        failure: Some(failure),
+        ended,
+        ..
+    }) = last
+    {
+        return Verification::Failed(failure, *ended);
+    }
+    let Some(every) = backup.verified_every() else {
+        return Verification::Good;
+    };
+    let limit = (2 * every + 1) * HOUR;
+    match (last, holder.since) {
+        (Some(last), _) if now - last.ended > limit => Verification::Late(last.ended),
+        (Some(_), _) => Verification::Good,
+        (None, Some(since)) if now - since > limit => Verification::Late(since),
+        (None, _) => Verification::Awaited,
+    }
+}
+
+/// The finding about a host whose last run failed, and that has a backup of before. One that was made by hand
+/// afterwards is newer.
+fn failed(holder: &Holder, newest: Millis) -> Option<String> {
+    let (name, failure) = (&holder.name, holder.failure.as_ref()?);
+    (failure.ended >= newest).then(|| {
+        format!(
+            "the newest backup of the cluster on {name} is of {}, and the run that ended at {} failed: {}; `journalctl -u \
+             halite-backup` on {name} shows more, and `systemctl start halite-backup` there makes one",
+            rfc3339(newest),
+            rfc3339(failure.ended),
+            failure.why
+        )
+    })
+}
+
+/// Fewer hosts with a good backup than declared. Those count of which the first backup, or its first
+/// verification, is not due yet; one that is damaged, or was not verified for too long, does not.
 fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
     let needed = holders.len().min(backup.copies as usize);
     let (mut good, mut coming) = (Vec::new(), 0);
     for holder in holders {
         match (holder.newest, holder.since) {
             (Newest::Of(time), _) if !is_overdue(backup, time, now) => {
-                good.push(holder.name.as_str());
+                match verification(backup, holder, now) {
+                    Verification::Good => good.push(holder.name.as_str()),
+                    Verification::Awaited => coming += 1,
+                    Verification::Late(_) | Verification::Failed(..) => {}
+                }
             }
             (Newest::Missing | Newest::Unknown, Some(since))
                 if !is_first_overdue(backup, since, now) =>
@@ -231,9 +300,19 @@ fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
             [] => String::new(),
             some => format!(" ({})", some.join(", ")),
         };
+        let (what, units) = match backup.is_verified() {
+            true => (
+                "a verified backup",
+                "`systemctl start halite-backup halite-backup-verify` on one makes a backup there and verifies it",
+            ),
+            false => (
+                "a backup",
+                "`systemctl start halite-backup` on one makes a backup there",
+            ),
+        };
         format!(
-            "{} of {} hosts hold a verified backup of the cluster that is not overdue{on}, and `backup.copies` is {}: \
-             `ctl highstate` sets up the others, and `systemctl start halite-backup` on one makes a backup there",
+            "{} of {} hosts hold {what} of the cluster that is not overdue{on}, and `backup.copies` is {}: `ctl highstate` sets \
+             up the others, and {units}",
             good.len(),
             holders.len(),
             backup.copies
@@ -242,9 +321,8 @@ fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
 }
 
 fn unverified_on(backup: &Backup, holder: &Holder, now: Millis) -> Option<String> {
-    let limit = (2 * backup.verified_every()? + 1) * HOUR;
     // That there is none yet is another finding.
-    if holder.newest == Newest::Missing {
+    if !backup.is_verified() || holder.newest == Newest::Missing {
         return None;
     }
     let name = &holder.name;
@@ -252,26 +330,16 @@ fn unverified_on(backup: &Backup, holder: &Holder, now: Millis) -> Option<String
         "`journalctl -u halite-backup-verify` on {name} shows more; `systemctl start halite-backup halite-backup-verify` there \
          makes a new backup and verifies it"
     );
-    // A run that came before the first backup says nothing about it.
-    let verified = holder.verified.as_ref().filter(|last| !last.nothing);
-    match verified {
-        Some(Report {
-            failure: Some(failure),
-            ended,
-            ..
-        }) => Some(format!(
+    match verification(backup, holder, now) {
+        Verification::Good | Verification::Awaited => None,
+        Verification::Failed(failure, ended) => Some(format!(
             "the newest backup of the cluster on {name} is not verified, {}: {failure}; {remedy}",
-            rfc3339(*ended)
+            rfc3339(ended)
         )),
-        _ => {
-            let since = verified.map(|last| last.ended).or(holder.since)?;
-            (now - since > limit).then(|| {
-                format!(
-                    "no backup of the cluster on {name} was verified since {}: {remedy}",
-                    rfc3339(since)
-                )
-            })
-        }
+        Verification::Late(since) => Some(format!(
+            "no backup of the cluster on {name} was verified since {}: {remedy}",
+            rfc3339(since)
+        )),
     }
 }
 

@@ -123,7 +123,10 @@ fn the_host_whose_second_backup_is_overdue_is_named() {
     let old = NOW - 13 * HOUR - 1;
     let late = verified(holder("cp-2", NOW - 90 * DAY, Some(old)), NOW - DAY, None);
     let none = Holder {
-        failure: Some("no room".to_owned()),
+        failure: Some(Failure {
+            why: "no room".to_owned(),
+            ended: old,
+        }),
         ..holder("cp-3", old, None)
     };
     let found = judge(&backup, &[fresh("cp-1"), late, none], NOW);
@@ -144,6 +147,42 @@ fn the_host_whose_second_backup_is_overdue_is_named() {
     let few = &found.few[0];
     let begin = "1 of 3 hosts hold a verified backup of the cluster that is not overdue (cp-1), and `backup.copies` is 2";
     assert!(few.starts_with(begin), "{few}");
+}
+
+#[test]
+fn a_run_that_failed_after_the_newest_backup_is_a_warning() {
+    let backup = Backup::default();
+    let made = NOW - 5 * HOUR;
+    let with = |name: &str, ended: Millis| {
+        let reports = json!({
+            "backup.since": NOW - 90 * DAY,
+            "backup.json": {"ended": ended, "directory": "/b", "failure": "cannot write the backup: no room",
+                "good": {"name": "prod", "time": made}},
+        });
+        let own = Holder {
+            has_master: name == "cp-1",
+            ..Holder::from_reports(name, &reports)
+        };
+        judge(&backup, &[verified(own, NOW - DAY, None)], NOW)
+    };
+    for name in ["cp-1", "cp-2"] {
+        let found = with(name, NOW - HOUR);
+        assert_eq!(
+            found.failed,
+            [format!(
+                "the newest backup of the cluster on {name} is of 2027-01-15T03:00:00.000Z, and the run that ended at \
+                 2027-01-15T07:00:00.000Z failed: cannot write the backup: no room; `journalctl -u halite-backup` on {name} \
+                 shows more, and `systemctl start halite-backup` there makes one"
+            )]
+        );
+        let only = Findings {
+            failed: found.failed.clone(),
+            ..Findings::default()
+        };
+        assert_eq!(found, only, "it is a warning alone");
+        // By hand, so without a report, one was made afterwards.
+        assert_eq!(with(name, made - 1), Findings::default());
+    }
 }
 
 #[test]
@@ -184,6 +223,42 @@ fn a_backup_that_is_no_good_or_was_not_verified_is_a_finding() {
         ..backup
     };
     assert_eq!(judge(&never, &all, NOW).unverified, [""; 0]);
+}
+
+/// A copy that cannot be restored is none: the last good one may be on one host only.
+#[test]
+fn only_verified_backups_count_as_copies() {
+    let backup = Backup::default();
+    let unverified = |age: Millis| holder("cp-2", NOW - age, Some(NOW - HOUR));
+    let few = |backup: &Backup, second: Holder| judge(backup, &[fresh("cp-1"), second], NOW).few;
+    let damaged = || verified(fresh("cp-2"), NOW - HOUR, Some("its digest differs"));
+    let begin = "1 of 2 hosts hold a verified backup of the cluster that is not overdue (cp-1), and `backup.copies` is 2";
+    let late = verified(fresh("cp-2"), NOW - 15 * DAY, None);
+    for second in [damaged(), late, unverified(15 * DAY)] {
+        let said = few(&backup, second);
+        assert!(said[0].starts_with(begin), "{said:?}");
+        assert!(
+            said[0].contains("`systemctl start halite-backup halite-backup-verify`"),
+            "{said:?}"
+        );
+    }
+    // Its first verification is not due yet.
+    assert_eq!(few(&backup, unverified(3 * DAY)), [""; 0]);
+    // A third host holds the second copy.
+    let all = [fresh("cp-1"), damaged(), fresh("cp-3")];
+    assert_eq!(judge(&backup, &all, NOW).few, [""; 0]);
+
+    // Without verifications a backup counts, unless one was found to be damaged.
+    let never = Backup {
+        verify: "never".to_owned(),
+        ..backup
+    };
+    assert_eq!(few(&never, unverified(90 * DAY)), [""; 0]);
+    let said = few(&never, damaged());
+    assert!(
+        said[0].starts_with("1 of 2 hosts hold a backup of the cluster that is not overdue (cp-1)"),
+        "{said:?}"
+    );
 }
 
 #[test]

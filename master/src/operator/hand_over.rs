@@ -20,13 +20,10 @@ use crate::jobs::Jobs;
 use crate::leaving::{Confirmed, Leaving};
 use crate::refusal::Refusal;
 use crate::standby::disk::CopyError;
-use crate::standby::hand_over::{HandOver, Phase, write};
+use crate::standby::hand_over::{HandOver, Phase, under_way, write};
 use crate::standby::roster::{Seen, State};
 use crate::standby::take_over::{Order, taken};
 use crate::store::RunStatus;
-
-/// The orchestrations that are searched for the end of a move.
-const RUNS: u32 = 500;
 
 /// The request in the audit.
 #[must_use]
@@ -86,21 +83,37 @@ pub async fn hand_over(
     let waits = running(app).await?;
     let note = note(app, declaration, request, &host, &to);
     let begins = !request.check_only && waits.is_empty();
+    if begins && problems.is_empty() {
+        problems.extend(begin(app, &note).map_err(internal)?);
+    }
     if begins && !problems.is_empty() {
         return Err(Refusal::conflict(format!(
             "cannot move the master off {host}: {}",
             problems.join("\n")
         )));
     }
-    if begins {
-        write(&app.config, &note).map_err(internal)?;
-        tracing::warn!(to, epoch = note.epoch, "this master hands over");
-        app.succession.hand_over();
-    }
     Ok(json!({
         "from": host, "own": app.config.endpoints().first(), "to": to, "moved": false, "left": false, "begun": begins,
         "address": note.masters.first(), "epoch": note.epoch, "cluster": app.config.cluster,
         "problems": problems, "waits": waits, "losses": losses,
+    }))
+}
+
+/// Begins the move; answers with what is in its way, which is another move. The same one, asked for
+/// again, has begun.
+fn begin(app: &App, note: &HandOver) -> Result<Option<String>, CopyError> {
+    if app.succession.hand_over(|| write(&app.config, note))? {
+        tracing::warn!(to = note.to, epoch = note.epoch, "this master hands over");
+        return Ok(None);
+    }
+    let first = under_way(&app.config)?;
+    let first = first.filter(|first| (&first.to, first.leaves) != (&note.to, note.leaves));
+    Ok(first.map(|first| {
+        format!(
+            "it moves to {} already, since {}: `ctl master list` says when it is there, and then `ctl master retire {}` goes on \
+             with that move",
+            first.to, first.since, first.from
+        )
     }))
 }
 
@@ -194,10 +207,8 @@ async fn unfinished(app: &App, declaration: &Declaration) -> Result<Option<Strin
 
 /// The hosts were brought to this master since it took over.
 async fn has_followed(app: &App, order: &Order) -> Result<bool, Refusal> {
-    let runs = app.store.runs(RUNS).await?;
-    Ok(runs.iter().any(|run| {
-        run.sls == PROMOTED && run.status == RunStatus::Succeeded && run.created >= order.taken
-    }))
+    let runs = app.store.runs_of(PROMOTED, order.taken).await?;
+    Ok(runs.iter().any(|run| run.status == RunStatus::Succeeded))
 }
 
 /// The reason why no standby can take the master.

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::refusal::Refusal;
-use crate::store::{Job, JobRow, Millis, Run, Step};
+use crate::store::{Job, JobRow, Millis, Run, RunStatus, Step};
+
+/// The number of listed orchestrations.
+const RUNS: u32 = 20;
+/// The beginning of the names of shipped orchestrations.
+const SHIPPED: &str = "halite.orchestrate.";
 
 /// The newest jobs, newest first.
 ///
@@ -15,6 +20,39 @@ use crate::store::{Job, JobRow, Millis, Run, Step};
 pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
     let jobs = app.store.jobs(limit).await?;
     Ok(Value::Array(jobs.iter().map(summary).collect()))
+}
+
+/// The newest orchestrations, newest first, each with the step that it is at until it has ended.
+///
+/// # Errors
+/// The store failed.
+pub async fn runs(app: &App) -> Result<Value, Refusal> {
+    let mut listed = Vec::new();
+    for run in app.store.runs(RUNS).await? {
+        let step = match run.status {
+            RunStatus::Running => {
+                let steps = app.store.steps(&run.id).await?;
+                let at = usize::try_from(run.current).ok();
+                at.and_then(|at| steps.get(at))
+                    .map(|step| step.name.clone())
+            }
+            _ => None,
+        };
+        listed.push(json!({
+            "run": run.id, "created": rfc3339(run.created), "sls": run.sls, "on": host(&run), "test": run.test,
+            "operator": run.operator, "status": run.status.as_str(), "step": step, "cancelledBy": run.cancelled_by,
+        }));
+    }
+    Ok(Value::Array(listed))
+}
+
+/// The host that a shipped orchestration is about. Other values of the pillar are not for each reader.
+fn host(run: &Run) -> Option<String> {
+    let pillar = parsed(&run.pillar_json);
+    let host = pillar["node"]
+        .as_str()
+        .filter(|_| run.sls.starts_with(SHIPPED));
+    host.map(str::to_owned)
 }
 
 /// One job with its returns, or one run with its steps. Both kinds of ids look alike and never
@@ -61,7 +99,8 @@ fn orchestration(run: &Run, steps: &[Step]) -> Value {
     };
     json!({
         "run": run.id, "sls": run.sls, "pillar": parsed(&run.pillar_json), "test": run.test, "operator": run.operator,
-        "status": run.status.as_str(), "created": rfc3339(run.created), "changed": rfc3339(run.changed),
+        "status": run.status.as_str(), "cancelledBy": run.cancelled_by, "created": rfc3339(run.created),
+        "changed": rfc3339(run.changed),
         "steps": steps.iter().map(step).collect::<Vec<_>>(),
     })
 }

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 
 use halite_pillar::declaration::Declaration;
+use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::clock::rfc3339;
-use crate::config::Config;
+use crate::clock::{millis, rfc3339};
+use crate::jobs::Jobs;
+use crate::refusal::Refusal;
 use crate::standby::hand_over;
-use crate::standby::hand_over::Phase;
+use crate::standby::hand_over::{HandOver, Phase};
+use crate::standby::isolation::Surroundings;
 use crate::standby::roster::{Seen, State};
-use crate::store::Millis;
+use crate::store::{KeyState, Millis};
 
+/// The time for which a hand-over that failed is shown.
+const FAILED: Millis = 24 * 60 * 60 * 1000;
 /// The time in which standbys connect to a master that has started.
 const SETTLED: Millis = 60_000;
 
@@ -40,20 +45,45 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
     };
     let alone = app.standbys.alone_since().filter(|_| !names.is_empty());
     let node = declaration.and_then(Declaration::master_node);
+    let note = hand_over::read(&app.config).ok().flatten();
     json!({
         "node": node.map(|node| &node.metadata.name),
         "epoch": app.store.epoch(),
         "standbys": names.iter().map(standby).collect::<Vec<_>>(),
         "alone_since": alone.map(rfc3339),
-        "hand_over": failed_move(&app.config),
+        "isolated": app.isolation.reason(),
+        "hand_over": note.and_then(|note| failed_move(&note, &names, app.clock.now())),
     })
 }
 
-/// The last hand-over from this host, when it failed.
-fn failed_move(config: &Config) -> Option<Value> {
-    let note = hand_over::read(config).ok().flatten();
-    let note = note.filter(|note| note.phase == Phase::Failed)?;
-    Some(json!({"to": note.to, "since": note.since, "reason": note.reason}))
+/// The standbys and minions that this master sees.
+///
+/// # Errors
+/// The documents or the store cannot be read.
+pub async fn surroundings(app: &App, jobs: &Jobs) -> Result<Surroundings, Refusal> {
+    let snapshot = jobs.declarations().current().await?;
+    let keys = app.store.keys().await?.into_iter();
+    let accepted: Vec<MinionId> = keys
+        .filter(|key| key.state == KeyState::Accepted)
+        .map(|key| key.id)
+        .collect();
+    let connections = &app.connections;
+    let connected = accepted.iter().filter(|id| connections.is_connected(id));
+    Ok(Surroundings {
+        standbys: declared(snapshot.declaration()).len(),
+        alone_since: app.standbys.alone_since(),
+        connected: connected.count(),
+        accepted: accepted.len(),
+    })
+}
+
+/// The last hand-over from this host, when it failed, for a day, and while it can be tried again.
+fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<Value> {
+    let is_recent = millis(&note.since).is_some_and(|since| now - since < FAILED);
+    let is_news = note.phase == Phase::Failed && is_recent && standbys.contains(&note.to);
+    is_news.then(|| {
+        json!({"from": note.from, "to": note.to, "leaves": note.leaves, "since": note.since, "reason": note.reason})
+    })
 }
 
 /// What is wrong with the standbys. Those that have not connected yet count from a minute after the
@@ -62,7 +92,10 @@ pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
     let names = declared(declaration);
     let is_settled = app.clock.now() - app.standbys.started() >= SETTLED;
     let alone = app.standbys.alone_since();
-    faults(&names, &app.standbys.seen(), alone, is_settled)
+    let isolated = app.isolation.reason();
+    let isolated = isolated.map(|reason| format!("the master begins nothing: {reason}"));
+    let faults = faults(&names, &app.standbys.seen(), alone, is_settled);
+    isolated.into_iter().chain(faults).collect()
 }
 
 fn faults(
@@ -99,6 +132,31 @@ fn faults(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hand_over_that_failed_is_shown_for_a_day_and_while_its_standby_is_one() {
+        let note = |phase: Phase| HandOver {
+            from: "cp-1".to_owned(),
+            to: "cp-2".to_owned(),
+            leaves: false,
+            epoch: 2,
+            masters: Vec::new(),
+            hosts: Vec::new(),
+            since: rfc3339(1_000),
+            phase,
+            reason: "it was off".to_owned(),
+        };
+        let failed = note(Phase::Failed);
+        let standbys = ["cp-2".to_owned()];
+        let shown = failed_move(&failed, &standbys, FAILED).unwrap();
+        assert_eq!(shown["since"], "1970-01-01T00:00:01.000Z");
+        assert_eq!(shown["reason"], "it was off");
+        assert_eq!(failed_move(&failed, &standbys, FAILED + 1_000), None);
+        assert_eq!(failed_move(&failed, &["cp-3".to_owned()], FAILED), None);
+        for phase in [Phase::Offered, Phase::Decided] {
+            assert_eq!(failed_move(&note(phase), &standbys, FAILED), None);
+        }
+    }
 
     #[test]
     fn a_standby_that_never_came_is_a_problem_once_the_master_is_up_for_a_while() {

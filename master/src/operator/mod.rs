@@ -13,6 +13,7 @@ mod health;
 pub mod history;
 pub mod kubeconfig;
 pub mod masters;
+mod minions_first;
 mod reports;
 pub mod run;
 pub mod show;

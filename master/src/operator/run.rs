@@ -5,9 +5,11 @@ use std::sync::Arc;
 use halite_proto::v1::RunRequest;
 use serde_json::{Value, json};
 
+use super::minions_first;
 use crate::app::App;
 use crate::event_stream::EventStream;
 use crate::jobs::function::{Function, Place};
+use crate::jobs::target::Target;
 use crate::jobs::{Jobs, NewJob, target};
 use crate::refusal::Refusal;
 
@@ -39,17 +41,13 @@ pub async fn run(
         }
         minions
     } else {
-        let also_master = function.place != Place::Minion || function.name == "test.ping";
-        target::resolve(
-            app,
-            jobs.declarations(),
-            &request.target_kind,
-            &request.target,
-            also_master,
-        )
-        .await?
+        let target = Target {
+            kind: &request.target_kind,
+            expression: &request.target,
+            also_master: function.place != Place::Minion || function.name == "test.ping",
+        };
+        target::resolve(app, jobs.declarations(), target).await?
     };
-    let bus = app.events.subscribe();
     let new = NewJob {
         function: request.function,
         args,
@@ -67,6 +65,13 @@ pub async fn run(
         request_id: Some(request.request_id).filter(|id| !id.is_empty()),
         jid: None,
     };
+    if function.name == "state.highstate" {
+        let outdated = minions_first::outdated(jobs, &new.minions).await?;
+        if !outdated.is_empty() {
+            return minions_first::run(jobs, new, outdated).await;
+        }
+    }
+    let bus = app.events.subscribe();
     let jid = jobs.create(new).await?;
     Ok(jobs.follow(jid, bus))
 }

@@ -1,4 +1,4 @@
-//! `ctl render`, `ctl pillar`, `ctl grains`: the states and data of a minion, without sending
+//! `ctl render`, `ctl pillar`, `ctl grains` and others: what the master shows without sending
 //! anything.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,12 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{etcd_members, upgrade};
+use super::{etcd_members, history, upgrade};
 use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
 use crate::declared::{Declarations, Snapshot, in_background};
+use crate::jobs::target::Target;
 use crate::jobs::{Jobs, target};
 use crate::leaving::Leaving;
 use crate::refusal::Refusal;
@@ -31,6 +32,9 @@ const SHOWN: usize = 256 * 1024;
 pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value, Refusal> {
     if request.what == "grains" {
         return grains(app, jobs.declarations(), &request.target).await;
+    }
+    if request.what == "runs" {
+        return history::runs(app).await;
     }
     let snapshot = jobs.declarations().load().await?;
     match request.what.as_str() {
@@ -56,7 +60,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd and upgrade"
+            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade and runs"
         ))),
     }
 }
@@ -66,8 +70,13 @@ async fn grains(
     declarations: &Declarations,
     expression: &str,
 ) -> Result<Value, Refusal> {
+    let target = Target {
+        kind: "glob",
+        expression,
+        also_master: false,
+    };
     let mut all = Map::new();
-    for minion in target::resolve(app, declarations, "glob", expression, false).await? {
+    for minion in target::resolve(app, declarations, target).await? {
         let grains = target::grains(app, &minion).await?;
         all.insert(minion.into(), grains);
     }

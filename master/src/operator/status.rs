@@ -89,6 +89,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         let when = (now, &calendar::local());
         let (hosts, found) = backup_hosts::inspect(declaration, &facts, newest, made, when);
         problems.warnings("backup-first", found.first);
+        problems.warnings("backup-run", found.failed);
         problems.add("backup", found.overdue);
         problems.add("backup-verified", found.unverified);
         problems.warnings("backup-copies", found.few);

@@ -7,8 +7,9 @@ use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::state_step::{skips_offline, succeeded};
+use super::step_options::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed, flag, text, texts};
+use crate::jobs::failure::succeeded;
 use crate::jobs::target::accepted;
 use crate::keys::{Change, change};
 use crate::store::RowState;
@@ -158,7 +159,10 @@ impl StepRunner<'_> {
         for row in self.rows(index).await? {
             let connections = &self.jobs.app().connections;
             // It had begun, and its end was not heard any more: it has removed itself.
-            let has_begun = row.state == RowState::Lost && row.started.is_some();
+            // Of a run that was cancelled, its end was not waited for.
+            let has_begun = row.state == RowState::Lost
+                && row.started.is_some()
+                && self.recorder.cancellation().by().is_none();
             if succeeded(&row) || has_begun && !connections.is_connected(&row.minion) {
                 self.delete_key(&row.minion).await?;
                 remaining.retain(|minion| *minion != row.minion);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{ChangeError, Changes, Host, Members, Overview, Pace, Removal, Wait};
+use halite_etcd::{ChangeError, Changes, Gate, Host, Members, Overview, Pace as _, Removal};
 use halite_pillar::node::ResolvedMember;
 use halite_pillar::role::Role;
 use halite_states::engine::Failure;
@@ -25,6 +25,8 @@ struct Work<'a> {
     members: Arc<dyn Members>,
     pace: StepPace<'a>,
     limit: Duration,
+    /// The member that leads next, if another one has to.
+    prefer: Option<String>,
 }
 
 impl Work<'_> {
@@ -33,6 +35,7 @@ impl Work<'_> {
             members: self.members.as_ref(),
             pace: &self.pace,
             limit: self.limit,
+            prefer: self.prefer.as_deref(),
         }
     }
 }
@@ -45,7 +48,6 @@ impl StepRunner<'_> {
             return Ok((Map::new(), format!("a real run takes the lock {name}")));
         }
         let pace = StepPace::new(self.recorder, index, PAUSE);
-        let pace = pace.remedy("it goes on by itself; `ctl job list` shows what runs");
         let limit = timeout(chunk);
         loop {
             let app = self.jobs.app();
@@ -65,13 +67,12 @@ impl StepRunner<'_> {
                 )));
             }
             let until = format!("the lock {name} is free");
-            let wait = Wait {
-                until,
-                because,
-                since,
-                limit,
-            };
-            pace.report(&wait).await;
+            let remedy = format!(
+                "it goes on by itself when that run ends: `ctl job show {0}` shows its steps, `ctl orchestrate cancel {0}` \
+                 ends it",
+                holder.id
+            );
+            pace.say_with(until, because, limit, &remedy).await;
             pace.pause().await;
         }
     }
@@ -101,6 +102,7 @@ impl StepRunner<'_> {
                 "`ctl etcd status` shows each member; switch on the hosts of those that are missing",
             ),
             limit: timeout(chunk),
+            prefer: None,
         })
     }
 
@@ -115,7 +117,11 @@ impl StepRunner<'_> {
         if self.run.test {
             return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
         }
-        let work = self.work(chunk, index).await?;
+        let mut work = self.work(chunk, index).await?;
+        if matches!(fun, "etcd_leader_moved_off" | "etcd_remove") {
+            // The clients use its API server, whose writes then need no way to another host first.
+            work.prefer = self.vip_holder(&work.snapshot, &name).await;
+        }
         let changes = work.changes();
         let snapshot = &work.snapshot;
         let host = || member_host(snapshot.declaration(), &name).map_err(failed);
@@ -171,6 +177,15 @@ impl StepRunner<'_> {
             },
             "etcd_quorum_allows" => {
                 let gate = changes.allow_missing(&name).await.map_err(refused)?;
+                let etcd = self.jobs.clusters().etcd();
+                let gate = match gate {
+                    // One or two members that do not run: a reboot may be what helps them.
+                    Gate::Repair { .. } if !etcd.can_miss_one(snapshot.declaration()) => {
+                        Gate::TooFew
+                    }
+                    // Steps are of what is planned. Only a highstate repairs.
+                    gate => gate.planned(&name).map_err(refused)?,
+                };
                 return Ok((Map::new(), format!("{name}: {gate}")));
             }
             _ => {
@@ -233,6 +248,8 @@ impl StepRunner<'_> {
         let member = ResolvedMember {
             member: name.clone(),
             initial_cluster: joined.initial_cluster,
+            cluster_id: joined.cluster.map(|id| format!("{id:x}")),
+            member_id: Some(id.to_string()),
         };
         let recorded = self.jobs.declarations().record_member(name, member).await;
         recorded.map_err(failed)?;

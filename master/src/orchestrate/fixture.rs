@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use halite_preflight::checks::CHECKS;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::steps_watch::follow;
 use crate::backend::Backend as _;
-use crate::backend::fixture::{Life, ScriptedMinion};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
 use crate::store::{KeyState, Run, Store as _};
@@ -73,6 +74,76 @@ pub(super) const TREE: &[(&str, &str)] = &[
     ("halite/host/keepalived.sls", stub!("keepalived")),
     ("halite/services/masters.sls", stub!("masters")),
 ];
+
+/// The orchestration that adds a host or gives it other roles, as it is shipped.
+pub(super) const ADD_NODE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    shipped!("add_node"),
+    LEAVING,
+    ETCD_CLIENTS,
+    (
+        "halite/orchestrate/give_member.jinja",
+        include_str!("../../../states/tree/halite/orchestrate/give_member.jinja"),
+    ),
+    ("halite/leave/address.sls", stub!("address")),
+    ("halite/leave/control_plane.sls", stub!("planes")),
+    ("halite/leave/etcd.sls", stub!("etcd")),
+    ("halite/leave/member.sls", stub!("member")),
+    ("halite/leave/plane.sls", stub!("plane")),
+    ("halite/base/kubelet/elsewhere.sls", stub!("elsewhere")),
+    ("halite/host.sls", stub!("host")),
+    ("halite/host/hosts.sls", stub!("hosts")),
+    ("halite/host/firewall.sls", stub!("firewall")),
+    ("halite/host/keepalived.sls", stub!("keepalived")),
+    ("halite/base/containerd.sls", stub!("containerd")),
+    ("halite/images.sls", stub!("images")),
+    ("halite/base/kubelet.sls", stub!("kubelet")),
+    ("halite/base/kubelet/registers.sls", stub!("registers")),
+    ("halite/base/etcd.sls", stub!("serves")),
+    ("halite/base/etcd/member.sls", stub!("receives")),
+    ("halite/base/control_plane.sls", stub!("apiserver")),
+    ("halite/base/control_plane/running.sls", stub!("running")),
+    ("halite/base/nodes.sls", "nodes:\n  test.nop: []\n"),
+    (
+        "halite/base/kubeadm_objects.sls",
+        "objects:\n  test.nop: []\n",
+    ),
+    ("halite/services/masters.sls", stub!("masters")),
+    ("halite/services/bundle_server.sls", stub!("bundles")),
+    ("halite/services/operator.sls", stub!("operator")),
+    ("halite/services/standby/masters.sls", stub!("standbys")),
+];
+
+/// A site with the orchestration that adds a host, on which this node is Ready and the cluster's DNS has
+/// no pods.
+pub(super) fn adding(node: &str) -> Site {
+    let site = Site::new(ADD_NODE);
+    site.api.put(ready_node(node));
+    site.api.put(dns(0));
+    site
+}
+
+/// A node that is Ready.
+pub(super) fn ready_node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// The deployment of the cluster's DNS.
+pub(super) fn dns(replicas: usize) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": "kube-system"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}})
+}
+
+/// All checks of a host before it joins.
+pub(super) fn all_checks() -> Vec<&'static str> {
+    CHECKS.iter().map(|check| check.name).collect()
+}
+
+/// A minion whose answer to the preflight has no facts; the checks are to be ignored.
+pub(super) fn without_facts(name: &str) -> ScriptedMinion {
+    ScriptedMinion::new(name).on(|job| (job.function == "halite.preflight").then(|| json!({})))
+}
 
 /// A request with this pillar.
 pub(super) fn request(sls: &str, pillar: &Value) -> v1::OrchestrateRequest {

@@ -127,6 +127,25 @@ fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
     assert!(data.contains("nothing forces it"), "{data}");
 }
 
+/// Its host is on, and the member's data are lost.
+#[test]
+fn a_control_plane_whose_member_does_not_answer_leaves_when_the_others_are_a_quorum() {
+    let (site, cluster) = planes();
+    cluster.stop("cp-2");
+    let life = site.live();
+    let plane = ScriptedMinion::new("cp-2");
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&plane);
+    let pillar = json!({"node": "cp-2", "force": true, "cluster": "test"});
+    let (retcode, data) = remove(&life, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(cluster.changes(), ["remove cp-2"]);
+    assert_eq!(
+        applied(&plane),
+        ["mounts", "address", "planes", "host", "minion"]
+    );
+}
+
 #[test]
 fn a_dead_host_is_cut_off_and_its_place_is_kept_for_another() {
     let (site, cluster) = planes();

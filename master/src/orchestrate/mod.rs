@@ -5,8 +5,14 @@
 //! run can be resumed: a master that restarts continues open runs by itself, at the first step that
 //! is not done. A request for the same orchestration with the same pillar joins the open run
 //! instead of starting another one. After a run has ended, with success or not, the next request
-//! starts a new run.
+//! starts a new run. An operator may end a run before that (`cancel`).
 
+#[cfg(test)]
+mod adding_tests;
+mod bare_hosts;
+mod cancel;
+#[cfg(test)]
+mod cancel_tests;
 mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
@@ -33,8 +39,11 @@ mod roles_step;
 mod roles_tests;
 mod stall;
 #[cfg(test)]
+mod stall_fixture;
+#[cfg(test)]
 mod stall_tests;
 mod state_step;
+mod step_options;
 mod step_runner;
 mod steps_watch;
 #[cfg(test)]
@@ -45,8 +54,8 @@ mod vip_step;
 mod vip_tests;
 mod waits;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_proto::ids::JobId;
@@ -55,7 +64,9 @@ use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
 use halite_states::signature::RunsOn;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
+use self::cancel::{Cancellation, refuse_cancelled};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
 use crate::compile;
@@ -75,9 +86,9 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
     jobs: Arc<Jobs>,
-    /// The runs that this process works on.
-    active: Mutex<BTreeSet<JobId>>,
-    /// Held while a request decides whether to start a run or to join one.
+    /// The runs that this process works on, each with the wish to end it.
+    active: watch::Sender<BTreeMap<JobId, Arc<Cancellation>>>,
+    /// Held while a request decides whether to start a run or to join one, or ends one.
     starting: tokio::sync::Mutex<()>,
 }
 
@@ -87,16 +98,17 @@ impl Orchestrator {
     pub fn new(jobs: Arc<Jobs>) -> Arc<Self> {
         Arc::new(Self {
             jobs,
-            active: Mutex::default(),
+            active: watch::Sender::default(),
             starting: tokio::sync::Mutex::default(),
         })
     }
 
-    /// Continues the runs that a restart interrupted.
+    /// Continues the runs that a restart interrupted. One that was cancelled ends.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
+        let _one_at_a_time = self.starting.lock().await;
         for run in self.jobs.app().store.open_runs().await? {
             tracing::info!(run = %run.id, sls = %run.sls, "resuming an interrupted orchestration");
             self.begin(run);
@@ -139,8 +151,15 @@ impl Orchestrator {
             run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test
         };
         if let Some(run) = open.iter().find(same) {
+            // The same request, made again over a lost connection, hears how it ends.
+            if run.request_id.as_deref() != Some(request.request_id.as_str()) {
+                refuse_cancelled(run)?;
+            }
             self.begin(run.clone());
             return Ok(run.id.clone());
+        }
+        if !request.test {
+            self.jobs.app().isolation.check(&request.sls)?;
         }
         let low = self.compile(&request.sls, &over).await?;
         let now = self.jobs.app().clock.now();
@@ -155,6 +174,7 @@ impl Orchestrator {
                 .map_err(|e| Refusal::internal(format!("cannot store the run: {e}")))?,
             status: RunStatus::Running,
             current: 0,
+            cancelled_by: None,
             created: now,
             changed: now,
         };
@@ -215,12 +235,15 @@ impl Orchestrator {
 
     /// Works on a run in the background, unless this process does so already.
     fn begin(self: &Arc<Self>, run: Run) {
-        if !self
-            .active
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(run.id.clone())
-        {
+        let cancellation = Arc::new(Cancellation::new(run.cancelled_by.clone()));
+        let is_new = self.active.send_if_modified(|active| {
+            let is_new = !active.contains_key(&run.id);
+            if is_new {
+                active.insert(run.id.clone(), Arc::clone(&cancellation));
+            }
+            is_new
+        });
+        if !is_new {
             return;
         }
         let this = Arc::clone(self);
@@ -228,23 +251,27 @@ impl Orchestrator {
             let id = run.id.clone();
             // What the store could not record, for want of room for example, is not done: the run
             // goes on at the first step that is not recorded.
-            while let Err(error) = this.carry_out(run.clone()).await {
+            while let Err(error) = this.carry_out(run.clone(), &cancellation).await {
                 tracing::error!(run = %id, %error, "cannot record the run; trying again");
                 tokio::time::sleep(AGAIN).await;
             }
-            this.active
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&id);
+            this.active.send_modify(|active| {
+                active.remove(&id);
+            });
         });
     }
 
-    async fn carry_out(&self, run: Run) -> Result<(), Refusal> {
+    async fn carry_out(&self, run: Run, cancellation: &Arc<Cancellation>) -> Result<(), Refusal> {
         let store = &self.jobs.app().store;
         let low: LowState = serde_json::from_str(&run.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the stored run: {error}")))?;
         let steps = store.steps(&run.id).await?;
-        let recorder = Recorder::new(Arc::clone(&self.jobs), run.clone(), low.chunks.len(), steps);
+        let recorder = Recorder::new(
+            Arc::clone(&self.jobs),
+            run.clone(),
+            Arc::clone(cancellation),
+            steps,
+        );
         let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
         let done = halite_states::run::run(
             &low,
@@ -258,18 +285,24 @@ impl Orchestrator {
             recorder.record_skipped(state).await?;
         }
         let succeeded = done.succeeded();
-        let status = if succeeded {
-            RunStatus::Succeeded
-        } else {
-            RunStatus::Failed
+        let cancelled_by = cancellation.by().filter(|_| !succeeded);
+        let status = match &cancelled_by {
+            _ if succeeded => RunStatus::Succeeded,
+            Some(_) => RunStatus::Cancelled,
+            None => RunStatus::Failed,
         };
         let current = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         store
             .update_run(&run.id, status, current, self.jobs.app().clock.now())
             .await?;
         tracing::info!(run = %run.id, sls = %run.sls, status = status.as_str(), "orchestration ended");
-        let summary = steps_watch::summary(&run.id, status, &store.steps(&run.id).await?);
-        let tag = format!("halite/run/{}/done", run.id);
+        let ended = Run {
+            status,
+            cancelled_by,
+            ..run
+        };
+        let summary = steps_watch::summary(&ended, &store.steps(&ended.id).await?);
+        let tag = format!("halite/run/{}/done", ended.id);
         self.jobs
             .app()
             .events

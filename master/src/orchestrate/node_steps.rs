@@ -1,6 +1,7 @@
 //! `halite.cordon`, `halite.drain`, `halite.uncordon`, `halite.rebalance` and `halite.node_delete`:
 //! steps on nodes of the Kubernetes API.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::state_step::skips_offline;
+use super::step_options::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
 use crate::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
 use crate::kubernetes::node::reference;
@@ -65,9 +66,14 @@ impl StepRunner<'_> {
             return Ok(left_out);
         }
         let api = self.api().await?;
-        let pace = StepPace::new(self.recorder, index, ROUND).remedy(
-            "scale up the owner or change the budget, and the drain goes on; or end the pod yourself (kubectl delete pod)",
-        );
+        let maintenance = flag(chunk, "maintenance");
+        let mut remedy = "scale up the owner or change the budget, and the drain goes on; or end the pod yourself (kubectl \
+                          delete pod)"
+            .to_owned();
+        if maintenance {
+            remedy.push_str("; the same command with --no-drain evicts none");
+        }
+        let pace = StepPace::new(self.recorder, index, ROUND).remedy(remedy);
         let drain = Drain {
             api: api.as_ref(),
             pace: &pace,
@@ -78,7 +84,7 @@ impl StepRunner<'_> {
                 grace_period: chunk.args.get("grace_period").and_then(Value::as_u64),
             },
             limit: timeout(chunk),
-            maintenance: flag(chunk, "maintenance"),
+            maintenance,
         };
         let drained = drain.run().await;
         let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
@@ -166,26 +172,38 @@ impl StepRunner<'_> {
         let (api, limit) = (self.api().await?, timeout(chunk));
         let pace = StepPace::new(self.recorder, index, PAUSE)
             .remedy("`ctl health` names the API servers and members of etcd that do not serve");
+        let wait = |because: String| Wait {
+            until: "the API answers".to_owned(),
+            because,
+            since: pace.now(),
+            limit,
+        };
+        let cannot = |reason: &str| {
+            let verb = chunk.fun.replace("node_delete", "delete the node");
+            Failure::new(format!("cannot {verb} {node}: {reason}"))
+        };
         loop {
-            let error = match change.make(api.as_ref(), node).await {
+            let mut attempt = pin!(change.make(api.as_ref(), node));
+            let answer = loop {
+                tokio::select! {
+                    answer = &mut attempt => break answer,
+                    () = pace.pause() => {}
+                }
+                // A connection to an address that has gone says nothing.
+                let silent = "the API has not answered yet";
+                if pace.now() >= limit {
+                    return Err(cannot(silent));
+                }
+                pace.report(&wait(silent.to_owned())).await;
+            };
+            let error = match answer {
                 Ok(changed) => return Ok(changed),
                 Err(error) => error,
             };
-            let since = pace.now();
-            if !error.is_transient() || since >= limit {
-                return Err(Failure::new(format!(
-                    "cannot {} {node}: {}",
-                    chunk.fun.replace("node_delete", "delete the node"),
-                    chain(&error)
-                )));
+            if !error.is_transient() || pace.now() >= limit {
+                return Err(cannot(&chain(&error)));
             }
-            let wait = Wait {
-                until: "the API answers".to_owned(),
-                because: chain(&error),
-                since,
-                limit,
-            };
-            pace.report(&wait).await;
+            pace.report(&wait(chain(&error))).await;
             pace.pause().await;
         }
     }

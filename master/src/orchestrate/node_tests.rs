@@ -93,3 +93,18 @@ fn an_api_that_does_not_answer_in_time_is_named() {
     let text = "cannot uncordon worker-1: the Kubernetes API at 10.0.0.1:6443 does not answer";
     assert!(data.contains(text), "{data}");
 }
+
+/// A connection to an address that has gone says nothing.
+#[test]
+fn an_answer_that_does_not_come_is_waited_for_until_the_limit() {
+    let site = site();
+    site.api.hung.on.store(true, Ordering::SeqCst);
+    let life = site.live();
+    let (retcode, data) = orchestrate(&life, "orchestrate.back", &json!({}), false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("cannot uncordon worker-1: the API has not answered yet"),
+        "{data}"
+    );
+    assert!(site.api.hung.came.load(Ordering::SeqCst) >= 1);
+}

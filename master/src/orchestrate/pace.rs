@@ -66,6 +66,11 @@ impl<'a> StepPace<'a> {
         self.note(&wait, remedy).await;
     }
 
+    /// Ends the step here, between two looks, if its run was cancelled.
+    pub(super) async fn leave_if_cancelled(&self) {
+        self.recorder.leave_if_cancelled(self.index).await;
+    }
+
     async fn note(&self, wait: &Wait, remedy: &str) {
         if !self.due.take(wait.since) {
             return;
@@ -85,7 +90,13 @@ impl Pace for StepPace<'_> {
     }
 
     fn pause(&self) -> Moment<'_> {
-        Box::pin(tokio::time::sleep(self.pause))
+        Box::pin(async {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause) => {}
+                _ = self.recorder.cancellation().requested() => {}
+            }
+            self.leave_if_cancelled().await;
+        })
     }
 
     fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {

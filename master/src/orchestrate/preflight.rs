@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use halite_errors::chain;
+use halite_etcd::Pace as _;
 use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
@@ -26,17 +28,19 @@ use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use super::pace::StepPace;
 use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed, required, texts};
 use crate::ca::{CaError, KUBERNETES, SITE};
 use crate::declared::Snapshot;
+use crate::due::SAY;
 use crate::jobs::Unanswered;
 use crate::jobs::target::grains;
 
 /// The time for the facts: a slow disk is measured for some ten seconds. A minion that is restarted
 /// forgets the question, so it is asked again.
 const FACTS: Duration = Duration::from_secs(25);
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: u32 = 3;
 /// The time for a minion to connect again.
 const RECONNECT: Duration = Duration::from_secs(30);
 /// The time for the other hosts' answers.
@@ -71,7 +75,8 @@ impl StepRunner<'_> {
             None => Vec::new(),
         };
         let gets = node_with(node, given.as_deref());
-        let facts = self.facts(&snapshot, name, node, &gets).await?;
+        let facts = self.facts(&snapshot, name, node, &gets);
+        let facts = self.answered(index, name, facts).await?;
         let mut findings = checks::run(&facts);
         checks::ignore(&mut findings, &texts(chunk, "ignore"));
         let count = findings.len();
@@ -93,6 +98,29 @@ impl StepRunner<'_> {
             "{name} {not_ready}, and nothing was changed there:\n{problems}\n`{command} … --ignore-preflight NAME,…` goes \
              on in spite of a problem"
         )))
+    }
+
+    /// The facts when they are there; says until then that the host is asked.
+    async fn answered(
+        &self,
+        index: usize,
+        name: &NodeName,
+        facts: impl Future<Output = Result<NodeFacts, Failure>>,
+    ) -> Result<NodeFacts, Failure> {
+        let pace = StepPace::new(self.recorder, index, SAY).remedy(format!(
+            "`journalctl -u halite-minion` on {name} shows whether its minion runs, and what it does"
+        ));
+        let mut facts = pin!(facts);
+        loop {
+            tokio::select! {
+                facts = &mut facts => return facts,
+                () = pace.pause() => {}
+            }
+            let until = format!("{name} has answered what the preflight asks");
+            let because = "its disk is measured for some ten seconds, and it is asked again after a restart of its minion";
+            let limit = (FACTS + RECONNECT) * ATTEMPTS;
+            pace.say(until, because.to_owned(), limit).await;
+        }
     }
 
     /// The facts of the host, with what they are compared with. Of a host that is to get further roles,
@@ -131,8 +159,8 @@ impl StepRunner<'_> {
         facts.name = name.to_string();
         let own_ca = app.cas.certificate_pem(SITE);
         let own_ca = own_ca.map_err(|error| cannot(&error))?.trim();
-        // An earlier run has begun with it.
-        if facts.site_ca.trim() == own_ca {
+        // An earlier run has begun with it. The CA alone says only that it has enrolled.
+        if facts.site_ca.trim() == own_ca && !facts.untouched {
             facts.existing = ExistingCluster::This;
         }
         facts.part = Part::Added(Added {

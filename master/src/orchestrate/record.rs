@@ -1,5 +1,6 @@
 //! The record of a run's steps: stored before and after each step, and published as events.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
 use serde_json::{Map, Value, json};
 
+use super::cancel::Cancellation;
 use super::usual::usual;
 use crate::jobs::Jobs;
 use crate::refusal::Refusal;
@@ -18,25 +20,56 @@ use crate::store::{Run, RunStatus, Step, StepStatus};
 pub(super) struct Recorder {
     jobs: Arc<Jobs>,
     run: Run,
-    total: usize,
+    cancellation: Arc<Cancellation>,
     steps: Mutex<Vec<Step>>,
+    /// The steps that have ended in the middle of a wait, because the run was cancelled.
+    left: Mutex<BTreeSet<usize>>,
     /// Set when the store failed: the run must stop, whatever the outcome of its steps.
     failed: Mutex<Option<Refusal>>,
 }
 
 impl Recorder {
-    pub(super) fn new(jobs: Arc<Jobs>, run: Run, total: usize, steps: Vec<Step>) -> Self {
+    pub(super) fn new(
+        jobs: Arc<Jobs>,
+        run: Run,
+        cancellation: Arc<Cancellation>,
+        steps: Vec<Step>,
+    ) -> Self {
         Self {
             jobs,
             run,
-            total,
+            cancellation,
             steps: Mutex::new(steps),
+            left: Mutex::default(),
             failed: Mutex::default(),
         }
     }
 
     fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The wish of an operator to end the run.
+    pub(super) fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
+    }
+
+    fn left(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a step at this place, between two looks, if its run was cancelled: the future of the step is
+    /// dropped here and nowhere else.
+    pub(super) async fn leave_if_cancelled(&self, index: usize) {
+        if self.cancellation.by().is_some() {
+            self.left().insert(index);
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Returns whether a step has ended in the middle of a wait.
+    pub(super) fn has_left(&self, index: usize) -> bool {
+        self.left().contains(&index)
     }
 
     /// The present record of a step.
@@ -124,10 +157,20 @@ impl Recorder {
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
         let event = json!({"id": self.run.id, "step": name, "until": wait.until, "because": wait.because,
             "seconds": wait.since.as_secs(), "usual": usual.map(|usual| usual.as_secs()), "limit": wait.limit.as_secs(),
-            "remedy": remedy});
+            "remedy": self.with_abort(remedy)});
         let tag = format!("halite/run/{}/wait", self.run.id);
         self.jobs.app().events.announce(&tag, &event, None);
         Ok(())
+    }
+
+    /// What the operator can do about a wait, with the verb that ends the run, unless it ends already.
+    fn with_abort(&self, remedy: &str) -> String {
+        if self.cancellation.by().is_some() {
+            return remedy.to_owned();
+        }
+        let separator = if remedy.is_empty() { "" } else { "; " };
+        let run = &self.run.id;
+        format!("{remedy}{separator}`ctl orchestrate cancel {run}` ends this run")
     }
 
     /// Records the end of a step, with its outcome as detail.
@@ -205,8 +248,9 @@ impl Recorder {
         publish: bool,
         change: impl FnOnce(&mut Step),
     ) -> Result<(), Failure> {
-        let step = {
+        let (step, total) = {
             let mut steps = self.steps();
+            let total = steps.len();
             let Some(step) = steps.get_mut(index) else {
                 return Err(Failure::new(format!(
                     "the run {} has no step {index}",
@@ -214,7 +258,7 @@ impl Recorder {
                 )));
             };
             change(step);
-            step.clone()
+            (step.clone(), total)
         };
         self.checked(
             self.jobs
@@ -230,7 +274,7 @@ impl Recorder {
                 .jobs
                 .app()
                 .events
-                .publish(&tag, &step_data(&step, self.total))
+                .publish(&tag, &step_data(&step, total))
                 .await;
             self.checked(published.map(|_| ()).map_err(Refusal::from))?;
         }

@@ -1,59 +1,97 @@
-//! The shipped orchestration that takes a control plane from a host that stays, on the API, the members and
-//! the minions of tests.
+//! The shipped orchestration that takes a control plane or a member of etcd from a host that stays, on the API,
+//! the members and the minions of tests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::fake::FakeCluster;
-use halite_preflight::checks::CHECKS;
+use halite_etcd::fake::{FakeCluster, host};
 use serde_json::{Value, json};
 
 use super::fixture::{
-    ETCD_CLIENTS, LEAVING, applied, killed, newest_run, orchestrate, request, resumed,
+    adding, all_checks, applied, killed, newest_run, orchestrate, request, resumed, without_facts,
 };
-use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::fixture::{Life, Site};
 
 const SLS: &str = "halite.orchestrate.add_node";
 
-const TREE: &[(&str, &str)] = &[
-    ("top.sls", "base:\n  '*': []\n"),
-    shipped!("add_node"),
-    LEAVING,
-    ETCD_CLIENTS,
-    (
-        "halite/orchestrate/give_member.jinja",
-        include_str!("../../../states/tree/halite/orchestrate/give_member.jinja"),
-    ),
-    ("halite/leave/address.sls", stub!("address")),
-    ("halite/leave/control_plane.sls", stub!("planes")),
-    ("halite/leave/etcd.sls", stub!("etcd")),
-    ("halite/leave/plane.sls", stub!("plane")),
-    ("halite/base/kubelet/elsewhere.sls", stub!("elsewhere")),
-    ("halite/host.sls", stub!("host")),
-    ("halite/host/hosts.sls", stub!("hosts")),
-    ("halite/host/firewall.sls", stub!("firewall")),
-    ("halite/host/keepalived.sls", stub!("keepalived")),
-    ("halite/base/containerd.sls", stub!("containerd")),
-    ("halite/images.sls", stub!("images")),
-    ("halite/base/kubelet.sls", stub!("kubelet")),
-    ("halite/base/nodes.sls", "nodes:\n  test.nop: []\n"),
-    ("halite/services/masters.sls", stub!("masters")),
+/// A change of the roles of `cp-2`, from which its member leaves.
+struct Case {
+    site: fn() -> (Site, Arc<FakeCluster>),
+    roles: &'static [&'static str],
+    /// The states of the host until its document says what it is.
+    left: &'static [&'static str],
+    /// Its states then.
+    then: &'static [&'static str],
+    /// Its states when the same command is run again.
+    again: &'static [&'static str],
+    /// Checks the document afterwards.
+    check: fn(&Site),
+    /// The events between two moments at which the master is killed.
+    every: usize,
+}
+
+/// The states of a host that is a worker.
+const AGAIN: &[&str] = &[
+    "host",
+    "containerd",
+    "images",
+    "kubelet",
+    "hosts",
+    "firewall",
+    "keepalived",
 ];
 
-/// What the host does until its document says what it is, and what it does then.
-const LEFT: [&str; 5] = ["address", "elsewhere", "planes", "etcd", "plane"];
-const THEN: [&str; 4] = ["host", "containerd", "images", "kubelet"];
+/// A control plane becomes a worker.
+const WORKER: Case = Case {
+    site,
+    roles: &["worker"],
+    left: &["address", "elsewhere", "planes", "etcd", "plane"],
+    then: AGAIN,
+    again: AGAIN,
+    check: is_worker,
+    every: 3,
+};
+
+/// A control plane gives its member away, where API servers use all members.
+const PLANE: Case = Case {
+    site: dedicated,
+    roles: &["control-plane", "worker"],
+    left: &["apiserver", "member"],
+    then: &[
+        "apiserver",
+        "host",
+        "containerd",
+        "images",
+        "kubelet",
+        "hosts",
+        "firewall",
+        "keepalived",
+        "apiserver",
+        "kubelet",
+        "registers",
+        "masters",
+        "running",
+    ],
+    again: &[
+        "host",
+        "containerd",
+        "images",
+        "kubelet",
+        "hosts",
+        "firewall",
+        "keepalived",
+        "apiserver",
+        "kubelet",
+        "registers",
+        "masters",
+        "running",
+    ],
+    check: is_plane,
+    every: 5,
+};
 
 fn site() -> (Site, Arc<FakeCluster>) {
-    let mut site = Site::new(TREE);
-    site.api.put(
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-2"}, "spec": {},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
-    );
-    site.api.put(
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": "kube-system"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}}),
-    );
+    let mut site = adding("cp-2");
     std::fs::write(
         document(&site),
         "# mine\napiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [control-plane, etcd, worker]\n\
@@ -66,18 +104,22 @@ fn site() -> (Site, Arc<FakeCluster>) {
     (site, cluster)
 }
 
+/// The same with a member as a service beside each control plane, where API servers use all of them.
+fn dedicated() -> (Site, Arc<FakeCluster>) {
+    let (site, cluster) = site();
+    let path = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let section = "etcd: {placement: dedicated, mode: host-service}\n";
+    std::fs::write(path, format!("{text}{section}")).unwrap();
+    (site, cluster)
+}
+
 fn document(site: &Site) -> std::path::PathBuf {
     site.path().join("etc/nodes/cp-2.yaml")
 }
 
-/// A minion whose answer to the preflight has no facts; the checks are ignored.
-fn minion(name: &str) -> ScriptedMinion {
-    ScriptedMinion::new(name).on(|job| (job.function == "halite.preflight").then(|| json!({})))
-}
-
 fn pillar(roles: &[&str], confirmed: bool) -> Value {
-    let checks: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
-    let mut pillar = json!({"node": "cp-2", "roles": roles, "ignore_preflight": checks});
+    let mut pillar = json!({"node": "cp-2", "roles": roles, "ignore_preflight": all_checks()});
     if confirmed {
         pillar["force"] = json!(true);
         pillar["cluster"] = json!("test");
@@ -94,7 +136,7 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
     let (site, cluster) = site();
     let before = std::fs::read_to_string(document(&site)).unwrap();
     let life = site.live();
-    let (first, plane) = (minion("bootstrap-1"), minion("cp-2"));
+    let (first, plane) = (without_facts("bootstrap-1"), without_facts("cp-2"));
     life.connect(&first);
     life.connect(&plane);
     // Without a word of the operator, or with roles that no host can have, nothing happens.
@@ -115,7 +157,7 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
 
     let (retcode, data) = change(&life, &["worker"], true);
     assert_eq!(retcode, 0, "{data}");
-    assert_eq!(applied(&plane), [&LEFT[..], &THEN].concat());
+    assert_eq!(applied(&plane), [WORKER.left, WORKER.then].concat());
     assert_eq!(
         applied(&first),
         ["hosts", "firewall", "keepalived", "masters"]
@@ -131,6 +173,62 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
     assert!(data.contains("keeps it"), "{data}");
 }
 
+#[test]
+fn a_control_plane_gives_its_member_away_and_uses_the_others() {
+    let (site, cluster) = dedicated();
+    let before = std::fs::read_to_string(document(&site)).unwrap();
+    let life = site.live();
+    let (first, plane) = (without_facts("bootstrap-1"), without_facts("cp-2"));
+    life.connect(&first);
+    life.connect(&plane);
+    // No key goes with it, but a vote.
+    let (retcode, data) = change(&life, PLANE.roles, false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("its vote in etcd: 1 member is left") && !data.contains("private keys"),
+        "{data}"
+    );
+    // A quorum is not forced.
+    cluster.stop("bootstrap-1");
+    let (retcode, data) = change(&life, PLANE.roles, true);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(data.contains("nothing forces it"), "{data}");
+    cluster.start(&host("bootstrap-1"));
+    assert!(applied(&plane).is_empty() && cluster.changes().is_empty());
+    assert_eq!(std::fs::read_to_string(document(&site)).unwrap(), before);
+
+    let (retcode, data) = change(&life, PLANE.roles, true);
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(applied(&plane), [PLANE.left, PLANE.then].concat());
+    let others = [
+        "hosts",
+        "firewall",
+        "keepalived",
+        "apiserver",
+        "hosts",
+        "operator",
+        "standbys",
+    ];
+    assert_eq!(applied(&first), others);
+    // It led since the other one was away.
+    assert_eq!(cluster.changes(), ["lead bootstrap-1", "remove cp-2"]);
+    is_plane(&site);
+}
+
+/// The document has a control plane that has joined and its priority, and nothing of a member.
+fn is_plane(site: &Site) {
+    let text = std::fs::read_to_string(document(site)).unwrap();
+    for there in [
+        "# mine\n",
+        "roles: [control-plane, worker]\n",
+        "joined: true",
+        "vrrpPriority: 199",
+    ] {
+        assert!(text.contains(there), "{text}");
+    }
+    assert!(!text.contains("etcd:"), "{text}");
+}
+
 /// The document has what the operator wrote and the addresses, and nothing of a control plane.
 fn is_worker(site: &Site) {
     let text = std::fs::read_to_string(document(site)).unwrap();
@@ -144,17 +242,25 @@ fn is_worker(site: &Site) {
     }
 }
 
-/// The master is killed after events of a change in turn; its document names the member as long as it is
-/// there.
 #[test]
 fn a_change_that_was_killed_goes_on_and_ends_the_same_when_it_is_run_again() {
-    for kill_after in (1..).step_by(3) {
-        let (site, cluster) = site();
-        let (first, plane) = (minion("bootstrap-1"), minion("cp-2"));
+    ends_the_same(&WORKER);
+}
+
+#[test]
+fn a_member_that_is_given_away_leaves_once_wherever_the_master_is_killed() {
+    ends_the_same(&PLANE);
+}
+
+/// Kills the master after events of a change in turn; its document names the member as long as it is there.
+fn ends_the_same(case: &Case) {
+    for kill_after in (1..).step_by(case.every) {
+        let (site, cluster) = (case.site)();
+        let (first, plane) = (without_facts("bootstrap-1"), without_facts("cp-2"));
         let life = site.live();
         life.connect(&first);
         life.connect(&plane);
-        let leaving = request(SLS, &pillar(&["worker"], true));
+        let leaving = request(SLS, &pillar(case.roles, true));
         let ended = killed(life, leaving, kill_after);
         let text = std::fs::read_to_string(document(&site)).unwrap();
         assert!(
@@ -168,15 +274,12 @@ fn a_change_that_was_killed_goes_on_and_ends_the_same_when_it_is_run_again() {
         let (retcode, data) = resumed(&life, &run);
         assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
         let done = applied(&plane);
-        assert_eq!(
-            done,
-            [&LEFT[..], &THEN].concat(),
-            "killed after {kill_after}"
-        );
-        is_worker(&site);
-        let (retcode, data) = change(&life, &["worker"], true);
+        let wanted = [case.left, case.then].concat();
+        assert_eq!(done, wanted, "killed after {kill_after}");
+        (case.check)(&site);
+        let (retcode, data) = change(&life, case.roles, true);
         assert_eq!(retcode, 0, "{data}");
-        assert_eq!(applied(&plane)[done.len()..], THEN);
+        assert_eq!(applied(&plane)[done.len()..], *case.again);
         assert_eq!(cluster.changes(), ["remove cp-2"]);
         if ended {
             return;

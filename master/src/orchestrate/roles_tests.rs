@@ -1,8 +1,14 @@
-//! The step that gives a host other roles.
+//! The step that gives a host other roles, and the shipped orchestration where there is no other host.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_etcd::Host;
+use halite_etcd::fake::{FakeCluster, host};
 use halite_proto::v1;
 use serde_json::json;
 
+use super::fixture::{adding, all_checks, applied, orchestrate, request, without_facts};
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
@@ -70,4 +76,31 @@ fn the_document_has_the_new_roles_and_all_else_that_it_had() {
         assert!(data.contains(wanted), "{roles:?}: {data}");
         assert_eq!(text(), before);
     }
+}
+
+/// No other host has enrolled, so no step for the others has something to do.
+#[test]
+fn the_only_host_of_a_cluster_gets_another_role() {
+    let mut site = adding("bootstrap-1");
+    // Its member has the address of its document.
+    let members = FakeCluster::new(&["10.10.0.11"]);
+    members.start(&Host {
+        name: "bootstrap-1".to_owned(),
+        ..host("10.10.0.11")
+    });
+    site.etcd = Some((Arc::new(members), Duration::ZERO));
+    let life = site.live();
+    let only = without_facts("bootstrap-1");
+    life.connect(&only);
+    let roles = ["bootstrap", "registry", "etcd", "control-plane", "worker"];
+    let pillar = json!({"node": "bootstrap-1", "roles": roles, "ignore_preflight": all_checks()});
+    let (retcode, data) = orchestrate(&life, request("halite.orchestrate.add_node", &pillar));
+    assert_eq!(retcode, 0, "{data}");
+    let nothing = "no accepted minion matches";
+    // Its peers, the clients of its API server, and those of its bundles.
+    assert_eq!(data.matches(nothing).count(), 3, "{data}");
+    assert_eq!(applied(&only).first().unwrap(), "host");
+    let document = site.path().join("etc/nodes/bootstrap-1.yaml");
+    let document = std::fs::read_to_string(document).unwrap();
+    assert!(document.contains("control-plane, worker]"), "{document}");
 }

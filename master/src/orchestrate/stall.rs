@@ -35,25 +35,26 @@ const SLOW: &[(&str, &str, &str)] = &[
         "`ctl bundle list` shows their sizes; `df /var/lib/halite` there shows its room",
     ),
     (
-        "halite.base.control_plane",
-        "its API server is started and waited for",
-        "`ctl etcd status` shows whether etcd serves; `crictl ps -a` there shows a container that fails",
-    ),
-    (
-        "halite.base.etcd",
-        "its member of etcd is started and waited for",
-        "`ctl etcd status` shows the members and their quorum; `crictl logs` of etcd there, or `journalctl -u etcd`, says why \
-         it does not start, and a slow disk shows as `slow fdatasync`",
-    ),
-    (
         "halite.host",
         "packages are installed, among others",
         "`journalctl -u halite-minion` there shows the package manager; another one may hold its lock",
     ),
+    (
+        "halite.base.control_plane",
+        "its API server is started and waited for",
+        "`ctl etcd status` shows whether etcd serves; /var/log/pods there has the log of a container that fails",
+    ),
+    (
+        "halite.base.etcd",
+        "its member of etcd is started and waited for",
+        "`ctl etcd status` shows the members and their quorum; /var/log/pods/kube-system_etcd-* there, or `journalctl -u etcd`, says \
+         why it does not start, and a slow disk shows as `slow fdatasync`",
+    ),
 ];
 
-/// The reason why a job has not ended, of which these pending minions are not connected.
-pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId]) -> Stall {
+/// The reason why a job has not ended, of which these pending minions are not connected. `skips`: the
+/// step leaves out a host that is lost to it.
+pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], skips: bool) -> Stall {
     let cancel = format!("`ctl job cancel {jid}` ends the step");
     if !away.is_empty() {
         let names: Vec<&str> = away.iter().map(|minion| minion.as_str()).collect();
@@ -61,8 +62,12 @@ pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId]) -> Stall {
         return Stall {
             because: format!("{names} is not connected, and may still work on the job {jid}"),
             remedy: format!(
-                "switch the host on, and the step goes on; if it is gone for good: {cancel}, then `ctl node replace` or \
-                 `ctl node remove --dead`"
+                "switch the host on, and the step goes on; if it is gone for good: {}, then `ctl node replace` or `ctl node \
+                 remove --dead`",
+                match skips {
+                    true => format!("`ctl job cancel {jid}` leaves it out"),
+                    false => cancel,
+                }
             ),
         };
     }
@@ -90,6 +95,17 @@ pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId]) -> Stall {
     }
 }
 
+/// The reason why a job has not ended, of a run that was cancelled.
+pub(super) fn ending(jid: &JobId, by: &str) -> Stall {
+    Stall {
+        because: format!("the run was cancelled by {by}, and the job {jid} ends"),
+        remedy: format!(
+            "a package transaction is not cut off: `ctl job cancel {jid} --force` ends it; other work that has no safe end in its \
+             middle ends by itself"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -106,7 +122,7 @@ mod tests {
             args: json!({"sls": sls}),
             ..NewJob::default()
         };
-        stall(&JID.parse().unwrap(), &new, away)
+        stall(&JID.parse().unwrap(), &new, away, false)
     }
 
     #[test]
@@ -123,6 +139,9 @@ mod tests {
         let texts: BTreeSet<&String> = stalls.iter().map(|stall| &stall.because).collect();
         assert_eq!(texts.len(), kinds.len(), "{texts:?}");
         assert!(stalls[0].because.ends_with("it pulls images"));
+        // The first step of a bootstrap: the packages take long, and not the look at etcd's data.
+        let first = of(&["halite.base.etcd.data", "halite.host"], &[]);
+        assert_eq!(first, stalls[4]);
         for stall in &stalls {
             let verb = format!("`ctl job cancel {JID}` ends the step");
             assert!(stall.remedy.ends_with(&verb), "{stall:?}");
@@ -143,5 +162,21 @@ mod tests {
         ] {
             assert!(stall.remedy.contains(verb), "{stall:?}");
         }
+    }
+
+    #[test]
+    fn a_step_that_goes_on_without_a_lost_host_says_how_to_leave_it_out() {
+        let (jid, worker) = (JID.parse().unwrap(), "worker-1".parse().unwrap());
+        let new = NewJob::default();
+        let leaves = format!("`ctl job cancel {JID}` leaves it out");
+        assert!(stall(&jid, &new, &[&worker], true).remedy.contains(&leaves));
+        assert!(
+            !stall(&jid, &new, &[&worker], false)
+                .remedy
+                .contains(&leaves)
+        );
+        let ending = ending(&jid, "alice");
+        assert!(ending.because.contains("cancelled by alice"), "{ending:?}");
+        assert!(ending.remedy.contains("--force"), "{ending:?}");
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::Pace as _;
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
@@ -12,17 +11,20 @@ use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::stall::stall;
+use super::stall::{ending, stall};
+use super::step_options::StepOptions;
 use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
-use crate::due::SAY;
 use crate::jobs::NewJob;
-use crate::jobs::failure::failure;
+use crate::jobs::failure::{failure, succeeded};
 use crate::jobs::function::Function;
-use crate::jobs::target::resolve;
-use crate::store::{JobRow, RowState};
+use crate::jobs::target::{Target, matching, resolve};
+use crate::refusal::RefusalKind;
+use crate::store::{Job, JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
 const RECONNECT: Duration = Duration::from_secs(5);
+/// The pause between two looks at the minions that have not returned.
+const TICK: Duration = Duration::from_secs(2);
 /// The number of attempts with minions that were interrupted during a job.
 const ATTEMPTS: usize = 3;
 
@@ -96,31 +98,42 @@ impl StepRunner<'_> {
         index: usize,
         new: NewJob,
     ) -> Result<Outcome, Failure> {
+        let options = StepOptions::new(chunk)?;
+        // One for the whole step: many short batches are a long wait, too.
+        let pace = StepPace::new(self.recorder, index, TICK);
         let target = required(chunk, "tgt")?;
         let kind = text(chunk, "tgt_type").unwrap_or_default();
-        let named = resolve(
-            self.jobs.app(),
-            self.jobs.declarations(),
-            &kind,
-            &target,
-            true,
-        )
-        .await
-        .map_err(failed)?;
-        let skips = skips_offline(chunk)?;
-        let size = batch_size(named.len(), text(chunk, "batch").as_deref())?;
-        let mut minions = named;
+        let (app, declarations) = (self.jobs.app(), self.jobs.declarations());
+        let wanted = Target {
+            kind: &kind,
+            expression: &target,
+            also_master: true,
+        };
+        let named = match options.skips_unmatched {
+            true => matching(app, declarations, wanted).await,
+            false => resolve(app, declarations, wanted).await,
+        };
+        let named = named.map_err(failed)?;
+        if named.is_empty() {
+            let comment = format!("no accepted minion matches {target:?}: nothing to do");
+            return Ok((Map::new(), comment));
+        }
+        let size = options.batch_size(named.len());
+        let mut minions = self.but_done(&options, named).await?;
         let mut changes = Map::new();
         // The parts that this step has already done, before a restart of the master: they are not
         // repeated, whichever minions are connected now.
-        let done = self.done_earlier(index, &minions).await?;
+        let done = self.done_earlier(index, &minions, &options, &pace).await?;
         let (mut left, mut left_out) = (minions.clone(), Vec::new());
         left.retain(|minion| !done.iter().any(|row| row.minion == *minion));
         self.record_bundle(&new, &done).await?;
         note_changes(&mut changes, done);
-        if skips {
+        if options.skips_offline {
             (left, left_out) = self.reachable(left).await;
         }
+        let parted = self.without_bare(&options, left).await?;
+        let (left, bare) = (parted.in_use, parted.bare);
+        left_out.extend(parted.silent);
         let new = NewJob {
             test: self.run.test,
             operator: format!("run:{}", self.run.id),
@@ -129,11 +142,11 @@ impl StepRunner<'_> {
             ..new
         };
         for batch in left.chunks(size) {
-            let done = self.one_job(index, &new, batch, skips).await?;
+            let done = self.one_job(index, &new, batch, &options, &pace).await?;
             note_changes(&mut changes, done.good);
             left_out.extend(done.gone);
         }
-        minions.retain(|minion| !left_out.contains(minion));
+        minions.retain(|minion| !left_out.contains(minion) && !bare.contains(minion));
         let done = (!minions.is_empty())
             .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
         let missing = (!left_out.is_empty()).then(|| {
@@ -147,6 +160,10 @@ impl StepRunner<'_> {
                 left_out.join(", ")
             )
         });
+        let not_yet = (!bare.is_empty()).then(|| {
+            let bare = bare.join(", ");
+            format!("still bare, so left out: {bare}; their own runs make up for it")
+        });
         if missing.is_some() {
             self.recorder
                 .note(index, "left_out", json!(left_out))
@@ -155,7 +172,7 @@ impl StepRunner<'_> {
         }
         Ok((
             changes,
-            [done, missing]
+            [done, missing, not_yet]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
@@ -197,14 +214,27 @@ impl StepRunner<'_> {
         &self,
         index: usize,
         minions: &[MinionId],
+        options: &StepOptions,
+        pace: &StepPace<'_>,
     ) -> Result<Vec<JobRow>, Failure> {
-        let mut rows = self.rows(index).await?;
+        let mut rows = self.rows_with(index, options, pace).await?;
         rows.retain(|row| succeeded(row) && minions.contains(&row.minion));
         Ok(rows)
     }
 
-    /// The parts of all jobs that this step has made, when these have ended.
+    /// The parts of all jobs that a step has made, when these have ended.
     pub(super) async fn rows(&self, index: usize) -> Result<Vec<JobRow>, Failure> {
+        let pace = StepPace::new(self.recorder, index, TICK);
+        self.rows_with(index, &StepOptions::default(), &pace).await
+    }
+
+    /// The same of a step with these options.
+    async fn rows_with(
+        &self,
+        index: usize,
+        options: &StepOptions,
+        pace: &StepPace<'_>,
+    ) -> Result<Vec<JobRow>, Failure> {
         let detail = self.recorder.detail(index);
         let jobs = detail.get("jobs").and_then(Value::as_array);
         let jobs = jobs.into_iter().flatten().filter_map(Value::as_str);
@@ -214,36 +244,38 @@ impl StepRunner<'_> {
             let store = &self.jobs.app().store;
             let job = store.job(&jid).await;
             // Recorded, but the master ended before the job was made: there is no such job.
-            if job.map_err(|error| Failure::new(chain(&error)))?.is_none() {
+            let Some(job) = job.map_err(|error| Failure::new(chain(&error)))? else {
                 continue;
-            }
-            let (_, rows) = self.jobs.wait(&jid).await.map_err(failed)?;
-            all.extend(rows);
+            };
+            let made = as_made(&job);
+            all.extend(self.ended(&jid, &made, options, pace).await?);
         }
         Ok(all)
     }
 
-    /// Runs one batch: its job, and another job with the minions that were interrupted. With
-    /// `skips`, a minion that disconnects during the job is no failure.
+    /// Runs one batch: its job, and another job with the minions that were interrupted. Where
+    /// targets that are not connected are left out, one that disconnects during the job is no failure.
     async fn one_job(
         &self,
         index: usize,
         new: &NewJob,
         batch: &[MinionId],
-        skips: bool,
+        options: &StepOptions,
+        pace: &StepPace<'_>,
     ) -> Result<BatchDone, Failure> {
         let mut left: Vec<MinionId> = batch.to_vec();
         let mut done = BatchDone::default();
         for attempt in 1.. {
             let jid = self.new_job(index, new, &left).await?;
-            let rows = self.ended(index, &jid, new).await?;
+            let rows = self.ended(&jid, new, options, pace).await?;
             let (good, mut bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
             self.record_bundle(new, &good).await?;
             done.good.extend(good);
             let connections = &self.jobs.app().connections;
             bad.retain(|row| {
-                let gone =
-                    skips && row.state == RowState::Lost && !connections.is_connected(&row.minion);
+                let gone = options.skips_offline
+                    && row.state == RowState::Lost
+                    && !connections.is_connected(&row.minion);
                 if gone {
                     done.gone.push(row.minion.clone());
                 }
@@ -276,36 +308,71 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// The rows of a job when it has ended; says meanwhile which minions have not returned.
-    async fn ended(&self, index: usize, jid: &JobId, new: &NewJob) -> Result<Vec<JobRow>, Failure> {
-        let pace = StepPace::new(self.recorder, index, SAY);
+    /// The rows of a job when it has ended; says until then which minions have not returned. If the run is
+    /// cancelled the job is, too.
+    async fn ended(
+        &self,
+        jid: &JobId,
+        new: &NewJob,
+        options: &StepOptions,
+        pace: &StepPace<'_>,
+    ) -> Result<Vec<JobRow>, Failure> {
         let limit = Duration::from_secs(new.timeout.into());
         let ended = self.jobs.wait(jid);
         tokio::pin!(ended);
+        let connections = &self.jobs.app().connections;
+        let is_away = |minion: &MinionId| !minion.is_master() && !connections.is_connected(minion);
+        let mut cancelled_by = None;
         loop {
             tokio::select! {
                 ended = &mut ended => return ended.map(|(_, rows)| rows).map_err(failed),
-                () = pace.pause() => {}
+                by = self.recorder.cancellation().requested(), if cancelled_by.is_none() => {
+                    self.cancel_job(jid, &by).await?;
+                    cancelled_by = Some(by);
+                    continue;
+                }
+                () = tokio::time::sleep(TICK) => {}
             }
             let pending = self.jobs.pending(jid);
-            let until = format!("{} has returned", pending.join(", "));
-            let connections = &self.jobs.app().connections;
-            let is_away =
-                |minion: &&MinionId| !minion.is_master() && !connections.is_connected(minion);
-            let away: Vec<&MinionId> = pending.iter().filter(is_away).collect();
-            let stall = stall(jid, new, &away);
+            if let Some(by) = &cancelled_by {
+                if pending.iter().any(is_away) {
+                    // It was asked, and is gone since.
+                    self.cancel_job(jid, by).await?;
+                }
+                let stall = ending(jid, by);
+                let Some(until) = until(&pending, "has ended its work") else {
+                    continue;
+                };
+                pace.say_with(until, stall.because, limit, &stall.remedy)
+                    .await;
+                continue;
+            }
+            let Some(until) = until(&pending, "has returned") else {
+                continue;
+            };
+            let away: Vec<&MinionId> = pending.iter().filter(|minion| is_away(minion)).collect();
+            let stall = stall(jid, new, &away, options.skips_offline);
             pace.say_with(until, stall.because, limit, &stall.remedy)
                 .await;
         }
     }
 
-    /// Makes a job of this step, recorded before it is made.
+    /// Ends a job of this step, unless it has ended.
+    async fn cancel_job(&self, jid: &JobId, by: &str) -> Result<(), Failure> {
+        match self.jobs.cancel(jid, by, false).await {
+            Err(refusal) if refusal.kind != RefusalKind::Conflict => Err(failed(refusal)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a job of this step, recorded before it is made; none of a run that was cancelled.
     pub(super) async fn new_job(
         &self,
         index: usize,
         new: &NewJob,
         minions: &[MinionId],
     ) -> Result<JobId, Failure> {
+        self.recorder.cancellation().check()?;
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;
         let new = NewJob {
@@ -326,6 +393,27 @@ struct BatchDone {
     gone: Vec<MinionId>,
 }
 
+/// A job of this step as it was made, as far as a report of it needs that.
+fn as_made(job: &Job) -> NewJob {
+    let limit = job.deadline.unwrap_or(job.created) - job.created;
+    NewJob {
+        function: job.function.clone(),
+        args: serde_json::from_str(&job.args_json).unwrap_or_default(),
+        timeout: u32::try_from(limit / 1000).unwrap_or_default(),
+        ..NewJob::default()
+    }
+}
+
+fn names(minions: &[MinionId]) -> String {
+    minions.join(", ")
+}
+
+/// The end of a wait for minions of a job. None after the last has returned, for the moment in which the end of
+/// the job is recorded.
+fn until(pending: &[MinionId], what: &str) -> Option<String> {
+    (!pending.is_empty()).then(|| format!("{} {what}", names(pending)))
+}
+
 /// The bundle that minions are compiled from, where it is not the one that they have.
 fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
     let version = text(chunk, "bundle").map(|text| text.parse());
@@ -333,43 +421,8 @@ fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
     version.map_err(|error: BundleVersionError| Failure::new(chain(&error)))
 }
 
-/// True when `offline` is `skip`: targets that are not connected are left out.
-pub(super) fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
-    match text(chunk, "offline").as_deref() {
-        None | Some("fail") => Ok(false),
-        Some("skip") => Ok(true),
-        Some(other) => Err(Failure::new(format!(
-            "offline: {other:?} is neither `fail` nor `skip`"
-        ))),
-    }
-}
-
 fn list_first(args: &Value) -> Value {
     args.pointer("/arg/0").cloned().unwrap_or_default()
-}
-
-/// The size of a batch by the argument `batch`: a number of minions, or a percentage of all; at
-/// least one.
-fn batch_size(minions: usize, batch: Option<&str>) -> Result<usize, Failure> {
-    let Some(text) = batch else {
-        return Ok(minions.max(1));
-    };
-    let number = |text: &str| {
-        text.trim().parse::<usize>().map_err(|_| {
-            Failure::new(format!(
-                "batch: {text:?} is neither a number nor a percentage"
-            ))
-        })
-    };
-    let size = match text.strip_suffix('%') {
-        Some(percent) => minions.saturating_mul(number(percent)?) / 100,
-        None => number(text)?,
-    };
-    Ok(size.max(1))
-}
-
-pub(super) fn succeeded(row: &JobRow) -> bool {
-    row.state == RowState::Returned && row.retcode == Some(0)
 }
 
 /// Notes the minions on which states have changed something.
@@ -393,16 +446,14 @@ fn changed(row: &JobRow) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::until;
+    use crate::names::minion;
 
     #[test]
-    fn batches_by_number_and_percentage() {
-        let size = |batch| batch_size(5, batch).unwrap();
-        assert_eq!(size(None), 5);
-        assert_eq!(size(Some("2")), 2);
-        assert_eq!(size(Some("40%")), 2);
-        assert_eq!(size(Some("1%")), 1);
-        assert_eq!(batch_size(0, None).unwrap(), 1);
-        assert!(batch_size(5, Some("half")).is_err());
+    fn a_job_whose_minions_have_all_returned_waits_for_none() {
+        let pending = [minion("a"), minion("b")];
+        let said = until(&pending, "has returned");
+        assert_eq!(said.as_deref(), Some("a, b has returned"));
+        assert_eq!(until(&[], "has returned"), None);
     }
 }

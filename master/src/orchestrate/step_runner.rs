@@ -1,13 +1,17 @@
 //! The states `halite.*`; each is one step. The check of a state carries the step out and answers
 //! with the changes. A test run does the same, with jobs in test mode.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::{Chunk, LowState};
 use serde_json::{Map, Value, json};
 
+use super::cancel::cancelled;
 use super::record::Recorder;
 use crate::jobs::Jobs;
 use crate::kubernetes::drain::Cordon;
@@ -41,6 +45,12 @@ impl<'a> StepRunner<'a> {
             recorder,
             low,
         }
+    }
+
+    /// The index of the step with this id.
+    pub(super) fn position(&self, id: &str) -> Option<usize> {
+        let mut chunks = self.low.chunks.iter();
+        chunks.position(|chunk| chunk.id == id)
     }
 
     async fn step(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
@@ -79,6 +89,32 @@ impl<'a> StepRunner<'a> {
     }
 }
 
+impl StepRunner<'_> {
+    /// Runs a step to its end, or to the place in a wait at which it leaves because the run was
+    /// cancelled. No job of it runs on then.
+    async fn until_left(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let ended = {
+            let mut step = pin!(self.step(chunk, index));
+            poll_fn(|context| match step.as_mut().poll(context) {
+                Poll::Pending if self.recorder.has_left(index) => Poll::Ready(None),
+                other => other.map(Some),
+            })
+            .await
+        };
+        if let Some(outcome) = ended {
+            return outcome;
+        }
+        self.rows(index).await?;
+        let by = self.recorder.cancellation().requested().await;
+        Err(cancelled(&by))
+    }
+
+    fn has_begun(&self, index: usize) -> bool {
+        let step = self.recorder.step(index);
+        step.is_some_and(|step| step.status == StepStatus::Running)
+    }
+}
+
 impl Modules for StepRunner<'_> {
     type Diff = ();
 
@@ -109,8 +145,18 @@ impl Modules for StepRunner<'_> {
                 diff: (),
             });
         }
-        self.recorder.begin(index).await?;
-        let outcome = self.step(chunk, index).await;
+        let outcome = match self.recorder.cancellation().by() {
+            None => {
+                self.recorder.begin(index).await?;
+                self.until_left(chunk, index).await
+            }
+            // Begun before the master restarted: what runs of it on hosts ends first.
+            Some(by) if self.has_begun(index) => {
+                self.rows(index).await?;
+                Err(cancelled(&by))
+            }
+            Some(by) => return Err(cancelled(&by)),
+        };
         self.recorder.end(index, &outcome).await?;
         outcome.map(|(changes, comment)| Checked {
             changes,

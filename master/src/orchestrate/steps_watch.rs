@@ -147,14 +147,16 @@ fn conclusion(run: &Run, steps: &[Step]) -> Event {
         &run.id,
         "done",
         run.changed,
-        &summary(&run.id, run.status, steps),
+        &summary(run, steps),
         Some(retcode),
     )
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(id: &JobId, status: RunStatus, steps: &[Step]) -> Value {
-    let total = steps.len();
-    json!({"id": id, "status": status.as_str(), "retcode": i32::from(status != RunStatus::Succeeded),
+pub(super) fn summary(run: &Run, steps: &[Step]) -> Value {
+    let (total, status) = (steps.len(), run.status);
+    let by = run.cancelled_by.as_deref();
+    let by = by.filter(|_| status == RunStatus::Cancelled);
+    json!({"id": run.id, "status": status.as_str(), "cancelledBy": by, "retcode": i32::from(status != RunStatus::Succeeded),
         "steps": steps.iter().map(|step| step_data(step, total)).collect::<Vec<_>>()})
 }

@@ -5,6 +5,7 @@ use futures_util::StreamExt as _;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
+use super::cancel::Cancellation;
 use super::record::Recorder;
 use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
@@ -378,7 +379,8 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
         let mut events = life.backend.orchestrate("root", request).await.unwrap();
         let run = life.store.open_runs().await.unwrap().remove(0);
         let steps = life.store.steps(&run.id).await.unwrap();
-        let recorder = Recorder::new(Arc::clone(life.backend.jobs()), run, 1, steps);
+        let jobs = Arc::clone(life.backend.jobs());
+        let recorder = Recorder::new(jobs, run, Arc::new(Cancellation::new(None)), steps);
         let wait = halite_etcd::Wait {
             until: "worker-1 is connected".into(),
             because: "it has not enrolled".into(),
@@ -404,7 +406,13 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
     );
     assert_eq!(
         (&waits["usual"], &waits["remedy"]),
-        (&json!(4), &json!("enrol it"))
+        (
+            &json!(4),
+            &json!(format!(
+                "enrol it; `ctl orchestrate cancel {}` ends this run",
+                waits["id"].as_str().unwrap()
+            ))
+        )
     );
     life.kill();
 }

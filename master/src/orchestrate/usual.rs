@@ -60,6 +60,7 @@ mod tests {
             low_json: "{}".to_owned(),
             status: RunStatus::Succeeded,
             current: 0,
+            cancelled_by: None,
             created: 0,
             changed: 0,
         }

@@ -99,6 +99,20 @@ impl StepRunner<'_> {
         }
     }
 
+    /// The control plane that holds the virtual address, this one left out; none where keepalived
+    /// holds none, or no other host says that it has it.
+    pub(super) async fn vip_holder(&self, snapshot: &Snapshot, but: &str) -> Option<String> {
+        let declaration = snapshot.declaration();
+        let api = &declaration.cluster.api_server;
+        let vip = api.vip.filter(|_| api.keeps_vip())?;
+        let planes = declaration.nodes.iter();
+        let others = planes.filter(|(name, node)| **name != *but && node.has(Role::ControlPlane));
+        let others: Vec<&NodeName> = others.map(|(name, _)| name).collect();
+        let held = self.holders(&others, vip).await;
+        let holder = held.into_iter().find(|(_, has)| *has);
+        holder.map(|(name, _)| name.to_owned())
+    }
+
     /// Whether each of these hosts has an address; those that do not answer are left out.
     async fn holders<'a>(
         &self,

@@ -1,7 +1,9 @@
 //! The step that moves the virtual address, on minions that say which addresses they have.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use halite_etcd::fake::FakeCluster;
 use halite_proto::v1;
 use serde_json::json;
 
@@ -17,6 +19,10 @@ const TREE: &[(&str, &str)] = &[
     (
         "orchestrate/away_or_off.sls",
         "away:\n  halite.vip_moved_off:\n    - node: {{ pillar.node }}\n    - offline: skip\n    - timeout: {{ pillar.timeout }}\n",
+    ),
+    (
+        "orchestrate/leader.sls",
+        "leader:\n  halite.etcd_leader_moved_off:\n    - node: {{ pillar.node }}\n    - timeout: {{ pillar.timeout }}\n",
     ),
     (
         "halite/host/keepalived/aside.sls",
@@ -100,6 +106,25 @@ fn the_address_moves_once_and_from_its_holder_only() {
     let (retcode, data) = move_off(&life, "worker-1", 60);
     assert_eq!(retcode, 0, "{data}");
     assert!(data.contains("worker-1 has no control plane"), "{data}");
+}
+
+/// etcd's leader goes where the address is; without an answer of that host to the newest member.
+#[test]
+fn the_host_with_the_address_leads_etcd_next() {
+    for (second, leader) in [(true, "cp-2"), (false, "cp-3")] {
+        let mut site = site();
+        let members = Arc::new(FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]));
+        site.etcd = Some((members.clone(), Duration::ZERO));
+        let life = site.live();
+        let holder = Arc::new(Mutex::new("cp-2"));
+        life.connect(&host("bootstrap-1", "cp-2", &holder));
+        if second {
+            life.connect(&host("cp-2", "bootstrap-1", &holder));
+        }
+        let (retcode, data) = run(&life, "orchestrate.leader", "bootstrap-1", 60);
+        assert_eq!(retcode, 0, "{data}");
+        assert_eq!(members.leader().as_deref(), Some(leader), "{data}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_etcd::Pace as _;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
@@ -84,8 +85,9 @@ impl StepRunner<'_> {
             // The reason says what to do.
             pace.say(format!("{id} is connected"), why.text, limit)
                 .await;
+            pace.leave_if_cancelled().await;
             if connected {
-                tokio::time::sleep(PAUSE).await;
+                pace.pause().await;
             }
         }
     }
@@ -181,7 +183,7 @@ impl StepRunner<'_> {
                 )));
             }
             pace.say(format!("{name} is Ready"), missing, limit).await;
-            tokio::time::sleep(PAUSE).await;
+            pace.pause().await;
         }
     }
 }

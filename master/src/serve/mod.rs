@@ -1,6 +1,7 @@
 //! The network services: what each call does, and its audit. The certificate names the caller, and
 //! the table in [`halite_proto::authz`] has decided already that they may call.
 
+mod added;
 mod enrolment;
 mod hand_over;
 mod minion;

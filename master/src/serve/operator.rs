@@ -3,8 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::{Stream, StreamExt as _};
 use halite_errors::chain;
 use halite_proto::tonic;
@@ -13,18 +11,18 @@ use halite_proto::transport::Peer;
 use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
     AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
-    ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest, CreateTokenReply,
-    CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply, KubeconfigRequest,
-    ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest, NewNode,
+    CancelRunRequest, ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest,
+    CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply,
+    KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest,
     OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
     ShowJobRequest, ShowRequest, StatusRequest,
 };
 use serde_json::Value;
 
+use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
 use super::{Call, Services, caller_id, status};
-use crate::app::App;
-use crate::ca::{HALITE, SITE};
+use crate::ca::HALITE;
 use crate::clock::rfc3339;
 use crate::event_stream::EventStream;
 use crate::jobs::function::Function;
@@ -34,8 +32,6 @@ use crate::operator::{audit, hand_over, kubeconfig};
 use crate::orchestrate::ignored;
 use crate::refusal::Refusal;
 
-/// The port of the bundle's web server.
-const BUNDLE_PORT: u16 = 4551;
 /// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);
 
@@ -249,6 +245,22 @@ impl Operator for Services {
         .await
     }
 
+    async fn cancel_run(
+        &self,
+        request: Request<CancelRunRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let operator = caller_id(&peer)?.to_owned();
+        let run = request.into_inner().run;
+        let call = Call::new(&peer, "Operator/CancelRun", run.clone());
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            let answer = backend.cancel_run(&run.parse()?, &operator).await?;
+            Ok(document(&answer))
+        })
+        .await
+    }
+
     async fn list_keys(
         &self,
         request: Request<ListKeysRequest>,
@@ -452,36 +464,4 @@ impl Operator for Services {
         })
         .await
     }
-}
-
-/// A new node in the audit log: name and address, if one is given.
-fn named(node: &NewNode) -> String {
-    match node.address.as_str() {
-        "" => node.name.clone(),
-        address => format!("{}={address}", node.name),
-    }
-}
-
-/// The command to run on the new host. It contains the CA of the bundle's web server, because a
-/// bare host trusts no CA, and curl can pin only leaf keys. The token is a variable of the script
-/// and no argument of any process: every user of the host can read command lines.
-fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
-    let site = app
-        .cas
-        .certificate_pem(SITE)
-        .map_err(|error| Refusal::internal(chain(&error)))?;
-    let master = app
-        .config
-        .endpoints()
-        .into_iter()
-        .next()
-        .unwrap_or_default();
-    let host = master
-        .rsplit_once(':')
-        .map_or(master.as_str(), |(host, _)| host);
-    let site = STANDARD.encode(site);
-    Ok(format!(
-        "C=$(mktemp) && echo {site} | base64 -d >$C && curl -fsS --noproxy '*' --cacert $C https://{host}:{BUNDLE_PORT}/enrol.sh \
-         | HALITE_TOKEN={token} sh -s -- --master {master} --name {name}"
-    ))
 }

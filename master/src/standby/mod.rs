@@ -13,6 +13,7 @@ pub mod export;
 pub mod feed;
 pub mod follow;
 pub mod hand_over;
+pub mod isolation;
 pub mod promote;
 pub mod receiver;
 pub mod roster;
@@ -22,13 +23,21 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use halite_pillar::masters::{STANDBY_OF, WAS_STANDBY_OF};
+
 use crate::config::Config;
 
-/// The file that makes this host a standby: the addresses of the masters, `HOST:PORT`, one on a
-/// line. The state tree writes it, and a promotion removes it.
+/// The file that makes this host a standby.
 #[must_use]
 pub fn mark(config: &Config) -> PathBuf {
-    config.state_dir.join("standby-of")
+    config.state_dir.join(STANDBY_OF)
+}
+
+/// The file with the addresses of the masters before, which a promotion has left: `ctl` does not wait for the
+/// minion of a host that is gone.
+#[must_use]
+pub fn mark_before(config: &Config) -> PathBuf {
+    config.state_dir.join(WAS_STANDBY_OF)
 }
 
 /// The directory of a standby's copy.

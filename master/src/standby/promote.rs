@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::copy::Copy;
 use super::disk::{
-    CopyError, file_error, make_directory, read_json, remove, sync_directory, write, write_json,
+    CopyError, PRIVATE, file_error, make_directory, read_json, remove, sync_directory, write,
+    write_json,
 };
 use super::follow::{SessionError, identity};
-use super::{directory, hand_over, mark, masters};
+use super::{directory, hand_over, isolation, mark, mark_before, masters};
 use crate::ca::CaError;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -55,6 +56,12 @@ pub enum PromoteError {
          {0} is dead, `ctl master promote --force --cluster NAME` makes this host the master's again"
     )]
     HandedOver(String),
+    /// The host has the master, which begins nothing.
+    #[error(
+        "this host has the master, which has lost its standbys and most minions and begins nothing: another host may have \
+         taken its place. If none has, `ctl master promote --force --cluster NAME` has it act alone"
+    )]
+    Isolated,
     /// The host is neither a standby nor was its promotion interrupted.
     #[error("this host is no standby: {} is not there", .0.display())]
     NoStandby(PathBuf),
@@ -238,7 +245,8 @@ impl<'a> Promotion<'a> {
         }
     }
 
-    /// Makes a master that was replaced the master again; one that was not is it already.
+    /// Makes a master that was replaced the master again, and one that is isolated act alone; one that is
+    /// neither is the master already.
     async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
         let store = self.config.state_dir.join(STORE);
         let own = noted_epoch(&store)?;
@@ -246,6 +254,9 @@ impl<'a> Promotion<'a> {
             Err(replaced) => (replaced.heard, PromoteError::from(replaced)),
             Ok(()) => match hand_over::under_way(self.config)? {
                 Some(note) => (note.epoch, PromoteError::HandedOver(note.to)),
+                None if isolation::is_noted(&self.config.state_dir) => {
+                    (own, PromoteError::Isolated)
+                }
                 None => return Ok(Promoted::WasMaster),
             },
         };
@@ -258,6 +269,7 @@ impl<'a> Promotion<'a> {
         let epoch = heard + 1;
         let starts = raise_epoch(&store, epoch).await?;
         note_epoch(&store, epoch, starts)?;
+        isolation::act_alone(&self.config.state_dir)?;
         self.forget_replacement()?;
         self.start()?;
         Ok(Promoted::Done(epoch))
@@ -354,10 +366,16 @@ impl<'a> Promotion<'a> {
         let starts: Option<i64> = read_json(&directory(self.config).join("starts"))?;
         note_epoch(&to, epoch, starts.unwrap_or_default())?;
         self.reach(Boundary::Epoch)?;
+        // No other standby may be there to follow this master.
+        isolation::act_alone(&self.config.state_dir)?;
         init(self.config, self.clock.now())?;
         self.reach(Boundary::Identities)?;
         self.forget_replacement()?;
-        remove(&mark(self.config))?;
+        let mark = mark(self.config);
+        if let Ok(addresses) = fs::read(&mark) {
+            write(&mark_before(self.config), &addresses, PRIVATE)?;
+        }
+        remove(&mark)?;
         self.reach(Boundary::Master)?;
         Ok(())
     }

@@ -279,6 +279,11 @@ pub trait Store: Send + Sync {
     fn run<'a>(&'a self, id: &'a JobId) -> StoreFuture<'a, Option<Run>>;
     /// The newest runs first, at most `limit`.
     fn runs(&self, limit: u32) -> StoreFuture<'_, Vec<Run>>;
+    /// The runs of one orchestration that were created at `since` or later, newest first.
+    fn runs_of<'a>(&'a self, sls: &'a str, since: Millis) -> StoreFuture<'a, Vec<Run>>;
+    /// The creation of the oldest run or job; none in an empty store. Nothing is known of the time
+    /// before it.
+    fn oldest(&self) -> StoreFuture<'_, Option<Millis>>;
     /// Runs whose status is running, oldest first.
     fn open_runs(&self) -> StoreFuture<'_, Vec<Run>>;
     /// Changes a run's status and current step.
@@ -289,6 +294,14 @@ pub trait Store: Send + Sync {
         current: u32,
         now: Millis,
     ) -> StoreFuture<'a, ()>;
+    /// Records who wants a run to end before its steps are done; the first one counts. False, and
+    /// nothing stored, when it has ended or does not exist.
+    fn cancel_run<'a>(
+        &'a self,
+        id: &'a JobId,
+        operator: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool>;
     /// Stores one step, replacing the one with the same index.
     fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()>;
     /// A run's steps, in order.

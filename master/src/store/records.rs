@@ -81,6 +81,8 @@ stored_as_text! {
         Succeeded = "succeeded",
         /// A step failed.
         Failed = "failed",
+        /// An operator ended it before all steps were done.
+        Cancelled = "cancelled",
     }
 }
 
@@ -381,6 +383,8 @@ pub struct Run {
     pub status: RunStatus,
     /// Index of the step in work.
     pub current: u32,
+    /// The operator who wants it to end before its steps are done.
+    pub cancelled_by: Option<String>,
     /// Made at.
     pub created: Millis,
     /// Last change.

@@ -1,6 +1,7 @@
 //! What every implementation of [`Store`] must do. Each function gets an empty store.
 
 mod access;
+mod cancelled;
 mod jobs;
 mod locks;
 mod parts;
@@ -13,6 +14,7 @@ pub(super) use self::access::{
     audit_lines_are_found_by_time_caller_and_method, operators_are_kept_and_replaced,
     the_tokens_of_a_minion_are_taken_together,
 };
+pub(super) use self::cancelled::a_cancelled_run_names_the_first_operator;
 pub(super) use self::jobs::{
     a_job_that_cannot_be_stored_whole_is_not_stored, a_repeated_request_finds_its_job,
     a_row_only_moves_forward, of_which_bundles_a_minion_has_something_outlives_its_jobs,
@@ -92,6 +94,7 @@ pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
         low_json: "{}".to_owned(),
         status: RunStatus::Running,
         current: 0,
+        cancelled_by: None,
         created: 5,
         changed: 5,
     }
@@ -270,6 +273,31 @@ pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
     assert_eq!(listed, [jid(13), jid(11)]);
 }
 
+pub(super) async fn runs_are_found_by_orchestration_and_time_and_the_oldest_record_is_known(
+    store: &dyn Store,
+) {
+    assert_eq!(store.oldest().await.unwrap(), None);
+    let at = |number: u64, sls: &str, created: Millis| Run {
+        sls: sls.to_owned(),
+        created,
+        ..run(number, None)
+    };
+    for made in [
+        at(21, "a", 40),
+        at(22, "b", 41),
+        at(23, "a", 42),
+        at(24, "a", 43),
+    ] {
+        store.create_run(&made, &[]).await.unwrap();
+    }
+    let found = store.runs_of("a", 42).await.unwrap();
+    assert_eq!(found, [at(24, "a", 43), at(23, "a", 42)]);
+    assert_eq!(store.runs_of("a", 44).await.unwrap(), []);
+    assert_eq!(store.oldest().await.unwrap(), Some(40));
+    store.create_job(&job(1, None), &[]).await.unwrap();
+    assert_eq!(store.oldest().await.unwrap(), Some(10));
+}
+
 pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &dyn Store) {
     let event = |tag: &str, time| Event {
         seq: 0,
@@ -380,7 +408,9 @@ macro_rules! suite {
             open_jobs_and_rows_are_found_after_a_restart,
             the_last_return_finishes_its_job,
             runs_and_steps_are_kept,
+            runs_are_found_by_orchestration_and_time_and_the_oldest_record_is_known,
             a_lock_is_held_until_its_run_has_ended,
+            a_cancelled_run_names_the_first_operator,
             old_jobs_go_and_what_is_open_stays,
             of_which_bundles_a_minion_has_something_outlives_its_jobs,
             events_have_growing_numbers_and_are_found_by_prefix,

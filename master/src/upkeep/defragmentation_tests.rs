@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_etcd::fake::{Database, FakeCluster, QUOTA};
+use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
 use jiff::Timestamp;
@@ -18,8 +19,9 @@ use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 use crate::clock::{Clock as _, ManualClock};
 use crate::jobs::NewJob;
+use crate::jobs::jid::Jids;
 use crate::names::minion;
-use crate::store::{AuditFilter, Millis, Run, Store as _};
+use crate::store::{AuditFilter, Job, JobStatus, Millis, Run, Store as _};
 
 const TREE: [(&str, &str); 3] = [
     ("top.sls", "base:\n  '*':\n    - a\n"),
@@ -32,7 +34,8 @@ const TREE: [(&str, &str); 3] = [
 const MEMBERS: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
 /// The seconds after which a run stops to wait.
 const LIMIT: u64 = 3;
-const DAY: Millis = 24 * 60 * 60 * 1000;
+const HOUR: Millis = 60 * 60 * 1000;
+const DAY: Millis = 24 * HOUR;
 
 fn millis(text: &str) -> Millis {
     text.parse::<Timestamp>().unwrap().as_millisecond()
@@ -44,6 +47,28 @@ fn database(size: u64, free: u64) -> Database {
         size,
         in_use: size / 100 * (100 - free),
         data: 1 << 20,
+    }
+}
+
+/// A job that has ended.
+fn ended(jid: JobId, at: Millis) -> Job {
+    Job {
+        jid,
+        function: "test.ping".to_owned(),
+        args_json: "{}".to_owned(),
+        test: false,
+        operator: "root".to_owned(),
+        target: "worker-1".to_owned(),
+        minions: Vec::new(),
+        order: Vec::new(),
+        created: at,
+        deadline: None,
+        steady_deadline: None,
+        request_id: None,
+        status: JobStatus::Finished,
+        retcode: Some(0),
+        finished: Some(at),
+        bundle: None,
     }
 }
 
@@ -85,6 +110,33 @@ impl World {
         let stream = self.life.backend.orchestrate("root", request);
         let stream = self.life.runtime.block_on(stream).unwrap();
         self.life.collect(stream);
+    }
+
+    /// Runs and jobs of operators that were made an hour ago, and have ended.
+    fn records(&self, runs: usize, jobs: usize) {
+        let (store, then) = (&self.life.store, self.clock.now() - HOUR);
+        let jids = Jids::after(None);
+        self.life.runtime.block_on(async {
+            let own = store.runs(1).await.unwrap().remove(0);
+            for _ in 0..runs {
+                let run = Run {
+                    id: jids.next(then),
+                    sls: "halite.orchestrate.cordon_node".to_owned(),
+                    operator: "root".to_owned(),
+                    request_id: None,
+                    created: then,
+                    changed: then,
+                    ..own.clone()
+                };
+                store.create_run(&run, &[]).await.unwrap();
+            }
+            for _ in 0..jobs {
+                store
+                    .create_job(&ended(jids.next(then), then), &[])
+                    .await
+                    .unwrap();
+            }
+        });
     }
 
     /// The master's own runs, oldest first.
@@ -150,6 +202,35 @@ fn databases_are_defragmented_once_at_the_declared_time() {
     assert_eq!(world.step(), LOOK, "not again after a restart");
     assert_eq!(cluster.changes(), changes);
     assert_eq!(world.audit(), ["begins", "ok"]);
+    world.life.kill();
+}
+
+/// A site at which more happens than a list of the newest has room for.
+#[test]
+fn other_runs_and_jobs_decide_nothing_however_many_they_are() {
+    let cluster = Arc::new(FakeCluster::new(&MEMBERS));
+    let clock = Arc::new(ManualClock::at(millis("2026-11-28T12:00:00Z")));
+    let site = site(&cluster);
+    let world = World::new(&site, &clock);
+    world.operate();
+    world.records(0, 1);
+    clock.advance(DAY);
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    assert_eq!(world.step(), 0);
+    clock.advance(2 * HOUR);
+    world.records(60, 0);
+    world.life.kill();
+
+    cluster.set_database("cp-2", database(100 << 20, 90));
+    let world = World::new(&site, &clock);
+    clock.advance(SETTLE);
+    assert_eq!(world.step(), LOOK, "not again after a restart");
+    assert_eq!(cluster.changes(), ["defragment cp-2"]);
+    clock.advance(7 * DAY);
+    world.records(60, 210);
+    assert_eq!(world.step(), 0, "the next time is not missed");
+    assert_eq!(cluster.changes(), ["defragment cp-2", "defragment cp-2"]);
+    assert_eq!(world.audit(), ["begins", "ok", "begins", "ok"]);
     world.life.kill();
 }
 

@@ -7,10 +7,10 @@ use halite_proto::ids::{JobId, MinionId};
 use super::schedule::Tried;
 use crate::app::App;
 use crate::jobs::NewJob;
-use crate::jobs::failure::failure;
+use crate::jobs::failure::{failure, succeeded};
 use crate::jobs::function::RENEW;
 use crate::refusal::Refusal;
-use crate::store::{Audit, AuditFilter, Job, JobRow, JobStatus, Millis, RowState};
+use crate::store::{Audit, AuditFilter, Job, JobStatus, Millis, RowState};
 
 /// The name in the records of jobs. An operator's has no colon.
 pub(super) const OPERATOR: &str = "master:upkeep";
@@ -28,7 +28,7 @@ const JOBS: u32 = 200;
 /// The newest lines of the audit log about trials.
 const LINES: u32 = 1000;
 /// The time for which trials count: the audit log is kept for longer.
-const MEMORY: Millis = 30 * 24 * 60 * 60 * 1000;
+pub(super) const MEMORY: Millis = 30 * 24 * 60 * 60 * 1000;
 /// The longest outcome in the audit log, in characters.
 const LONGEST: usize = 600;
 
@@ -49,12 +49,6 @@ pub(super) async fn ended(app: &App) -> Result<Vec<Job>, Refusal> {
     Ok(ended
         .filter(|job| job.finished.is_some_and(|at| now - at < MEMORY))
         .collect())
-}
-
-/// The time of the oldest of the newest jobs of all kinds.
-pub(super) async fn oldest(app: &App) -> Result<Option<Millis>, Refusal> {
-    let jobs = app.store.jobs(JOBS).await?;
-    Ok(jobs.iter().map(|job| job.created).min())
 }
 
 /// The last of these trials on each of the hosts.
@@ -81,10 +75,6 @@ pub(super) async fn last(
         }
     }
     Ok(found)
-}
-
-fn succeeded(row: &JobRow) -> bool {
-    row.state == RowState::Returned && row.retcode == Some(0)
 }
 
 /// Records in the audit log that a trial begins.

@@ -3,13 +3,11 @@
 use halite_states::shipped::DEFRAG_ETCD;
 use serde_json::Value;
 
-use super::history::{self, BEGINS, DEFRAGMENTATION, OPERATOR};
+use super::history::{self, BEGINS, DEFRAGMENTATION, MEMORY, OPERATOR};
 use crate::app::App;
 use crate::refusal::Refusal;
 use crate::store::{Audit, Millis, Run, RunStatus, StepStatus};
 
-/// The newest runs, among which the trials are.
-const RUNS: u32 = 50;
 /// The time after a trial that failed until the next one.
 pub(super) const AGAIN: Millis = 6 * 60 * 60 * 1000;
 
@@ -35,12 +33,11 @@ pub(super) struct Trials {
 impl Trials {
     /// Reads them from the store.
     pub(super) async fn read(app: &App) -> Result<Self, Refusal> {
-        let runs = app.store.runs(RUNS).await?;
-        let oldest = runs.iter().map(|run| run.created).min();
-        let known_from = oldest.into_iter().chain(history::oldest(app).await?).min();
+        let since = app.clock.now() - MEMORY;
+        let known_from = app.store.oldest().await?;
         let mut own = Vec::new();
-        for run in runs {
-            if run.operator == OPERATOR && run.sls == DEFRAG_ETCD && is_scheduled(&run) {
+        for run in app.store.runs_of(DEFRAG_ETCD, since).await? {
+            if run.operator == OPERATOR && is_scheduled(&run) {
                 own.push(trial(app, run).await?);
             }
         }
@@ -107,8 +104,15 @@ async fn trial(app: &App, run: Run) -> Result<Trial, Refusal> {
     })
 }
 
-/// The error of the step that failed.
+/// The operator who ended it, or the error of the step that failed.
 async fn reason(app: &App, run: &Run) -> Result<String, Refusal> {
+    if let Some(by) = run
+        .cancelled_by
+        .as_ref()
+        .filter(|_| run.status == RunStatus::Cancelled)
+    {
+        return Ok(format!("cancelled by {by}"));
+    }
     let steps = app.store.steps(&run.id).await?;
     let failed = steps.iter().find(|step| step.status == StepStatus::Failed);
     let error = failed.and_then(|step| {

@@ -25,6 +25,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     let mut minion = MinionClient::new(channel.clone());
     let mut operator = OperatorClient::new(channel.clone());
     let job = JOB.to_owned();
+    let run = v1::CancelRunRequest { run: job.clone() };
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
             let request = v1::EnrolRequest {
@@ -93,6 +94,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             .cancel_job(v1::CancelJobRequest { job, force: false })
             .await
             .map(drop),
+        "Operator/CancelRun" => operator.cancel_run(run).await.map(drop),
         "Operator/ShowJob" => operator
             .show_job(v1::ShowJobRequest { job })
             .await

@@ -9,6 +9,7 @@ use halite_master::files::ByteStream;
 use halite_master::operator::backup::BackupParts;
 use halite_master::operator::kubeconfig::ApiWay;
 use halite_master::refusal::Refusal;
+use halite_master::standby::isolation::Surroundings;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
@@ -42,6 +43,8 @@ pub struct OneJob {
     pub held: (&'static str, Notify),
     /// How many messages of streams came in.
     pub messages: watch::Sender<u32>,
+    /// The declared masters.
+    pub masters: Mutex<Vec<String>>,
 }
 
 impl OneJob {
@@ -50,6 +53,7 @@ impl OneJob {
             asked: Mutex::default(),
             held: ("held", Notify::new()),
             messages: watch::Sender::new(0),
+            masters: Mutex::default(),
         }
     }
 
@@ -95,6 +99,21 @@ fn chunk() -> Chunk {
 impl Backend for OneJob {
     fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(std::future::ready(Ok(vec![MINION.to_owned()])))
+    }
+
+    fn surroundings(&self) -> BackendFuture<'_, Surroundings> {
+        let seen = Surroundings {
+            standbys: 0,
+            alone_since: None,
+            accepted: 1,
+            connected: 1,
+        };
+        Box::pin(std::future::ready(Ok(seen)))
+    }
+
+    fn masters(&self) -> BackendFuture<'_, Vec<String>> {
+        let masters = self.masters.lock().unwrap().clone();
+        Box::pin(std::future::ready(Ok(masters)))
     }
 
     fn probe(&self) -> BackendFuture<'_, ()> {
@@ -163,6 +182,10 @@ impl Backend for OneJob {
             format!("cancel_job {jid} by {operator}, force {force}"),
             json!({}),
         )
+    }
+
+    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value> {
+        self.answer(format!("cancel_run {run} by {operator}"), json!({}))
     }
 
     fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {

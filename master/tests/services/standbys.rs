@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use halite_master::clock::SystemClock;
+use halite_master::other_masters::look;
 use halite_master::standby::compare::others;
 use halite_master::standby::follow::{SessionError, session};
 use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
@@ -204,6 +205,26 @@ async fn a_master_whose_host_was_cut_off_does_not_act() {
     let addresses = [site.endpoint.clone()];
     let heard = others(&addresses, 9, host.path()).await.unwrap();
     assert_eq!(heard.other.unwrap().epoch, 10);
+}
+
+/// The link is back: a master without a standby asks, and of two with the same epoch it stops itself.
+#[tokio::test]
+async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_answers() {
+    let (there, here) = (start().await, start().await);
+    let own = there.enrolled("worker-2").await;
+    let host = minion_directory(&there, &own);
+    (here.backend.masters.lock().unwrap()).push(there.endpoint.clone());
+    let asks = || look(&here.app, here.backend.as_ref(), host.path());
+    let standbys = &here.app.standbys;
+    let number = standbys.enter(MINION, Arc::default(), 1);
+    standbys.set(MINION, number, State::Following, "", 2);
+    assert_eq!(asks().await, Ok(()), "a standby follows");
+    standbys.set(MINION, number, State::Gone, "cut off", 3);
+    let replaced = asks().await.unwrap_err();
+    assert_eq!(replaced.heard, here.app.store.epoch() + 1);
+    let witness = format!("the master at {}", there.endpoint);
+    assert_eq!(replaced.witness, witness);
+    assert_eq!(here.app.succession.replaced().await, replaced);
 }
 
 #[tokio::test]

@@ -154,6 +154,27 @@ async fn a_stream_without_hello_is_refused() {
 }
 
 #[tokio::test]
+async fn a_master_stops_when_a_minion_has_obeyed_a_higher_epoch() {
+    let site = start().await;
+    let minion = site.enrolled(MINION).await;
+    let mut first = hello(1);
+    if let Some(minion_message::Body::Hello(hello)) = &mut first.body {
+        hello.epoch = Some(site.app.store.epoch() + 1);
+    }
+    let channel = site.channel(Some(&minion)).await;
+    let stream = futures_util::stream::iter([first]);
+    let refused = MinionClient::new(channel)
+        .connect(Request::new(stream))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("was replaced"), "{refused}");
+    let replaced = tokio::time::timeout(SOON, site.app.succession.replaced()).await;
+    assert_eq!(replaced.unwrap().witness, "minion:worker-1");
+    assert!(!site.app.connections.is_connected(&minion_id()));
+}
+
+#[tokio::test]
 async fn the_newer_stream_of_a_minion_wins() {
     let site = start().await;
     let minion = site.enrolled(MINION).await;

@@ -4,6 +4,8 @@
 //! fsync, as POSIX promises and no more. Every primitive is counted, so that a test can cut the
 //! power at each of them.
 
+mod rename;
+
 use std::collections::{BTreeMap, HashMap};
 
 use halite_minion::host::effect::Meta;
@@ -204,8 +206,7 @@ impl Disk {
         self.durable_names.insert(path, inode);
     }
 
-    /// Removes a node and all below it, durably and without counting: for damaging a host in a
-    /// test.
+    /// Removes a tree durably and without counting: for damaging a host in a test.
     pub fn take(&mut self, path: &str) {
         let path = self.physical(path);
         let below = format!("{path}/");

@@ -142,6 +142,7 @@ impl FakeState {
                     "{url} did not answer {status} within {seconds} seconds"
                 ));
             }
+            Effect::Rename { from, to } => self.disk.rename(from, to)?,
             Effect::FoundEtcd(founding) => {
                 self.disk.tick()?;
                 if !self.images.contains(&founding.image) {
@@ -150,6 +151,7 @@ impl FakeState {
                 let log = format!("{}/wal/0-0.wal", founding.member());
                 self.disk
                     .put(&log, Node::file(founding.command.join(" ").as_bytes()));
+                self.disk.put(&founding.scratch(), Node::directory());
             }
             Effect::JoinEtcd(first) => {
                 self.disk.tick()?;

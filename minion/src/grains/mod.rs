@@ -2,10 +2,11 @@
 //!
 //! The sources are `/proc`, `/sys`, `/etc` and the host's own tools, never the network. Salt's
 //! meanings hold (`salt/grains/core.py`); `routes`, `ip4_routes`, `disk_free`, `cgroup_version`,
-//! `halite_version`, `reports`, `etcd` and `minion_update` are our own.
+//! `halite_version`, `reports`, `etcd`, `minion_program` and `minion_update` are our own.
 
 mod etcd;
 mod network;
+mod program;
 mod reports;
 mod system;
 mod update;
@@ -39,6 +40,9 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
     }
     if let Some(found) = etcd::read(Path::new("/")) {
         grains.insert(member::GRAIN.to_owned(), found);
+    }
+    if let Some(program) = program::digest() {
+        grains.insert(minion_update::PROGRAM.to_owned(), json!(program));
     }
     if let Some(reverted) = update::read(Path::new("/")) {
         grains.insert(minion_update::GRAIN.to_owned(), reverted);

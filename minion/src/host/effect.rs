@@ -51,6 +51,14 @@ pub enum Effect {
         /// Absolute path.
         path: String,
     },
+    /// Give a file, link or directory tree another name in the same file system. Nothing may have that
+    /// name yet.
+    Rename {
+        /// Absolute path.
+        from: String,
+        /// Absolute path.
+        to: String,
+    },
     /// Install and remove packages in one transaction of the host's package manager, from the
     /// configured repositories.
     Packages {

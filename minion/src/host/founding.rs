@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 /// data. A boot ends both.
 pub const JOINING_MARK: &str = "/run/halite-etcd-joining";
 
+/// The directory below a data directory in which the first member of a cluster is made. Its data are
+/// moved to their place when they are whole; the directory stays until the member is recorded.
+#[must_use]
+pub fn scratch(data: &str) -> String {
+    format!("{}/founding", data.trim_end_matches('/'))
+}
+
 /// The first start of a member, before there is a pod or unit of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstStart {
@@ -22,11 +29,10 @@ pub struct FirstStart {
 }
 
 impl FirstStart {
-    /// The directory below the data directory in which the first member of a cluster is made. It is
-    /// moved to its place when it is whole.
+    /// The directory in which the first member of a cluster is made, see [`scratch`].
     #[must_use]
     pub fn scratch(&self) -> String {
-        format!("{}/founding", self.data.trim_end_matches('/'))
+        scratch(&self.data)
     }
 
     /// The directory of the member in the data directory.

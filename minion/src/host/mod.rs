@@ -133,12 +133,29 @@ pub enum PackageManager {
     Dnf,
 }
 
+/// The first bytes of a content, at most `bytes`.
+fn beginning(mut content: Vec<u8>, bytes: u64) -> Vec<u8> {
+    content.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+    content
+}
+
 /// The host as modules and executor see it. Questions change nothing.
 pub trait Host: Send + Sync {
     /// The entry at `path`, without following a final link; `None` when there is none.
     fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>>;
     /// A file's content, following links; `None` when there is none.
     fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>>;
+    /// The first bytes of a file, at most `bytes`, following links; `None` when there is none.
+    fn head<'a>(
+        &'a self,
+        path: &'a str,
+        bytes: u64,
+    ) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            let content = self.read(path).await?;
+            Ok(content.map(|all| beginning(all, bytes)))
+        })
+    }
     /// Names in a directory, sorted; empty when there is none.
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>>;
     /// A unit's state.

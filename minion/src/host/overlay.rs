@@ -14,7 +14,7 @@ use super::effect::{Command, Effect, Output, Trust};
 use super::overlay_files::{Entry, Files, Known};
 use super::{
     FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView,
-    MountPoint, PackageManager, Stat, UnitState, User,
+    MountPoint, PackageManager, Stat, UnitState, User, beginning,
 };
 
 /// Stands for content and versions that only apply can tell.
@@ -49,6 +49,14 @@ pub(super) struct Predicted {
     pub images: BTreeSet<String>,
 }
 
+/// The place of a file's content.
+enum Source {
+    /// Here: the predicted content; `None` where no file is.
+    Predicted(Option<Vec<u8>>),
+    /// The host below, at this path.
+    Below(String),
+}
+
 impl<'h> Overlay<'h> {
     /// An overlay that has predicted nothing yet.
     #[must_use]
@@ -66,6 +74,28 @@ impl<'h> Overlay<'h> {
         self.predicted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a file's content.
+    async fn source(&self, path: &str) -> Source {
+        let path = self.resolve(path, true).await;
+        let known = self.predicted().files.get(&path);
+        match known {
+            Known::Entry(Entry {
+                content: Some(content),
+                ..
+            }) => Source::Predicted(Some(content)),
+            Known::Entry(Entry {
+                stat:
+                    Stat {
+                        kind: FileKind::File,
+                        ..
+                    },
+                ..
+            })
+            | Known::Below => Source::Below(path),
+            Known::Entry(_) | Known::Gone => Source::Predicted(None),
+        }
     }
 
     /// The answer of the host below. While the outcome of predicted effects is open, an error (no
@@ -108,23 +138,25 @@ impl Host for Overlay<'_> {
             if self.predicted().files.is_empty() {
                 return self.below.read(path).await;
             }
-            let path = self.resolve(path, true).await;
-            let known = self.predicted().files.get(&path);
-            match known {
-                Known::Entry(Entry {
-                    content: Some(content),
-                    ..
-                }) => Ok(Some(content)),
-                Known::Entry(Entry {
-                    stat:
-                        Stat {
-                            kind: FileKind::File,
-                            ..
-                        },
-                    ..
-                })
-                | Known::Below => self.below.read(&path).await,
-                Known::Entry(_) | Known::Gone => Ok(None),
+            match self.source(path).await {
+                Source::Predicted(content) => Ok(content),
+                Source::Below(path) => self.below.read(&path).await,
+            }
+        })
+    }
+
+    fn head<'a>(
+        &'a self,
+        path: &'a str,
+        bytes: u64,
+    ) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
+        Box::pin(async move {
+            if self.predicted().files.is_empty() {
+                return self.below.head(path, bytes).await;
+            }
+            match self.source(path).await {
+                Source::Predicted(content) => Ok(content.map(|all| beginning(all, bytes))),
+                Source::Below(path) => self.below.head(&path, bytes).await,
             }
         })
     }

@@ -7,7 +7,7 @@ use super::accounts::is_account_command;
 use super::effect::{
     CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, UnitAction,
 };
-use super::founding::JOINING_MARK;
+use super::founding::{FirstStart, JOINING_MARK};
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use super::overlay_files::{Entry, Known, stat_after};
 use super::{FileKind, FirewallView, Host, IpsetView, MountPoint};
@@ -128,20 +128,51 @@ impl Overlay<'_> {
                 self.predicted().images.insert(reference.clone());
             }
             Effect::Certificate(request) => self.certificate(request).await,
+            Effect::Rename { from, to } => self.rename(from, to).await,
+            Effect::FoundEtcd(first) => {
+                self.begin_log(first).await;
+                self.put_directory(&first.scratch(), &Meta::default()).await;
+            }
             Effect::JoinEtcd(first) => {
-                let meta = Meta::default();
-                let log = first.log();
-                let directories: Vec<&str> =
-                    log.match_indices('/').map(|(at, _)| &log[..at]).collect();
-                for directory in directories.iter().skip(1) {
-                    self.put_directory(directory, &meta).await;
-                }
-                self.put_file(&log, Vec::new(), &meta).await;
+                self.begin_log(first).await;
                 self.predicted().files.remove(JOINING_MARK);
             }
             // Waiting changes nothing.
-            Effect::WaitHttp { .. } | Effect::StaticPod(_) | Effect::FoundEtcd(_) => {}
+            Effect::WaitHttp { .. } | Effect::StaticPod(_) => {}
         }
+    }
+
+    /// The entry has its new name; what is in a directory is not predicted.
+    async fn rename(&self, from: &str, to: &str) {
+        let (from, to) = (
+            self.resolve(from, false).await,
+            self.resolve(to, false).await,
+        );
+        let Ok(Some(stat)) = self.stat(&from).await else {
+            return;
+        };
+        let content = self.read(&from).await.ok().flatten();
+        let mut predicted = self.predicted();
+        predicted.files.remove(&from);
+        predicted.files.put(
+            &to,
+            Entry {
+                stat,
+                content,
+                fresh: true,
+            },
+        );
+    }
+
+    /// The log of an etcd that is started once. Its content is known after apply.
+    async fn begin_log(&self, first: &FirstStart) {
+        let meta = Meta::default();
+        let log = first.log();
+        let directories: Vec<&str> = log.match_indices('/').map(|(at, _)| &log[..at]).collect();
+        for directory in directories.iter().skip(1) {
+            self.put_directory(directory, &meta).await;
+        }
+        self.put_file(&log, Vec::new(), &meta).await;
     }
 
     fn is_fresh(&self, path: &str) -> bool {

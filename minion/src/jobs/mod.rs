@@ -276,7 +276,8 @@ impl Jobs {
                 self.send(returned(&id, done(&Value::Bool(true))));
             }
             HEALTH => {
-                let report = health::report(Path::new("/"));
+                let busy = self.states.try_lock().is_err();
+                let report = health::report(Path::new("/"), busy);
                 let answer = serde_json::to_value(report).unwrap_or_default();
                 self.send(returned(&id, done(&answer)));
             }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use halite_host_reports::etcd::{LOG, is_log};
+use halite_host_reports::etcd::{LOG, Record, is_log};
+use halite_host_reports::etcd_log::{self, Ids};
 use halite_states::low::Chunk;
-use serde_json::Value;
 
 use super::args::Args;
 use super::paths::{absolute, join, parent};
@@ -15,7 +15,8 @@ use crate::host::{FileKind, Host};
 const KUBEADM: &str = "/etc/kubernetes/tmp";
 
 /// Compares the record with the write-ahead log. An etcd without its log would found a new, empty
-/// cluster in its place, and everything that follows would look healthy.
+/// cluster in its place, and one with the log of another member would bring another cluster's data;
+/// everything that follows would look healthy.
 pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let data = absolute(&chunk.name)?;
     let record = absolute(&Args::new(chunk).required("record")?)?;
@@ -24,15 +25,25 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
             "no etcd member is recorded in {record}"
         )));
     }
-    if has_log(host, &join(&data, LOG)).await? {
-        return Ok(Plan::nothing(format!("the etcd member's log is in {data}")));
-    }
-    let member = host.read(&record).await?.unwrap_or_default();
-    let member = serde_json::from_slice(&member).unwrap_or(Value::Null);
-    let member = match member["member"].as_str() {
-        Some(name) => format!(" {name}"),
+    let recorded = record_of(host, &record).await?;
+    let member = match &recorded {
+        Some(recorded) => format!(" {}", recorded.member),
         None => String::new(),
     };
+    if has_log(host, &join(&data, LOG)).await? {
+        let there = log_ids(host, &data).await?;
+        return match (recorded.as_ref().and_then(Record::ids), there) {
+            (Some(own), Some(there)) if own != there => fail(format!(
+                "cannot go on with the etcd member{member}: the data in {data} belong to {there}, and {record} says that \
+                 those of this host belong to {own}. Started now, it would serve another member's data, so nothing was \
+                 changed; {}, then run `ctl highstate`. Only if the data that are there are to be its own, as after a \
+                 restore by hand: {}",
+                own_data(host, &data, own).await?,
+                accepting(member.trim(), &record),
+            )),
+            _ => Ok(Plan::nothing(format!("the etcd member's log is in {data}"))),
+        };
+    }
     fail(format!(
         "cannot go on with the etcd member{member}, which ran on this host: its data is gone: {}. Started now, it would be a \
          new, empty cluster, so nothing was changed; {}, then run `ctl highstate`. Only if everything in the cluster may be \
@@ -51,6 +62,58 @@ pub(super) async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Fa
         return Ok(false);
     }
     Ok(host.list(directory).await?.iter().any(|name| is_log(name)))
+}
+
+/// The record of the member; `None` if there is none that can be read.
+pub(super) async fn record_of(host: &dyn Host, path: &str) -> Result<Option<Record>, Failure> {
+    let text = host.read(path).await?.unwrap_or_default();
+    Ok(serde_json::from_slice(&text).ok())
+}
+
+/// The ids in the log of a data directory; `None` without a log of etcd.
+pub(super) async fn log_ids(host: &dyn Host, data: &str) -> Result<Option<Ids>, Failure> {
+    ids_in(host, &join(data, LOG)).await
+}
+
+async fn ids_in(host: &dyn Host, directory: &str) -> Result<Option<Ids>, Failure> {
+    if !has_log(host, directory).await? {
+        return Ok(None);
+    }
+    let names = host.list(directory).await?;
+    let Some(first) = names.iter().find(|name| is_log(name)) else {
+        return Ok(None);
+    };
+    let head = host.head(&join(directory, first), etcd_log::HEAD).await?;
+    Ok(head.as_deref().and_then(etcd_log::ids))
+}
+
+/// Names the member whose data are in a data directory.
+pub(super) async fn whose(host: &dyn Host, data: &str) -> Result<String, Failure> {
+    Ok(match log_ids(host, data).await? {
+        Some(ids) => format!("the data of {ids}"),
+        None => format!("a log in {} that is not etcd's", join(data, LOG)),
+    })
+}
+
+/// The command of an operator who says that the data that are there are the member's.
+pub(super) fn accepting(member: &str, record: &str) -> String {
+    format!("say so with `echo '{{\"member\":\"{member}\"}}' >{record}`")
+}
+
+/// The way back to the data with these ids.
+async fn own_data(host: &dyn Host, data: &str, own: Ids) -> Result<String, Failure> {
+    let member = join(data, "member");
+    for copy in copies(host, data).await? {
+        if ids_in(host, &join(&copy, "wal")).await? == Some(own) {
+            return Ok(format!(
+                "its own are in {copy}: move them back with `mv -T {member} {member}.other && mv -T {copy} {member}`"
+            ));
+        }
+    }
+    Ok(format!(
+        "no copy of its own was found on this host: mount their file system, or set these aside with \
+         `mv -T {member} {member}.other` and move its own back to {member}"
+    ))
 }
 
 /// What is in the data directory.

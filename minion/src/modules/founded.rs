@@ -5,11 +5,11 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::args::Args;
-use super::etcd::has_log;
-use super::paths::{absolute, join, parents};
-use super::{Failure, Plan, failure};
+use super::etcd::{accepting, has_log, whose};
+use super::paths::{absolute, join};
+use super::{Failure, Plan, fail, failure};
 use crate::host::Host;
-use crate::host::effect::{Effect, Meta};
+use crate::host::effect::Effect;
 use crate::host::founding::FirstStart;
 
 /// The flag of every member that has run; etcd then refuses to start without its data.
@@ -19,8 +19,10 @@ const NEW: &str = "--initial-cluster-state=new";
 /// Seconds until etcd serves.
 const LIMIT: u64 = 60;
 
-/// Compares the record of the member. Without record and log, etcd is started once with the other
-/// flag; the record is written last, so that a run that was interrupted begins again.
+/// Starts etcd once with the other flag where there is no record and no log. `etcd.recorded` writes
+/// the record; until then the directory in which the data were made says that they are the host's
+/// own, so that a run that was interrupted goes on. Data without any sign of that may be all that is
+/// left of another cluster: they are refused.
 pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let data = absolute(&args.required("data")?)?;
@@ -29,38 +31,34 @@ pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     if host.stat(&record).await?.is_some() {
         return Ok(Plan::nothing(format!("the member is recorded in {record}")));
     }
-    let mut effects = Vec::new();
-    let found = if has_log(host, &join(&data, LOG)).await? {
-        "not recorded"
-    } else {
-        effects.push(Effect::FoundEtcd(founding(&args, &data)?));
-        "no cluster"
-    };
-    let root = Some("root".to_owned());
-    let directory = Meta {
-        mode: Some(0o755),
-        ..Meta::default()
-    };
-    effects.extend(parents(host, &record, true, &directory).await?);
-    let content = format!(
-        "{{\"member\":{},\"initialCluster\":{}}}\n",
-        json!(member),
-        json!(args.required("initial_cluster")?)
-    );
-    effects.push(Effect::Write {
-        path: record.clone(),
-        content: content.into_bytes(),
-        meta: Meta {
-            user: root.clone(),
-            group: root,
-            mode: Some(0o644),
-        },
-    });
+    let first = founding(&args, &data)?;
+    if has_log(host, &join(&data, LOG)).await? {
+        let mut signs = vec![first.scratch()];
+        signs.extend(args.list("started_by")?);
+        for sign in &signs {
+            if host.stat(&absolute(sign)?).await?.is_some() {
+                return Ok(Plan::nothing(format!(
+                    "the etcd member {member} was founded in {data}"
+                )));
+            }
+        }
+        let place = first.member();
+        return fail(format!(
+            "cannot found an etcd cluster with the member {member}: {data} has {}, and nothing on this host says that they are \
+             its own, so nothing was changed; if they are not, set them aside with `mv -T {place} {place}.other`, and if they \
+             are, {}; then run the command again",
+            whose(host, &data).await?,
+            accepting(&member, &record),
+        ));
+    }
     Ok(Plan::change(
-        Map::from_iter([(member.clone(), json!({"old": found, "new": "recorded"}))]),
-        effects,
-        format!("etcd member {member} would be founded or recorded"),
-        format!("etcd member {member} is recorded in {record}"),
+        Map::from_iter([(
+            member.clone(),
+            json!({"old": "no cluster", "new": "founded"}),
+        )]),
+        vec![Effect::FoundEtcd(first)],
+        format!("etcd member {member} would be founded"),
+        format!("etcd member {member} is founded in {data}"),
     ))
 }
 

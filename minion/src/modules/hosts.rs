@@ -1,7 +1,7 @@
 //! `host.*`: `/etc/hosts`, edited in place.
 
 use halite_states::low::Chunk;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::{Failure, Plan, fail};
@@ -10,21 +10,11 @@ use crate::host::effect::{Effect, Meta};
 
 const HOSTS: &str = "/etc/hosts";
 
+/// `host.present`.
 pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = &chunk.name;
-    let wanted = args.list("ip")?;
-    if wanted.is_empty() {
-        return fail(format!("host.present: {name}: `ip` is missing"));
-    }
-    if let Some(bad) = wanted
-        .iter()
-        .find(|ip| ip.parse::<std::net::IpAddr>().is_err())
-    {
-        return fail(format!(
-            "host.present: {name}: `{bad}` is not an IP address"
-        ));
-    }
+    let wanted = addresses(&args, chunk)?;
     let content = host.read(HOSTS).await?.unwrap_or_default();
     let text = String::from_utf8_lossy(&content).into_owned();
     let Edited {
@@ -47,25 +37,104 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             "Host {name} ({list}) already present{remark}"
         )));
     }
-    let mut changes = Map::new();
-    for (key, ips) in [("added", added), ("removed", removed)] {
-        if !ips.is_empty() {
-            changes.insert(
-                key.into(),
-                ips.into_iter().map(|ip| (ip, json!([name]))).collect(),
-            );
-        }
-    }
     Ok(Plan::change(
-        changes,
-        vec![Effect::Write {
-            path: HOSTS.into(),
-            content: new.into_bytes(),
-            meta: Meta::default(),
-        }],
+        changes(name, [("added", added), ("removed", removed)]),
+        vec![written(new)],
         format!("Host {name} ({list}) would be added{remark}"),
         format!("Added host {name} ({list}){remark}"),
     ))
+}
+
+/// `host.absent`: the name goes from these addresses, and stays at all others.
+pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
+    let name = &chunk.name;
+    let unwanted = addresses(&Args::new(chunk), chunk)?;
+    let content = host.read(HOSTS).await?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&content);
+    let mut removed = Vec::new();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.retain_mut(|line| match entry(line) {
+        Some((ip, names))
+            if names.iter().any(|n| n.eq_ignore_ascii_case(name))
+                && unwanted.iter().any(|unwanted| same(unwanted, &ip)) =>
+        {
+            let stays = take(line, &ip, &names, name);
+            removed.push(ip);
+            stays
+        }
+        _ => true,
+    });
+    if removed.is_empty() {
+        let list = unwanted.join(", ");
+        return Ok(Plan::nothing(format!(
+            "Host {name} ({list}) already absent"
+        )));
+    }
+    let list = removed.join(", ");
+    Ok(Plan::change(
+        changes(name, [("removed", removed)]),
+        vec![written(text_of(&lines))],
+        format!("Host {name} ({list}) would be removed"),
+        format!("Removed host {name} ({list})"),
+    ))
+}
+
+/// The addresses of a state, which must be some.
+fn addresses(args: &Args<'_>, chunk: &Chunk) -> Result<Vec<String>, Failure> {
+    let (function, name) = (chunk.function(), &chunk.name);
+    let all = args.list("ip")?;
+    if all.is_empty() {
+        return fail(format!("{function}: {name}: `ip` is missing"));
+    }
+    if let Some(bad) = all
+        .iter()
+        .find(|ip| ip.parse::<std::net::IpAddr>().is_err())
+    {
+        return fail(format!("{function}: {name}: `{bad}` is not an IP address"));
+    }
+    Ok(all)
+}
+
+/// The changes of a name, by what happened to it at which addresses.
+fn changes<const N: usize>(name: &str, all: [(&str, Vec<String>); N]) -> Map<String, Value> {
+    let some = all.into_iter().filter(|(_, ips)| !ips.is_empty());
+    some.map(|(key, ips)| {
+        let ips = ips.into_iter().map(|ip| (ip, json!([name])));
+        (key.to_owned(), ips.collect())
+    })
+    .collect()
+}
+
+fn written(text: String) -> Effect {
+    Effect::Write {
+        path: HOSTS.into(),
+        content: text.into_bytes(),
+        meta: Meta::default(),
+    }
+}
+
+fn text_of(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Takes a name from a line with this address and these names; false if nothing is left of the line. A
+/// comment stays.
+fn take(line: &mut String, ip: &str, names: &[String], name: &str) -> bool {
+    let left: Vec<&str> = names
+        .iter()
+        .filter(|n| !n.eq_ignore_ascii_case(name))
+        .map(String::as_str)
+        .collect();
+    let comment = line
+        .split_once('#')
+        .map(|(_, comment)| format!("#{comment}"));
+    if left.is_empty() {
+        *line = comment.unwrap_or_default();
+        return !line.is_empty();
+    }
+    let comment = comment.map(|c| format!(" {c}")).unwrap_or_default();
+    *line = format!("{ip}\t{}{comment}", left.join(" "));
+    true
 }
 
 struct Edited {
@@ -96,25 +165,9 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
             others.push(ip);
             return true;
         }
-        removed.push(ip.clone());
-        let left: Vec<&str> = names
-            .iter()
-            .filter(|n| !n.eq_ignore_ascii_case(name))
-            .map(String::as_str)
-            .collect();
-        let comment = line
-            .split_once('#')
-            .map(|(_, comment)| format!("#{comment}"));
-        if left.is_empty() {
-            *line = comment.unwrap_or_default();
-            return !line.is_empty();
-        }
-        *line = format!(
-            "{ip}\t{}{}",
-            left.join(" "),
-            comment.map(|c| format!(" {c}")).unwrap_or_default()
-        );
-        true
+        let stays = take(line, &ip, &names, name);
+        removed.push(ip);
+        stays
     });
     let mut added = Vec::new();
     for ip in wanted.iter().filter(|ip| !have.contains(ip)) {
@@ -141,7 +194,7 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
         };
     }
     Edited {
-        text: lines.join("\n") + "\n",
+        text: text_of(&lines),
         added,
         removed,
         others,

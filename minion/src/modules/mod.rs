@@ -26,6 +26,7 @@ mod paths;
 mod pkg;
 mod pkgrepo;
 mod pki;
+mod recorded;
 mod replace;
 mod service;
 mod static_pod;
@@ -172,6 +173,9 @@ const FUNCTIONS: &[Function] = &[
     function("etcd", "data", |h, c| Box::pin(etcd::data(h, c))),
     function("etcd", "founded", |h, c| Box::pin(founded::founded(h, c))),
     function("etcd", "joined", |h, c| Box::pin(joined::joined(h, c))),
+    function("etcd", "recorded", |h, c| {
+        Box::pin(recorded::recorded(h, c))
+    }),
     function("file", "absent", |h, c| Box::pin(file::absent(h, c))),
     function("file", "append", |h, c| Box::pin(file::append(h, c))),
     function("file", "blockreplace", |h, c| {
@@ -194,6 +198,7 @@ const FUNCTIONS: &[Function] = &[
     function("firewalld", "zone", |h, c| Box::pin(firewalld::zone(h, c))),
     function("group", "absent", |h, c| Box::pin(group::absent(h, c))),
     function("group", "present", |h, c| Box::pin(group::present(h, c))),
+    function("host", "absent", |h, c| Box::pin(hosts::absent(h, c))),
     function("host", "present", |h, c| Box::pin(hosts::present(h, c))),
     function("http", "wait_for_successful_query", |h, c| {
         Box::pin(http::wait_for_successful_query(h, c))

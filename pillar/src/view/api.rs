@@ -117,6 +117,8 @@ mod tests {
             etcd: joined.then(|| ResolvedMember {
                 member: name.to_owned(),
                 initial_cluster: format!("{name}=https://{address}:2380"),
+                cluster_id: None,
+                member_id: None,
             }),
             joined: false,
             bundle: None,

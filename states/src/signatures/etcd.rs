@@ -6,17 +6,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "etcd",
         "data",
-        "Fails if an etcd member ran on the host and its data is no longer in the directory (the name); changes nothing.",
+        "Fails if an etcd member ran on the host and its data is no longer in the directory (the name), or the data there have the ids of another member or cluster; changes nothing.",
         &[required(
             "record",
             Kind::Text,
-            "The file that exists if a member ran on the host; JSON with the key `member`.",
+            "The file that exists if a member ran on the host; JSON with the key `member`, and the ids as `clusterId` and `memberId`. A record without ids accepts the data that are there.",
         )],
     ),
     on_minion(
         "etcd",
         "founded",
-        "Makes a new etcd cluster of this host's member if none ever ran here, and records the member in a file (the name): etcd is started once by containerd, with `--initial-cluster-state=new`, until it serves, and its data are moved to their place. A member that ran is only recorded.",
+        "Makes a new etcd cluster of this host's member if no member is recorded in a file (the name): etcd is started once by containerd, with `--initial-cluster-state=new`, until it serves, and its data are moved to their place. Data that are there already are the host's own if this state made them, or a file of `started_by` exists; others are refused.",
         &[
             required("image", Kind::Text, "The image that has etcd."),
             required(
@@ -31,10 +31,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "The directory of its certificates and keys.",
             ),
             required("member", Kind::Text, "Name of the member."),
-            required(
-                "initial_cluster",
-                Kind::Text,
-                "The members at the first start, as in `--initial-cluster`.",
+            arg(
+                "started_by",
+                Kind::TextList,
+                "Files of which one exists when the member was started by its pod or unit.",
             ),
             arg(
                 "timeout",
@@ -46,7 +46,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "etcd",
         "joined",
-        "Starts the etcd of a host that joins once, by containerd, until it has received what the other members have, and ends it, if the data directory (the name) has no log of a member. A member that starts with data serves at once; one that receives them as a snapshot may wait for seven seconds. It is no failure if nothing arrives: the member's pod or unit receives it then.",
+        "Starts the etcd of a host that joins once, by containerd, until it has received what the other members have, and ends it, if the data directory (the name) has no log of this member. The data of another member or cluster are set aside, as `member.other-cluster-TIME` or `member.other-member-TIME`. A member that starts with data serves at once; one that receives them as a snapshot may wait for seven seconds. It is no failure if nothing arrives: the member's pod or unit receives it then.",
         &[
             required("image", Kind::Text, "The image that has etcd."),
             required(
@@ -61,9 +61,38 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             required("member", Kind::Text, "Name of the member."),
             arg(
+                "cluster_id",
+                Kind::Text,
+                "The id of the cluster that it joins, in hexadecimal. Without it, data of any cluster are its own.",
+            ),
+            arg(
+                "member_id",
+                Kind::Text,
+                "The id that the cluster gave it, in hexadecimal. Without it, data of any member are its own.",
+            ),
+            arg(
+                "record",
+                Kind::Text,
+                "The file that records a member. It is removed when data are set aside.",
+            ),
+            arg(
                 "timeout",
                 Kind::Integer,
                 "Seconds in which nothing arrives, after which it is ended (default 15).",
+            ),
+        ],
+    ),
+    on_minion(
+        "etcd",
+        "recorded",
+        "Records the etcd member in a file (the name), with the ids that its log has, if the data directory has a log.",
+        &[
+            required("data", Kind::Text, "The data directory."),
+            required("member", Kind::Text, "Name of the member."),
+            required(
+                "initial_cluster",
+                Kind::Text,
+                "The members at the first start, as in `--initial-cluster`.",
             ),
         ],
     ),

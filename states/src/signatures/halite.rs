@@ -32,6 +32,16 @@ const OFFLINE: Arg = arg(
     Kind::Text,
     "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
 );
+const UNMATCHED: Arg = arg(
+    "unmatched",
+    Kind::Text,
+    "Handling of a target that matches no accepted minion: `fail` (default), or `skip`, by which the step has nothing to do.",
+);
+const BARE: Arg = arg(
+    "bare",
+    Kind::Text,
+    "Handling of targets on which no run of their own has installed packages yet: like any other (`apply`, the default), or `skip`, which leaves them out.",
+);
 const NODE: Arg = required("node", Kind::Text, "The node's name.");
 const NODE_OFFLINE: Arg = arg(
     "offline",
@@ -65,6 +75,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "Number or percentage of minions at a time (default: all).",
             ),
             OFFLINE,
+            UNMATCHED,
+            BARE,
+            arg(
+                "but_done_by",
+                Kind::Text,
+                "Id of an earlier `halite.state` of the run: targets on which that has succeeded are left out.",
+            ),
         ],
     ),
     step(
@@ -77,6 +94,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg("arg", Kind::Any, "Its arguments, a list."),
             TIMEOUT,
             OFFLINE,
+            UNMATCHED,
         ],
     ),
     step(
@@ -337,12 +355,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "etcd_quorum_allows",
-        "Waits until etcd can miss the member of a host; does not wait for a cluster without quorum or with fewer than three members.",
+        "Waits until etcd can miss the member of a host; does not wait where there are fewer than three. A cluster of three or \
+         more without quorum is refused: a highstate repairs it.",
         &[MEMBER, TIMEOUT],
     ),
     step(
         "etcd_leader_moved_off",
-        "Makes another member of etcd the leader, if the host has it; does nothing where no other member can lead.",
+        "Makes another member of etcd the leader, if the host has it: that of the host with the virtual address, or else the one that \
+         has applied most. Does nothing where no other member can lead.",
         &[MEMBER, TIMEOUT],
     ),
     step(

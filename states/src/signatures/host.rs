@@ -2,16 +2,28 @@
 
 use crate::signature::{Kind, Signature, arg, on_minion, required};
 
-pub(super) const SIGNATURES: &[Signature] = &[on_minion(
-    "host",
-    "present",
-    "A host name in `/etc/hosts`; other lines, names and comments are kept.",
-    &[
-        required("ip", Kind::TextList, "Addresses of the name."),
-        arg(
-            "clean",
-            Kind::Boolean,
-            "Remove the name from all other addresses (default false, as in Salt; the comment names them).",
-        ),
-    ],
-)];
+pub(super) const SIGNATURES: &[Signature] = &[
+    on_minion(
+        "host",
+        "absent",
+        "A host name that is not in `/etc/hosts` at the given addresses; its other addresses, other lines, names and comments are kept.",
+        &[required(
+            "ip",
+            Kind::TextList,
+            "Addresses that lose the name.",
+        )],
+    ),
+    on_minion(
+        "host",
+        "present",
+        "A host name in `/etc/hosts`; other lines, names and comments are kept.",
+        &[
+            required("ip", Kind::TextList, "Addresses of the name."),
+            arg(
+                "clean",
+                Kind::Boolean,
+                "Remove the name from all other addresses (default false, as in Salt; the comment names them).",
+            ),
+        ],
+    ),
+];

@@ -90,8 +90,9 @@ fn a_member_that_has_run_never_founds_a_cluster() {
         manifest.contains(&lines.concat().replacen("\"etcd\"", "etcd", 1)),
         "the first start has the arguments of the manifest: {lines:?}"
     );
+    let recorded = chunk(&compiled, "etcd.recorded", RECORD);
     assert_eq!(
-        (&founded.args["member"], &founded.args["initial_cluster"]),
+        (&recorded.args["member"], &recorded.args["initial_cluster"]),
         (
             &json!("bootstrap-1"),
             &json!("bootstrap-1=https://10.10.0.11:2380")
@@ -188,7 +189,10 @@ fn second(etcd: Value) -> Compiled {
 #[test]
 fn a_member_that_joined_keeps_the_members_of_its_first_start() {
     let cluster = "bootstrap-1=https://10.10.0.11:2380,worker-1=https://10.10.1.12:2380";
-    let etcd = json!({"member": "worker-1", "initialCluster": cluster});
+    let etcd = json!({
+        "member": "worker-1", "initialCluster": cluster,
+        "clusterId": "cdf818194e3a8c32", "memberId": "12345678",
+    });
     let compiled = second(etcd.clone());
     let manifest = contents(&compiled, MANIFEST);
     for flag in [
@@ -204,10 +208,18 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
             .iter()
             .any(|chunk| chunk.function() == "etcd.founded")
     );
-    let record = contents(&compiled, RECORD);
-    assert_eq!(serde_json::from_str::<Value>(record).unwrap(), etcd);
+    let record = chunk(&compiled, "etcd.recorded", RECORD);
+    assert_eq!(
+        (&record.args["member"], &record.args["initial_cluster"]),
+        (&etcd["member"], &etcd["initialCluster"])
+    );
     // It is started once with the same arguments, before there is a pod, and recorded when it has data.
     let first = chunk(&compiled, "etcd.joined", "/var/lib/etcd");
+    assert_eq!(
+        (&first.args["cluster_id"], &first.args["member_id"]),
+        (&etcd["clusterId"], &etcd["memberId"]),
+        "data of another member are set aside"
+    );
     let command = first.args["command"].as_array().unwrap();
     let lines = command.iter().map(|word| format!("    - {word}\n"));
     let lines = lines.collect::<String>().replacen("\"etcd\"", "etcd", 1);
@@ -217,7 +229,8 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
         chunks.iter().position(found).unwrap()
     };
     let joined = at("etcd.joined", "/var/lib/etcd");
-    assert!(joined < at("file.managed", RECORD) && joined < at("file.managed", MANIFEST));
+    let recorded = at("etcd.recorded", RECORD);
+    assert!(joined < recorded && recorded < at("file.managed", MANIFEST));
 }
 
 /// An etcd that starts without being a member founds a cluster of its own, or fails for ever.

@@ -223,6 +223,7 @@ fn the_api_servers_follow_a_member_that_comes() {
             "preflight",
             "host",
             "containerd",
+            "late-peers",
             "turn",
             "learner",
             "etcd",
@@ -393,19 +394,46 @@ fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
     assert!(!ids.contains(&"given".to_owned()), "{ids:?}");
 }
 
+/// What a state removes.
+fn absent((pillar, grains): &(Value, Value), sls: &str) -> Vec<String> {
+    let names = [sls.to_owned()];
+    let compiled = sure(with(pillar, grains, |input| compile::sls(input, &names)));
+    let chunks = compiled.low.chunks.iter();
+    let absent = chunks.filter(|chunk| chunk.function() == "file.absent");
+    absent.map(|chunk| chunk.name.clone()).collect()
+}
+
+const PKI: &str = "/etc/kubernetes/pki/etcd";
+
+/// The member's keys go; without a control plane beside it, the way to the other members, too.
 #[test]
-fn a_former_member_keeps_the_way_to_the_others() {
-    let (pillar, grains) = dedicated("worker", &["control-plane"]);
-    let names = ["halite.base.etcd.former".to_owned()];
-    let compiled = sure(with(&pillar, &grains, |input| compile::sls(input, &names)));
-    let absent: Vec<&str> = (compiled.low.chunks.iter())
-        .filter(|chunk| chunk.function() == "file.absent")
-        .map(|chunk| chunk.name.as_str())
-        .collect();
-    let pki = "/etc/kubernetes/pki/etcd/";
+fn a_control_plane_that_had_a_member_keeps_the_way_to_the_others() {
+    let host = dedicated("worker", &["control-plane"]);
+    let stays = absent(&host, "halite.leave.member");
     for file in ["ca.key", "server.key", "peer.crt", "healthcheck-client.key"] {
-        assert!(absent.contains(&format!("{pki}{file}").as_str()), "{file}");
+        assert!(stays.contains(&format!("{PKI}/{file}")), "{file}");
     }
-    assert!(absent.contains(&"/var/lib/halite/etcd-member.json"));
-    assert!(!absent.contains(&format!("{pki}ca.crt").as_str()));
+    assert!(stays.contains(&"/var/lib/halite/etcd-member.json".to_owned()));
+    for kept in [PKI, &format!("{PKI}/ca.crt")] {
+        assert!(!stays.contains(&kept.to_owned()), "{kept}");
+    }
+    let mut goes = absent(&host, "halite.leave.etcd");
+    goes.retain(|path| path != PKI);
+    assert_eq!(goes, stays);
+}
+
+/// kubeadm, which renews with the key of its CA, is no longer beside it.
+#[test]
+fn a_member_that_had_a_control_plane_keeps_all_but_a_key() {
+    let ca_key = format!("{PKI}/ca.key");
+    let both = dedicated("worker", &["control-plane", "etcd", "worker"]);
+    let gone = absent(&both, "halite.leave.plane");
+    let of_etcd = gone.iter().filter(|path| path.starts_with(PKI));
+    assert_eq!(of_etcd.collect::<Vec<_>>(), [&ca_key]);
+    let client = "/etc/kubernetes/pki/apiserver-etcd-client.key";
+    assert!(gone.contains(&client.to_owned()), "{gone:?}");
+    // No member: nothing there uses etcd any more.
+    let plane = dedicated("worker", &["control-plane", "worker"]);
+    let gone = absent(&plane, "halite.leave.plane");
+    assert!(gone.contains(&PKI.to_owned()), "{gone:?}");
 }

@@ -170,7 +170,7 @@ fn a_bootstrap_asks_an_external_etcd_first() {
     let control_plane = &add.low.chunks[at("control-plane")];
     assert_eq!(
         control_plane.args["sls"],
-        json!(["halite.base.control_plane.running"])
+        json!(["halite.base.control_plane"])
     );
 }
 

@@ -5,6 +5,19 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, highstate, of};
 
+/// kubeadm's probe has Kubernetes' defaults: every ten seconds, and unready after three in vain.
+#[test]
+fn a_replica_of_the_dns_counts_at_once_and_is_lost_no_sooner_than_with_kubeadm() {
+    let master = of("master");
+    let documents = &chunk(&master, "kubernetes.manifest", "coredns").args["documents"];
+    let mut documents = documents.as_array().unwrap().iter();
+    let deployment = documents.find(|document| document["kind"] == "Deployment");
+    let container = &deployment.unwrap()["spec"]["template"]["spec"]["containers"][0];
+    let probe = &container["readinessProbe"];
+    assert_eq!(probe["periodSeconds"], 1);
+    assert_eq!(probe["failureThreshold"], 10 * 3);
+}
+
 #[test]
 fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     let (mut pillar, grains) = fixture("bootstrap");
@@ -125,6 +138,19 @@ fn flannel_finds_its_interface_by_the_workload_network() {
             text.contains(&serde_json::to_string(&format!("--iface-regex={pattern}")).unwrap()),
             "{pattern} in {text}"
         );
+    }
+}
+
+/// A taint of a node's document with `NoExecute` would evict the network of the pods that stay.
+#[test]
+fn flannel_tolerates_each_taint_as_kube_proxy_does() {
+    let master = of("master");
+    for set in ["flannel", "kube-proxy"] {
+        let documents = &chunk(&master, "kubernetes.manifest", set).args["documents"];
+        let mut documents = documents.as_array().unwrap().iter();
+        let daemons = documents.find(|document| document["kind"] == "DaemonSet");
+        let tolerations = &daemons.unwrap()["spec"]["template"]["spec"]["tolerations"];
+        assert_eq!(tolerations, &json!([{"operator": "Exists"}]), "{set}");
     }
 }
 

@@ -10,7 +10,7 @@ const WORKER: &[&str] = &["worker"];
 const PLANE: &[&str] = &["worker", "control-plane", "etcd"];
 
 /// The first steps that follow the new roles in the document.
-const FIRST: [&str; 7] = [
+const FIRST: [&str; 8] = [
     "roles",
     "enrolled",
     "peers",
@@ -18,6 +18,7 @@ const FIRST: [&str; 7] = [
     "host",
     "containerd",
     "kubelet",
+    "late-peers",
 ];
 /// The last ones of a host without a control plane.
 const LAST: [&str; 5] = ["node", "ready", "other-masters", "dns", "custom"];
@@ -35,13 +36,28 @@ const LEFT: [&str; 8] = [
 
 /// The orchestration that gives a host of these roles others.
 fn changed(before: &[&str], after: &[&str]) -> Compiled {
+    let (pillar, grains) = fixture("master");
+    changed_in(pillar, &grains, before, after)
+}
+
+/// The same with three members, where the API servers use all of them.
+fn beside_members(before: &[&str], after: &[&str]) -> Compiled {
     let (mut pillar, grains) = fixture("master");
+    let servers = ["10.10.0.11", "10.10.1.12", "10.10.0.13"];
+    let servers = servers.map(|host| format!("https://{host}:2379"));
+    pillar["halite"]["etcd"] = json!({
+        "placement": "dedicated", "mode": "host-service", "extraArgs": {}, "servers": servers,
+    });
+    changed_in(pillar, &grains, before, after)
+}
+
+fn changed_in(mut pillar: Value, grains: &Value, before: &[&str], after: &[&str]) -> Compiled {
     pillar["node"] = json!("worker-1");
     pillar["roles"] = json!(after);
     pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(before);
     let runs = *before != ["registry"];
     pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
-    sure(with(&pillar, &grains, |i| {
+    sure(with(&pillar, grains, |i| {
         compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
     }))
 }
@@ -68,8 +84,9 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
         "turn-ends",
         "api-clients",
         "node",
-        "ready",
         "masters",
+        "components",
+        "ready",
         "other-masters",
         "dns",
         "custom",
@@ -98,6 +115,7 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "registry",
             "containerd",
             "kubelet",
+            "late-peers",
             "node",
             "ready",
             "other-masters",
@@ -141,10 +159,131 @@ fn a_control_plane_leaves_a_host_before_its_document_says_so() {
     assert_eq!(args(&alone, "left")["sls"], json!(["halite.leave.plane"]));
 }
 
+/// Its API server uses the others before its member leaves, and a first host founds none any more by then.
+#[test]
+fn where_api_servers_use_all_members_a_control_plane_gives_its_own_away() {
+    let gives = beside_members(PLANE, &["worker", "control-plane"]);
+    let left = [
+        "turn",
+        "allowed",
+        "given",
+        "vip",
+        "api-server",
+        "member",
+        "left",
+    ];
+    let mut wanted = left.to_vec();
+    wanted.extend(&FIRST[..3]);
+    wanted.extend([
+        "bootstrap-1-vip",
+        "bootstrap-1-members",
+        "worker-1-vip",
+        "worker-1-members",
+        "members",
+    ]);
+    wanted.extend(&FIRST[3..]);
+    wanted.extend(["control-plane", "joined", "registered", "api-clients"]);
+    wanted.extend(["node", "masters", "components", "ready"]);
+    wanted.extend(["other-masters", "dns", "custom"]);
+    assert_eq!(steps(&gives), wanted);
+    let chunks = gives.low.chunks.iter().enumerate();
+    for (index, chunk) in chunks.skip(1).take(left.len()) {
+        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
+    }
+    assert_eq!(args(&gives, "given")["node"], "worker-1");
+    assert_eq!(args(&gives, "api-server")["offline"], "fail");
+    assert_eq!(args(&gives, "left")["sls"], json!(["halite.leave.member"]));
+    assert_eq!(args(&gives, "roles")["left"], true);
+
+    // A host without a control plane has nothing that uses etcd.
+    let gives = beside_members(&["worker", "etcd"], WORKER);
+    let without = [
+        "turn", "allowed", "member", "left", "roles", "enrolled", "peers",
+    ];
+    let api_servers = ["bootstrap-1-vip", "bootstrap-1-members", "members"];
+    assert_eq!(
+        steps(&gives),
+        [&without[..], &api_servers, &FIRST[3..], &LAST].concat()
+    );
+    assert_eq!(args(&gives, "left")["sls"], json!(["halite.leave.etcd"]));
+    // Both at once: its API server follows no more.
+    let both = beside_members(PLANE, WORKER);
+    assert_eq!(
+        steps(&both),
+        [&LEFT[..], &FIRST[..3], &api_servers, &FIRST[3..], &LAST].concat()
+    );
+}
+
+/// The member gets the record that says of one without a control plane that it has its vote, and the lock is
+/// taken once.
+#[test]
+fn where_api_servers_use_all_members_a_control_plane_leaves_its_own_behind() {
+    let leaves = beside_members(PLANE, &["worker", "etcd"]);
+    let without: Vec<&str> = LEFT.into_iter().filter(|id| *id != "member").collect();
+    let member = ["learner", "etcd", "promoted", "member"];
+    let api_servers = ["bootstrap-1-vip", "bootstrap-1-members", "members"];
+    let wanted = [
+        &without[..],
+        &FIRST,
+        &member,
+        &api_servers,
+        &["turn-ends"],
+        &LAST,
+    ];
+    assert_eq!(steps(&leaves), wanted.concat());
+    assert_eq!(args(&leaves, "left")["sls"], json!(["halite.leave.plane"]));
+    let at = |id: &str| {
+        steps(&leaves)
+            .iter()
+            .position(|found| *found == id)
+            .unwrap()
+    };
+    let learner = &leaves.low.chunks[at("learner")];
+    assert_eq!(learner.requisites.require, [at("late-peers")]);
+}
+
+/// No other control plane could take the master's place, and a target that nothing matches is a failure.
+#[test]
+fn the_only_control_plane_has_no_others_to_bring_along() {
+    let (mut pillar, grains) = fixture("master");
+    let nodes = pillar["halite"]["nodes"].as_object_mut().unwrap();
+    nodes.retain(|name, _| name == "worker-1");
+    let alone = changed_in(pillar, &grains, &["control-plane", "etcd"], PLANE);
+    let steps = steps(&alone);
+    assert!(steps.contains(&"masters"), "{steps:?}");
+    assert!(!steps.contains(&"other-masters"), "{steps:?}");
+}
+
 #[test]
 fn a_host_that_stops_to_serve_bundles_has_no_clients_by_then() {
     let changed = changed(&["worker", "registry"], &["worker"]);
     let steps = steps(&changed);
     let last = &steps[steps.len() - 2..];
     assert_eq!(last, ["former-clients", "custom"]);
+}
+
+#[test]
+fn steps_for_the_other_hosts_have_nothing_to_do_in_a_cluster_of_one_host() {
+    let gets = changed(WORKER, &["worker", "control-plane", "etcd", "registry"]);
+    let gives = changed(&["worker", "registry"], WORKER);
+    let wanted = [
+        (
+            &gets,
+            &["peers", "api-clients", "other-masters", "clients"][..],
+        ),
+        (&gives, &["peers", "other-masters", "former-clients"]),
+    ];
+    for (compiled, wanted) in wanted {
+        let chunks = compiled.low.chunks.iter();
+        let others = chunks.filter(|chunk| {
+            let target = chunk.args.get("tgt").and_then(Value::as_str);
+            target.is_some_and(|target| target.starts_with("* and not L@worker-1"))
+        });
+        let others: Vec<_> = others.collect();
+        let ids: Vec<_> = others.iter().map(|chunk| chunk.id.as_str()).collect();
+        assert_eq!(ids, wanted);
+        for chunk in others {
+            assert_eq!(chunk.args["unmatched"], "skip", "{}", chunk.id);
+        }
+    }
 }

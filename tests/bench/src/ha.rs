@@ -32,6 +32,8 @@ const THREE: f64 = 2.2;
 const ADD: f64 = 2.5;
 const REPLACE: f64 = 3.5;
 const REMOVE: f64 = 1.5;
+/// The work of any other host while a control plane is added.
+const OTHERS: Duration = Duration::from_millis(500);
 /// All hosts that have their power back, against one.
 const POWER: f64 = 3.0;
 /// `ctl health` against `ctl status`.
@@ -301,7 +303,9 @@ fn hosts(cluster: &Cluster, bare: Duration, table: &mut Table) -> Result<()> {
     table.row("a worker added again", &seconds(worker), "");
     table.against("a worker removed", worker_leaves, bare, REMOVE);
     let leaves = leave("cp-3")?;
+    let since = ha::Since::now(&cluster.bootstrap)?;
     let plane = cluster.join(&["cp-3"])?;
+    others(&since, "cp-3", table)?;
     whole()?;
     table.against("a control plane removed", leaves, bare, REMOVE);
     table.against("a control plane added again", plane, base, ADD);
@@ -315,6 +319,23 @@ fn hosts(cluster: &Cluster, bare: Duration, table: &mut Table) -> Result<()> {
         replaced,
         bare,
         REPLACE,
+    );
+    Ok(())
+}
+
+/// The most that another host had to do while this one was added.
+fn others(since: &ha::Since<'_>, added: &str, table: &mut Table) -> Result<()> {
+    let mut work = since.work()?;
+    work.remove(added)
+        .with_context(|| format!("no job shows what {added} did"))?;
+    let (host, most) = (work.into_iter())
+        .max_by_key(|(_, time)| *time)
+        .context("no job shows what the other hosts did")?;
+    table.aim(
+        "a control plane added again, work of any other host",
+        &format!("{} ({host})", seconds(most)),
+        &format!("≤ {} s", OTHERS.as_secs_f64()),
+        most <= OTHERS,
     );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A cluster of the lab, of any layout: one host bootstrapped from the bundle, the others added.
 
 mod adding;
+mod replacing;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -161,8 +162,7 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     std::fs::write(host.root().join("root/cluster.yaml"), document)?;
     let start = Instant::now();
     let install = install();
-    let status = host.command(&install)?.status()?;
-    if !status.success() {
+    if !host.show(&install)?.success() {
         bail!(
             "bootstrap failed; run it again with: cargo lab sh {} -- {}",
             host.spec.name,

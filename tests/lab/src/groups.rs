@@ -42,6 +42,27 @@ pub fn make(name: &str) -> Result<Vec<PathBuf>> {
     Ok(groups)
 }
 
+/// Lets the processes of frozen groups below that name run, so that they can end: runc freezes a container's group for
+/// a moment, and a power cut in that moment leaves it frozen.
+pub fn thaw(name: &str) -> Result<()> {
+    thaw_tree(&Path::new("/sys/fs/cgroup/freezer").join(name))
+}
+
+fn thaw_tree(group: &Path) -> Result<()> {
+    // Groups may go at the same time.
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            thaw_tree(&entry.path())?;
+        }
+    }
+    let state = group.join("freezer.state");
+    let is_frozen = fs::read_to_string(&state).is_ok_and(|text| text.trim() == "FROZEN");
+    if is_frozen {
+        fs::write(&state, "THAWED").with_context(|| format!("cannot write {}", state.display()))?;
+    }
+    Ok(())
+}
+
 /// Removes the groups of that name and those below them.
 pub fn remove(name: &str) -> Result<()> {
     for parent in parents() {

@@ -5,9 +5,10 @@ mod disks;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -18,7 +19,7 @@ use super::command::{output, run};
 use super::groups::PREFIX;
 use super::net::{Network, Router, namespace_exists};
 use super::role::Role;
-use super::{groups, wait};
+use super::{groups, wait, watched};
 
 /// Parameters of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,26 +251,36 @@ impl Host {
         Ok(command)
     }
 
-    /// Runs a command inside and returns its status and output.
+    /// Runs a command inside and returns its status and output. No step that a `ctl` shows may be silent.
     pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
-        self.command(args)?
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start nsenter")
+        let mut command = self.command(args)?;
+        command.stdin(Stdio::null());
+        if is_ctl(args) {
+            let words = displayed(args);
+            return watched::run(command.stderr(Stdio::piped()), &words, |_| Ok(()));
+        }
+        command.output().context("cannot start nsenter")
+    }
+
+    /// Runs a command of `ctl` inside, and shows what that shows. No step of it may be silent.
+    pub fn show<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<ExitStatus> {
+        let mut command = self.command(args)?;
+        if std::io::stdout().is_terminal() {
+            // It has a line there that changes all the time.
+            return command.status().context("cannot start nsenter");
+        }
+        let done = watched::run(&mut command, &displayed(args), watched::show)?;
+        Ok(done.status)
     }
 
     /// Runs a command inside and returns its standard output; fails when it fails.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String> {
         let output = self.output(args)?;
-        let shown: Vec<_> = args
-            .iter()
-            .map(|a| a.as_ref().to_string_lossy().into_owned())
-            .collect();
         if !output.status.success() {
             bail!(
                 "on {}: {} ended with {}: {}{}",
                 self.spec.name,
-                shown.join(" "),
+                displayed(args),
                 output.status,
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr).trim()
@@ -303,6 +314,17 @@ impl Host {
     }
 }
 
+/// True for a command of `ctl`.
+fn is_ctl<S: AsRef<OsStr>>(args: &[S]) -> bool {
+    let program = args.first().map(|program| Path::new(program.as_ref()));
+    program.and_then(Path::file_name) == Some(OsStr::new("ctl"))
+}
+
+fn displayed<S: AsRef<OsStr>>(args: &[S]) -> String {
+    let words = args.iter().map(|word| word.as_ref().to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Cuts the power of several hosts at the same moment; see [`Host::power_cut`].
 pub fn cut_power(hosts: &[Host]) -> Result<()> {
     let inits: Vec<String> = hosts
@@ -319,11 +341,11 @@ pub fn cut_power(hosts: &[Host]) -> Result<()> {
             &format!("{} to lose power", host.spec.name),
             Duration::from_secs(90),
             || {
-                if host.nspawn().is_some() {
-                    Err(anyhow!("nspawn still runs"))
-                } else {
-                    Ok(())
+                if host.nspawn().is_none() {
+                    return Ok(());
                 }
+                groups::thaw(&host.machine())?;
+                Err(anyhow!("nspawn still runs"))
             },
         )?;
         host.unplug()?;

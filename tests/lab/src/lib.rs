@@ -24,8 +24,10 @@ pub mod progress;
 pub mod resolver;
 pub mod role;
 pub mod scan;
+pub mod silence;
 pub mod timing;
 pub mod wait;
+pub mod watched;
 
 use std::collections::BTreeMap;
 use std::fs;

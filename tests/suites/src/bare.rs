@@ -1,4 +1,4 @@
-//! A host on which nothing of Halite is left.
+//! A host on which nothing of Halite is left, or nothing of a control plane.
 
 use std::time::Duration;
 
@@ -12,6 +12,22 @@ const GONE: Duration = Duration::from_secs(240);
 /// Files that go last.
 const LAST: &str = "! test -e /usr/local/bin/halite-minion && ! test -e /var/lib/halite && ! test -e /etc/halite && \
                     ! test -e /etc/systemd/system/halite-leave.service";
+
+/// The checks of a host that has no control plane and no member of etcd.
+const NO_PLANE: &[&str] = &[
+    "! ls -A /etc/kubernetes/manifests | grep .",
+    "! pgrep -x 'kube-apiserver|kube-controller|kube-scheduler|etcd|keepalived'",
+    "! find /etc/kubernetes /etc/halite -name '*.key' ! -path '/etc/halite/minion/*' | grep -E 'ca.key|sa.key|etcd|operator|apiserver'",
+    "! ls /etc/kubernetes | grep -E 'admin.conf|manager.conf|scheduler.conf'",
+    "! test -e /var/lib/etcd/member && ! test -e /var/lib/halite/etcd-member.json && ls -d /var/lib/etcd/member.removed-*",
+    "! test -e /root/.kube/config && ! test -e /etc/halite/operator && ! test -e /etc/halite/masters",
+    "! test -e /var/lib/halite/master && ! test -e /etc/halite/cluster.yaml && ! test -e /etc/halite/nodes && ! systemctl --quiet is-active halite-master",
+    "! test -e /etc/keepalived/check-apiserver && ! systemctl --quiet is-enabled keepalived",
+    "! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '",
+];
+
+/// Programs of the packages that Halite installs, and that no tool of the operator's is.
+const PROGRAMS: &str = "containerd runc kubelet kubeadm kubectl keepalived haproxy nginx registry";
 
 /// Waits until the last of Halite has gone from a host.
 pub(crate) fn wait_until_bare(host: &Host) -> Result<()> {
@@ -33,11 +49,37 @@ pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
         "! ip link show cni0 2>/dev/null",
         "! firewall-cmd --permanent --get-policies | grep halite",
         "! firewall-cmd --get-ipsets | grep halite",
+        "! nft list ruleset | grep -E 'halite|kube-proxy|KUBE-|FLANNEL|CNI-'",
+        "! ls /etc/sysctl.d /etc/modules-load.d | grep halite",
+        "! grep -rs 'Written by Halite' /etc/keepalived /etc/haproxy",
+        "! test -e /etc/keepalived/check-apiserver && ! test -e /etc/haproxy/kubernetes-ca.crt",
         "! find /etc/apt /etc/nginx /etc/systemd/system /usr/local -name '*halite*' | grep .",
         "! test -e /usr/local/bin/ctl",
         &names,
     ];
     for check in bare {
+        host.sh(check)
+            .with_context(|| format!("on {}: {check}", host.spec.name))?;
+    }
+    Ok(())
+}
+
+/// Fails when something of a control plane or of a member of etcd is left on a host, but for the data that was
+/// put aside; its kubelet reaches the API by its name.
+pub(crate) fn has_no_control_plane(host: &Host) -> Result<()> {
+    let own = "grep -q 'server: https://api.demo.internal:6443$' /etc/kubernetes/kubelet.conf";
+    for check in NO_PLANE.iter().chain(&[own]) {
+        host.sh(check)
+            .with_context(|| format!("on {}: {check}", host.spec.name))?;
+    }
+    Ok(())
+}
+
+/// Fails when packages that Halite installed, or what etcd stored, are left on a host that left with
+/// `--packages --wipe-data`.
+pub(crate) fn has_no_packages_or_data(host: &Host) -> Result<()> {
+    let programs = format!("for program in {PROGRAMS}; do ! command -v $program || exit 1; done");
+    for check in [programs.as_str(), "! test -e /var/lib/etcd/member"] {
         host.sh(check)
             .with_context(|| format!("on {}: {check}", host.spec.name))?;
     }

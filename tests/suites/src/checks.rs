@@ -1,12 +1,17 @@
 //! Checks that several suites make.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
+use halite_lab::wait;
 
 use crate::repair::highstate;
+
+/// Limit for the hosts to have nothing to do: a kubelet may renew its certificate first.
+const QUIET: Duration = Duration::from_secs(240);
 
 /// Runs a command that must fail with a message that contains all of the given texts.
 pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], parts: &[&str]) -> Result<()> {
@@ -52,4 +57,17 @@ pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
         "another bundle on the site changed {others:?}"
     );
     Ok(())
+}
+
+/// Waits until a highstate of all hosts would change nothing.
+pub(super) fn nothing_to_do(first: &Host) -> Result<()> {
+    wait::until("a highstate with nothing to do", QUIET, || {
+        let planned = first.output(&[CTL, "highstate", "--test", "--exit-code"])?;
+        ensure!(
+            planned.status.success(),
+            "{}",
+            String::from_utf8_lossy(&planned.stdout)
+        );
+        Ok(())
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::TWO;
@@ -10,7 +10,7 @@ use halite_lab::wait;
 use halite_states::shipped;
 use serde_json::json;
 
-use crate::bare::{is_bare, wait_until_bare};
+use crate::bare::{has_no_packages_or_data, is_bare, wait_until_bare};
 use crate::etcd;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::moments;
@@ -86,8 +86,7 @@ fn bare_and_again(cluster: &Cluster) -> Result<Counts> {
     for (host, other) in [(&cluster.bootstrap, WORKER), (&cluster.worker, BOOTSTRAP)] {
         wait_until_bare(host)?;
         is_bare(host, &format!("{other}|api[.]demo"))?;
-        host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
-            .with_context(|| format!("{}: packages or data", host.spec.name))?;
+        has_no_packages_or_data(host)?;
     }
     // The same hosts, as at the first time, but for etcd, which is a service now: the suite after this
     // one needs it.

@@ -2,6 +2,7 @@
 //! worker comes back without a command.
 
 mod boundaries;
+mod full_disk;
 pub(crate) mod restoring;
 
 use std::fs;
@@ -10,10 +11,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
-use restoring::{DIRECTORY, KEY, SECRET_KEY, ctl, declare, recipient};
+use restoring::{DIRECTORY, KEY, ctl, declare, recipient};
+use serde_json::Value;
 
-use crate::repair;
 use crate::test::{Counts, Test};
+use crate::{guide, repair};
 
 /// Limit for the pods of both hosts to be back.
 const BACK: Duration = Duration::from_secs(240);
@@ -29,6 +31,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "disaster: a backup that is made is not made again when an older one stays",
         run: made_once,
+    },
+    Test {
+        name: "disaster: a full disk under the backups fails them with a warning, and the good ones stay",
+        run: full_disk::keeps_the_good,
     },
     Test {
         name: "disaster: the first host, gone with its disks, is made again from a backup",
@@ -77,12 +83,21 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// Runs ctl, which has to fail; everything that it said.
-fn refused(host: &Host, words: &[&str]) -> Result<String> {
-    let output = host.output(words)?;
+fn refused<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<String> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let output = host.output(&words)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success(), "{words:?} succeeded: {text}");
     Ok(text)
+}
+
+/// Runs a command of the guide about backups, with further words and its answer as JSON.
+fn of_the_guide(host: &Host, begin: &str, more: &[&str]) -> Result<Value> {
+    let mut words = guide::command("disaster.md", "## Backups", begin)?;
+    words.extend(more.iter().chain(&["-o", "json"]).map(ToString::to_string));
+    let text = host.run(&words)?;
+    serde_json::from_str(&text).with_context(|| format!("{}: {text}", words.join(" ")))
 }
 
 fn backups(cluster: &Cluster) -> Result<Counts> {
@@ -93,23 +108,23 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     // What the timer starts, to the declared directory, not encrypted.
     host.run(&["systemctl", "is-enabled", "halite-backup.timer"])?;
     host.run(&["systemctl", "start", UNIT])?;
-    let list = ctl(host, &["backup", "list"])?;
+    let list = of_the_guide(host, "ctl backup list", &[])?;
     let newest = list.as_array().and_then(|all| all.last());
     let newest = newest.context("no backup in the declared directory")?;
     ensure!(
         newest["encrypted"] == false && newest["problem"].is_null(),
         "{list}"
     );
-    let verified = ctl(host, &["backup", "verify"])?;
+    let verified = of_the_guide(host, "ctl backup verify", &[])?;
     ensure!(verified["files"].as_u64() > Some(10), "{verified}");
     host.run(&["systemctl", "start", "halite-backup-verify.service"])?;
 
     let before = declare(host)?;
-    let made = ctl(host, &["backup", "create", "--to", DIRECTORY]);
+    let made = of_the_guide(host, "ctl backup create", &["--to", DIRECTORY]);
     // What is encrypted cannot be opened here: a new backup's snapshot is started before it is.
     let encrypted = made.and_then(|made| {
         let path = made["path"].as_str().context("no path")?;
-        let started = ctl(host, &["backup", "verify", path, "--start"])?;
+        let started = of_the_guide(host, "ctl backup verify --start", &[path])?;
         Ok((made, started))
     });
     fs::write(host.file(DOCUMENT), before)?;
@@ -129,7 +144,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     // Without the key only the digest is compared; with it, all that is in the file.
     let verified = ctl(host, &["backup", "verify", path])?;
     ensure!(verified["files"].is_null(), "{verified}");
-    fs::write(host.file(KEY), SECRET_KEY)?;
+    restoring::put_key(host)?;
     let verified = ctl(host, &["backup", "verify", path, "--key", KEY])?;
     ensure!(verified["files"].as_u64() > Some(10), "{verified}");
     ctl(host, &["backup", "get", path, "--file", "/root/copy"])?;
@@ -225,7 +240,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     cluster.lab.power_off(&name, true)?;
     cluster.lab.power_on(&name)?;
     kept.carry(host)?;
-    let text = refused(host, &restoring::command(&["--yes"]))?;
+    let text = refused(host, &restoring::without_key())?;
     ensure!(
         text.contains("--key") && text.contains(recipient()?),
         "{text}"
@@ -234,7 +249,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     kept.came_back(cluster)?;
     cluster.wait_for_pods(BACK)?;
     kept.goes_on(cluster)?;
-    let text = refused(host, &restoring::with_key())?;
+    let text = refused(host, &restoring::with_key()?)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
     let status = ctl(host, &["etcd", "status"])?;
     ensure!(status["problems"] == serde_json::json!([]), "{status}");

@@ -12,8 +12,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("memory", "free -m | sed -n 2p"),
     (
         "containers",
-        "crictl --timeout 5s ps -a 2>/dev/null | awk 'NR>1 {print $1, $(NF-1), $NF}'; \
-         ctr -n k8s.io tasks ls",
+        "timeout 5 ctr -n k8s.io containers ls | awk 'NR>1 {print $1, $2}'; \
+         timeout 5 ctr -n k8s.io tasks ls",
     ),
     (
         "errors of the last minutes",

@@ -2,10 +2,12 @@
 //! operator reads.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::source_root;
 use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
 
 /// The name of the cluster in the lab.
 const CLUSTER_NAME: &str = "demo";
@@ -29,7 +31,17 @@ pub(super) fn command(page: &str, heading: &str, begin: &str) -> Result<Vec<Stri
     words(&code, begin).with_context(missing)
 }
 
+/// Replaces a host by the command below a heading of the page about disasters, given on another host. Returns the
+/// time until it has printed what must run on the new one.
+pub(super) fn replace(cluster: &Cluster, on: &Host, heading: &str, name: &str) -> Result<Duration> {
+    let mut command = command("disaster.md", heading, "ctl node replace ")?;
+    let host = command.get_mut(3).context("no host in the command")?;
+    name.clone_into(host);
+    cluster.replace_by(on, name, &command)
+}
+
 fn words(code: &str, begin: &str) -> Option<Vec<String>> {
+    let code = code.replace("\\\n", " ");
     let mut lines = code.lines();
     let line = lines.find(|line| line.starts_with(begin))?;
     let words = line
@@ -86,15 +98,80 @@ mod tests {
             "ctl node replace cp-2 --force --cluster demo"
         );
         assert_eq!(words(code, "ctl upgrade"), None);
-        let real = command(
-            "disaster.md",
-            "## One member of etcd is left",
-            "ctl etcd recover",
-        );
+        let long = "ctl bootstrap --restore /a \\\n  --key b\nctl status\n";
         assert_eq!(
-            real.unwrap().join(" "),
-            "ctl etcd recover --from cp-1 --force --cluster demo"
+            words(long, "ctl bootstrap").unwrap().join(" "),
+            "ctl bootstrap --restore /a --key b"
         );
+    }
+
+    /// Those that the tests run on hosts.
+    #[test]
+    fn the_guide_has_the_commands_of_the_tests() {
+        let backups = "## Backups";
+        let left = "## One member of etcd is left";
+        let lost = "## The master's host is lost, and a standby is left";
+        let all = "## The first host, or all control planes, are lost";
+        let leaves = "## A control plane leaves";
+        for (page, heading, begin, wanted) in [
+            ("disaster.md", backups, "ctl backup create", ""),
+            ("disaster.md", backups, "ctl backup list", ""),
+            ("disaster.md", backups, "ctl backup verify", ""),
+            ("disaster.md", backups, "ctl backup verify --start", ""),
+            (
+                "disaster.md",
+                "## A worker is lost",
+                "ctl node replace",
+                " worker-1 --force --cluster demo",
+            ),
+            (
+                "disaster.md",
+                "## A control plane is lost",
+                "ctl node replace",
+                " cp-2 --force --cluster demo",
+            ),
+            ("disaster.md", lost, "ctl master promote", ""),
+            (
+                "disaster.md",
+                lost,
+                "ctl node replace",
+                " cp-1 --force --cluster demo",
+            ),
+            (
+                "disaster.md",
+                all,
+                "/media/halite/ctl bootstrap",
+                " --restore /media/stick/prod.halite-backup --key /media/stick/backup.key --bundle \
+                 /media/halite/halite.iso --trust /media/halite/builder.pub",
+            ),
+            (
+                "disaster.md",
+                left,
+                "ctl etcd recover",
+                " --from cp-1 --force --cluster demo",
+            ),
+            (
+                "disaster.md",
+                left,
+                "ctl node replace",
+                " cp-2 --force --cluster demo",
+            ),
+            (
+                "high-availability.md",
+                leaves,
+                "ctl node remove cp-2 --force",
+                " --cluster demo",
+            ),
+            (
+                "high-availability.md",
+                leaves,
+                "ctl node remove cp-2 --dead",
+                " --force --cluster demo",
+            ),
+        ] {
+            let real = command(page, heading, begin).unwrap();
+            assert_eq!(real.join(" "), format!("{begin}{wanted}"));
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
 
+mod all_off;
 mod backups;
 mod bad_flag;
 mod boundaries;
+mod cancelled;
 mod destroyed;
+mod dies;
 mod etcd;
 mod expired;
 mod failovers;
+mod fewer;
 mod leaving;
 mod links;
 mod losses;
@@ -15,11 +19,16 @@ mod pod;
 mod proxies;
 mod quorum;
 mod reboot;
+mod release;
 mod retiring;
+mod returned;
 mod roles;
 mod stalls;
 mod standbys;
 mod switches;
+mod taken_out;
+mod touched;
+mod upgrade_stops;
 mod upgraded;
 mod wiped;
 
@@ -36,6 +45,7 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::firewall;
 use crate::kubeadm::control_plane;
 use crate::site::Site;
 use crate::test::{Case, Counts, Test, cases};
@@ -44,6 +54,7 @@ pub(crate) use losses::while_written;
 pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
+pub use touched::Since;
 
 /// Limit for hosts and members to be as they were after a loss.
 const BACK: Duration = Duration::from_secs(240);
@@ -107,7 +118,7 @@ const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "ha: all hosts come back by themselves after a power cut",
-        run: all_off,
+        run: all_off::in_reverse,
     },
     Test {
         name: "ha: all hosts come back with certificates that ended while they were off",
@@ -128,12 +139,32 @@ const TESTS: &[Test<Cluster>] = &[
 ];
 
 const OF_THE_DAY: &[Test<Cluster>] = &[Test {
-    name: "ha: a command is interrupted at the boundary of the day, and ends the same",
+    name: "ha: commands are interrupted at the three boundaries of the day, and end the same",
     run: boundaries::of_the_day,
 }];
 
 /// Further ones of `full`, which leave the cluster as it was. They need the bundle of the first ISO.
 const BEFORE: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: all hosts come back in the other order, too",
+        run: all_off::in_order,
+    },
+    Test {
+        name: "ha: links that are cut for three minutes heal, with one holder of the address and every host back",
+        run: links::heal_after_minutes,
+    },
+    Test {
+        name: "ha: certificates that end soon are renewed on one control plane after the other, and no write is lost",
+        run: expired::renewed_in_turn,
+    },
+    Test {
+        name: "ha: a control plane is a worker for a while, and no write is lost",
+        run: fewer::as_a_worker,
+    },
+    Test {
+        name: "ha: three control planes become one, and three again, and no write is lost",
+        run: fewer::one_and_three_again,
+    },
     Test {
         name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
         run: switches::in_all_directions,
@@ -147,6 +178,14 @@ const BEFORE: &[Test<Cluster>] = &[
         run: stalls::of_a_dead_host,
     },
     Test {
+        name: "ha: a control plane that dies for good while it is added is replaced",
+        run: dies::while_added,
+    },
+    Test {
+        name: "ha: a control plane that dies for good while it is removed is removed, and added again",
+        run: dies::while_removed,
+    },
+    Test {
         name: "ha: members of etcd without a quorum are repaired side by side",
         run: quorum::repaired_side_by_side,
     },
@@ -157,10 +196,28 @@ const BEFORE: &[Test<Cluster>] = &[
 ];
 
 /// Further ones of `full`, on which those after them do not depend.
-const FULL: &[Test<Cluster>] = &[Test {
-    name: "ha: an upgrade whose master dies at the end of each step ends the same",
-    run: upgraded::interrupted,
-}];
+const FULL: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: an upgrade whose master dies at the end of each step ends the same",
+        run: upgraded::interrupted,
+    },
+    Test {
+        name: "ha: an upgrade whose scheduler does not start stops at its host, and goes on when it can",
+        run: upgrade_stops::at_a_pod,
+    },
+    Test {
+        name: "ha: a control plane that dies for good in an upgrade is replaced, and the upgrade goes on",
+        run: upgrade_stops::at_a_dead_host,
+    },
+    Test {
+        name: "ha: the old host of the master, switched on again after its replacement, stays out",
+        run: returned::stays_out,
+    },
+    Test {
+        name: "ha: a standby that removes the dead host of the master takes the master first",
+        run: taken_out::by_a_standby,
+    },
+];
 
 /// The tests after those that are numbered.
 const THEN: &[Test<Cluster>] = &[
@@ -202,6 +259,18 @@ const BACK_AGAIN: &[Test<Cluster>] = &[
     },
 ];
 
+/// Further ones of `full`, which leave the master where it was.
+const CUT_OFF: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: a host that had the master becomes a worker for a while, and keeps nothing of it",
+        run: fewer::former_master_as_a_worker,
+    },
+    Test {
+        name: "ha: a master that is cut off begins nothing, and stands by when the link is back",
+        run: standbys::cut_off,
+    },
+];
+
 /// Further ones of `full`: each ends the cluster and makes another one.
 const DESTROYED: &[Test<Cluster>] = &[
     Test {
@@ -215,6 +284,10 @@ const DESTROYED: &[Test<Cluster>] = &[
 ];
 
 const LAST: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: a scan of all ports of the first host equals the table of its roles",
+        run: scanned,
+    },
     // After the others: the first host is bare then.
     Test {
         name: "ha: a retired first host is bare, and the cluster goes on",
@@ -252,6 +325,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
             .into_iter()
             .chain(numbered)
             .chain(cases(BACK_AGAIN))
+            .chain(cases(if full { CUT_OFF } else { &[] }))
             .chain(cases(if full { DESTROYED } else { &[] }))
             .chain(cases(LAST))
             .collect(),
@@ -359,16 +433,8 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The last host that lost its power is the first that has it again.
-fn all_off(cluster: &Cluster) -> Result<Counts> {
-    let mut names: Vec<String> = (cluster.hosts().iter())
-        .map(|host| host.spec.name.clone())
-        .collect();
-    cluster.lab.power_off(&names, false)?;
-    names.reverse();
-    cluster.lab.power_on(&names)?;
-    wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
-    losses::wait_for_one_holder(cluster)?;
-    same_content(cluster)?;
-    Ok(Counts::ONE)
+/// The first host has the master, and another one may hold the address.
+fn scanned(cluster: &Cluster) -> Result<Counts> {
+    let holder = losses::wait_for_one_holder(cluster)?;
+    firewall::all_ports(cluster, losses::VIP.into(), cluster.host(&holder)?)
 }

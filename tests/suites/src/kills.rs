@@ -9,7 +9,7 @@
 
 mod adding;
 mod bootstrapping;
-mod jobs;
+pub(crate) mod jobs;
 pub(crate) mod moments;
 mod pending_triggers;
 mod power;

@@ -8,6 +8,7 @@ use halite_lab::layout::TWO;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
+use crate::day::{in_turn, today};
 use crate::site::Site;
 use crate::test::{Case, cases};
 use crate::{
@@ -116,21 +117,28 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         repair::TESTS,
     ];
     let (killed, restored, ends) = if full {
-        let killed = [disaster::FULL, roles::FULL];
-        let killed = killed.into_iter().flat_map(cases).collect();
-        (killed, disaster::numbered(), destroy::numbered()?)
+        let further = [limits::FULL, disaster::FULL];
+        (
+            further.into_iter().flat_map(cases).collect(),
+            disaster::numbered(),
+            destroy::numbered()?,
+        )
     } else {
         (Vec::new(), Vec::new(), Vec::new())
     };
+    let day = if full { None } else { Some(today()?) };
+    let [roles, placements] = in_turn([roles::IN_TURN, etcd::IN_TURN], day);
     let before = before.into_iter().flat_map(cases);
     Ok(before
         .chain(kills::tests(full))
         .chain(killed)
+        .chain(roles)
         .chain(cases(disaster::TESTS))
         .chain(restored)
         .chain(cases(destroy::TESTS))
         .chain(ends)
-        .chain(etcd::tests(full))
+        .chain(cases(etcd::TESTS))
+        .chain(placements)
         .chain(cases(cluster::AT_THE_END))
         .collect())
 }

@@ -13,13 +13,14 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     run: taken_ports,
 }];
 
-/// The first file that states write on a host: without it no earlier run has begun there.
-const BEGUN: &str = "/etc/halite/pki/site-ca.crt";
+/// A file that states write on a host before anything that a check could find: without it the host has
+/// only enrolled.
+const BEGUN: &str = "/etc/apt/sources.list.d/halite.list";
 
 /// Makes the worker look like the host of another cluster, whose kubelet runs there.
 fn taken_ports(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
-    let aside = "/root/site-ca.crt";
+    let aside = "/root/halite.list";
     worker.run(&["mv", BEGUN, aside])?;
     let refused = refused(cluster);
     // The checks that are ignored are over; the states write the file again.

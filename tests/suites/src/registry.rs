@@ -14,7 +14,7 @@ use halite_lab::host::Host;
 use serde_json::Value;
 
 use self::failures::{Dead, Silent, Slow, Swapped};
-use self::pod::Pod;
+pub(crate) use self::pod::Pod;
 use super::repair;
 use crate::test::{Counts, Test};
 

@@ -3,42 +3,28 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
-use halite_lab::wait;
 use serde_json::Value;
 
-use crate::checks::refused;
+use crate::bare::has_no_control_plane;
+use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{STAYING, ensure_servers};
 use crate::ha::while_written;
 use crate::test::{Counts, Test};
 use crate::vip;
 
-pub(super) const FULL: &[Test<Cluster>] = &[Test {
+/// Takes turns by day with tests of other suites.
+pub(super) const IN_TURN: &[Test<Cluster>] = &[Test {
     name: "roles: a worker becomes a control plane while a client writes, and a worker again",
     run: there_and_back,
 }];
 
 /// Limit of the gap between two writes: three times the aim for a host that is lost.
 const GAP: Duration = Duration::from_secs(15);
-/// Limit for the host to have nothing to do: a kubelet may renew its certificate first.
-const QUIET: Duration = Duration::from_secs(240);
 
 const PLANE: &str = "control-plane,etcd,worker";
 const LABEL: &str = "node-role.kubernetes.io/control-plane";
-
-/// What a worker has nothing of.
-const LEFT: &[&str] = &[
-    "! ls -A /etc/kubernetes/manifests | grep .",
-    "! pgrep -x 'kube-apiserver|kube-controller|kube-scheduler|etcd|keepalived'",
-    "! find /etc/kubernetes /etc/halite -name '*.key' ! -path '/etc/halite/minion/*' | grep -E 'ca.key|sa.key|etcd|operator|apiserver'",
-    "! ls /etc/kubernetes | grep -E 'admin.conf|manager.conf|scheduler.conf'",
-    "! test -e /var/lib/etcd/member && ! test -e /var/lib/halite/etcd-member.json && ls -d /var/lib/etcd/member.removed-*",
-    "! test -e /root/.kube/config && ! test -e /etc/halite/operator && ! test -e /etc/halite/masters",
-    "! test -e /var/lib/halite/master && ! systemctl --quiet is-active halite-master",
-    "! test -e /etc/keepalived/check-apiserver && ! systemctl --quiet is-enabled keepalived",
-    "! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '",
-];
 
 fn node(cluster: &Cluster) -> Result<Value> {
     let text = cluster.kubectl(&["get", "node", WORKER, "-o", "json"])?;
@@ -80,12 +66,8 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
         let forced = [&back[..], &["--force", "--cluster", "demo"]].concat();
         first.run(&forced).map(drop)
     })?;
+    println!("  {}", record.summary());
     let gap = record.longest_gap();
-    println!(
-        "  {} writes acknowledged, longest gap {:.1} s",
-        record.acknowledged().len(),
-        gap.length.as_secs_f64()
-    );
     ensure!(
         gap.length <= GAP,
         "a gap of {:?}: {:?}",
@@ -93,23 +75,13 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
         gap.errors
     );
 
-    for check in LEFT {
-        worker
-            .sh(check)
-            .with_context(|| format!("on {WORKER}: {check}"))?;
-    }
+    has_no_control_plane(worker)?;
     let now = firewall(cluster)?;
     let differ: Vec<&String> = now.symmetric_difference(&open).collect();
     ensure!(
         differ.is_empty(),
         "the firewall is not as it was: {differ:#?}"
     );
-    worker.run(&[
-        "grep",
-        "-q",
-        "server: https://api.demo.internal:6443$",
-        "/etc/kubernetes/kubelet.conf",
-    ])?;
     let status = first.run(&[CTL, "etcd", "status"])?;
     ensure!(status.starts_with("1 member, none may fail\n"), "{status}");
     let now = node(cluster)?;
@@ -118,15 +90,7 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
         (now["metadata"]["uid"].clone(), pod(cluster)?) == before,
         "the node or its pod was made again: {now}"
     );
-    wait::until("a highstate with nothing to do", QUIET, || {
-        let planned = first.output(&[CTL, "highstate", "--test", "--exit-code"])?;
-        ensure!(
-            planned.status.success(),
-            "{}",
-            String::from_utf8_lossy(&planned.stdout)
-        );
-        Ok(())
-    })
+    nothing_to_do(first)
 }
 
 /// Two members vote, the worker's own API server serves its kubelet, and its node takes pods.

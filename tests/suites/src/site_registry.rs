@@ -361,6 +361,9 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     }
     let rules = worker.sh("firewall-cmd --info-policy=halite-host")?;
     ensure!(!rules.contains("4552"), "{rules}");
+    for host in cluster.hosts() {
+        host.sh("! grep -F registry.demo.internal /etc/hosts")?;
+    }
     let kept = worker.sh(&format!(
         "find {DATA} -path '*team/app/_manifests/tags/1/current/link' && ls {BACKUPS}"
     ))?;

@@ -17,6 +17,9 @@ pub const ISO: &str = "halite.iso";
 
 /// The key's name, without `.key` and `.pub`.
 const KEY: &str = "builder";
+/// Number of ISOs and bundles that stay in the cache. One run uses at most three: of both releases,
+/// and of a newer Halite.
+const KEPT: usize = 6;
 
 /// Seals and signs the bundle in a directory, unless that is done already, and returns the
 /// directory of the three files.
@@ -45,7 +48,7 @@ pub fn iso_directory(
         file_digest(&bundle.join("manifest.json"))?,
         file_digest(&public)?,
     );
-    store.get("iso", &store::key(&content)?, |out| {
+    let made = store.get("iso", &store::key(&content)?, |out| {
         progress("sealing and signing the ISO");
         let mut pack = Command::new(&ctl);
         pack.args(["bundle", "pack"])
@@ -60,5 +63,9 @@ pub fn iso_directory(
             fs::copy(from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
         }
         Ok(())
-    })
+    })?;
+    for name in ["iso", "bundle", "licences"] {
+        store.prune(name, KEPT)?;
+    }
+    Ok(made)
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -49,8 +50,18 @@ impl Store {
     #[must_use]
     pub fn find(&self, name: &str, key: &str) -> Option<PathBuf> {
         let dir = self.path(name, key);
-        let recorded: Stamps = serde_json::from_slice(&fs::read(record(&dir)).ok()?).ok()?;
-        (stamps(&dir).ok()? == recorded).then_some(dir)
+        let record = record(&dir);
+        let recorded: Stamps = serde_json::from_slice(&fs::read(&record).ok()?).ok()?;
+        if stamps(&dir).ok()? != recorded {
+            return None;
+        }
+        // The time of the last use, for `prune`. If it cannot be set, the thing is at worst made
+        // again later.
+        let _ = File::options()
+            .append(true)
+            .open(&record)
+            .and_then(|file| file.set_modified(SystemTime::now()));
+        Some(dir)
     }
 
     /// The thing of that name and key; `make` fills an empty directory with it when it is not there
@@ -86,6 +97,35 @@ impl Store {
         // Last: what has no record is made again.
         fs::write(record(&dir), serde_json::to_vec(&stamps(&dir)?)?)?;
         Ok(dir)
+    }
+
+    /// Removes all things of a name but the `kept` ones that were used last: every change of a
+    /// program or state makes another bundle, and a disk that is full stops all work.
+    pub fn prune(&self, name: &str, kept: usize) -> Result<()> {
+        let _claim = self.claim(name)?;
+        let mut made = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            let record = entry?.path();
+            let is_of_name = record
+                .file_name()
+                .and_then(|file| file.to_str()?.strip_suffix(".stamps")?.rsplit_once('-'))
+                .is_some_and(|(of, _)| of == name);
+            if is_of_name {
+                made.push((fs::metadata(&record)?.modified()?, record));
+            }
+        }
+        made.sort_unstable();
+        let old = made.len().saturating_sub(kept);
+        for (_, record) in made.into_iter().take(old) {
+            let dir = record.with_extension("");
+            let cannot = |path: &Path| format!("cannot remove {}", path.display());
+            // The record last: by it a run that was killed is gone on with.
+            if dir.exists() {
+                fs::remove_dir_all(&dir).with_context(|| cannot(&dir))?;
+            }
+            fs::remove_file(&record).with_context(|| cannot(&record))?;
+        }
+        Ok(())
     }
 
     /// The right to make items of a name, until it is dropped; waits while another process has it.
@@ -177,6 +217,27 @@ mod tests {
         fs::write(first.join("file"), "changed").unwrap();
         get();
         assert_eq!(fs::read_to_string(first.join("file")).unwrap(), "2");
+    }
+
+    #[test]
+    fn the_things_that_were_used_last_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().to_owned()).unwrap();
+        let make = |out: &Path| fs::write(out.join("file"), "").map_err(Into::into);
+        for (name, key) in [
+            ("thing", "a"),
+            ("thing", "b"),
+            ("thing", "c"),
+            ("other", "d"),
+        ] {
+            store.get(name, key, make).unwrap();
+        }
+        // Used again: `b` is the oldest now.
+        assert!(store.find("thing", "a").is_some());
+        store.prune("thing", 2).unwrap();
+        let kept = |name, key| store.find(name, key).is_some();
+        assert!(kept("thing", "a") && kept("thing", "c") && kept("other", "d"));
+        assert!(!kept("thing", "b") && !dir.path().join("thing-b").exists());
     }
 
     #[test]

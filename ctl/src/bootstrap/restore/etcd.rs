@@ -1,12 +1,15 @@
 //! etcd's data from a snapshot, by etcd's own program.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
 use halite_durable::files;
+use halite_host_reports::etcd::{LOG, Record, is_log};
+use halite_host_reports::etcd_log;
 
 use crate::etcd_image;
 use crate::etcd_image::Etcdutl;
@@ -27,6 +30,41 @@ pub struct Member {
     pub name: String,
     /// The address at which other members will reach it.
     pub address: Ipv4Addr,
+}
+
+impl Member {
+    fn peer(&self) -> String {
+        format!("https://{}:2380", self.address)
+    }
+
+    /// The members of its cluster, as in `--initial-cluster`.
+    fn cluster(&self) -> String {
+        format!("{}={}", self.name, self.peer())
+    }
+
+    /// Records the member, whose data are in their place: without a record the bootstrap that follows
+    /// would not know them for its own.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn record(&self, data: &Path, record: &Path) -> anyhow::Result<()> {
+        let log = data.join(LOG);
+        let failed = || format!("cannot read etcd's log in {}", log.display());
+        let mut names = fs::read_dir(&log)
+            .and_then(|entries| {
+                let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+                names.collect::<io::Result<Vec<_>>>()
+            })
+            .with_context(failed)?;
+        names.sort();
+        let first = names.iter().find(|name| name.to_str().is_some_and(is_log));
+        let mut head = Vec::new();
+        File::open(log.join(first.with_context(failed)?))
+            .and_then(|file| file.take(etcd_log::HEAD).read_to_end(&mut head))
+            .with_context(failed)?;
+        let content = Record::new(&self.name, &self.cluster(), etcd_log::ids(&head));
+        Ok(files::replace(record, 0o644, content.text()?.as_bytes())?)
+    }
 }
 
 /// `etcdutl`, from the image of etcd in the bundle.
@@ -74,8 +112,7 @@ impl Restorer {
         let partial = data.join(PARTIAL);
         // What an interrupted run has left.
         files::remove_any(&partial)?;
-        let peer = format!("https://{}:2380", member.address);
-        let cluster = format!("{}={peer}", member.name);
+        let (peer, cluster) = (member.peer(), member.cluster());
         let arguments = [
             ["--name", &member.name],
             ["--initial-cluster", &cluster],

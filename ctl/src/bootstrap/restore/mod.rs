@@ -6,12 +6,11 @@
 //! says so, and no daemon has started yet. After it, the same command goes on as a bootstrap does.
 
 mod etcd;
+mod living;
 mod place;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use halite_backup::{BackupFile, Identity, SNAPSHOT};
@@ -21,17 +20,13 @@ use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 
 use self::etcd::{Member, Restorer};
+use self::living::LivingPart;
 use self::place::{Places, Progress};
 use super::Preparation;
 use super::declaration::Declared;
 use crate::cli::Bootstrap;
 use crate::commands::backup::{identities, open_whole};
 use crate::output::Screen;
-
-/// The port on which members of etcd reach each other.
-const PEER_PORT: u16 = 2380;
-/// Time for a host in the same network to answer.
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// A restore from a backup, every byte of which was compared with its digest.
 pub struct Restore {
@@ -142,26 +137,16 @@ impl Restore {
         )
     }
 
-    /// Refuses a cluster of which another member of etcd still answers: there would be two of it.
+    /// Refuses a cluster that still lives on other hosts: there would be two of it.
     ///
     /// # Errors
-    /// A member answers.
+    /// A member of etcd, a control plane or a master answers.
     pub fn refuse_living(&self, declared: &Declared, name: &str) -> anyhow::Result<()> {
         if self.progress == Progress::Placed {
             return Ok(());
         }
-        let others = declared.other_members(name);
-        let living = others
-            .iter()
-            .find(|(_, address)| answers(*address, PEER_PORT));
-        match living {
-            None => Ok(()),
-            Some((other, address)) => bail!(
-                "the member of etcd on {other} answers at {address}:{PEER_PORT}: a restore makes a second cluster beside it, with \
-                 the same keys. If the others are a quorum, replace this host instead; else switch {other} off, and add it \
-                 again as a bare host after the restore. Nothing was changed."
-            ),
-        }
+        let parts = living::possible(&declared.others(name));
+        refuse(&living::living(parts, living::answers))
     }
 
     /// Puts etcd's data, the master's files and the operator's into their places. The declaration
@@ -212,6 +197,7 @@ impl Restore {
             restorer.restore(&snapshot, &self.places.etcd, member, token)?;
             files::remove_any(&snapshot)?;
         }
+        member.record(&self.places.etcd, &self.places.record)?;
         self.fill_files()
     }
 
@@ -261,9 +247,17 @@ impl Restore {
     }
 }
 
-/// Returns whether a host accepts connections at a port.
-fn answers(address: Ipv4Addr, port: u16) -> bool {
-    TcpStream::connect_timeout(&SocketAddr::from((address, port)), ANSWER).is_ok()
+fn refuse(living: &[LivingPart]) -> anyhow::Result<()> {
+    if living.is_empty() {
+        return Ok(());
+    }
+    let living: Vec<String> = living.iter().map(ToString::to_string).collect();
+    bail!(
+        "cannot restore the cluster here: it lives on other hosts:\n  {}\na restore makes a second cluster beside it, with the same \
+         keys. If the others are a quorum, replace this host instead (`ctl node replace`; a standby takes the place of its master); \
+         else switch those hosts off, and add them again as bare hosts after the restore. Nothing was changed.",
+        living.join("\n  ")
+    )
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use halite_backup::{CONFIG, STATE};
 use halite_durable::files;
+use halite_host_reports::etcd::{DATA, RECORD};
+use halite_pillar::masters::ACTS_ALONE;
 
 use super::super::authority;
 use crate::paths;
 
 /// The directory of a restore on its host.
 const WORK: &str = "/var/lib/halite/restore";
-/// etcd's data directory, as the state tree has it.
-const DATA: &str = "/var/lib/etcd";
 const MARK: &str = "mark";
 /// The words of the mark after the digest of the backup.
 const BEGUN: &str = "begun";
@@ -45,6 +45,8 @@ pub struct Places {
     pub state: PathBuf,
     /// etcd's data directory.
     pub etcd: PathBuf,
+    /// The record of its member.
+    pub record: PathBuf,
     /// What the restore needs while it runs.
     pub work: PathBuf,
     /// The time of the restore.
@@ -58,6 +60,7 @@ impl Places {
             config: paths::CONFIG.into(),
             state: authority::DIRECTORY.into(),
             etcd: DATA.into(),
+            record: RECORD.into(),
             work: WORK.into(),
             now: jiff::Timestamp::now(),
         }
@@ -144,6 +147,8 @@ impl Places {
         let seconds = u64::try_from(self.now.as_second()).unwrap_or_default();
         let noted = format!("{} 0\n", epoch.max(seconds));
         files::replace(&self.state.join(EPOCH), 0o600, noted.as_bytes())?;
+        // No other master is left.
+        files::replace(&self.state.join(ACTS_ALONE), 0o600, b"")?;
         copy_all(&unpacked.join(CONFIG), &self.config, PUBLIC)
     }
 }

@@ -2,11 +2,13 @@
 //! `etcdutl`. The real one restores a real snapshot in the lab.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 
 use halite_backup::{Directory, EtcdSource, Header};
 use halite_errors::chain;
+use halite_pillar::node::Node;
+use halite_pillar::role::Role;
 use halite_testkit::empty_etcd_snapshot;
 
 use super::*;
@@ -83,7 +85,7 @@ impl Scene {
             .writer
             .file(SNAPSHOT, 0o600, size, &mut content.as_slice())
             .unwrap();
-        pending.finish().unwrap()
+        pending.finish().unwrap().path().to_owned()
     }
 
     fn places(&self) -> Places {
@@ -92,6 +94,7 @@ impl Scene {
             config: at("etc"),
             state: at("master"),
             etcd: at("etcd"),
+            record: at("etcd-member.json"),
             work: at("restore"),
             now: jiff::Timestamp::from_second(1_800_000_000).unwrap(),
         }
@@ -161,11 +164,17 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
             "etc/custom/app/init.sls",
             "etc/nodes/cp-1.yaml",
             "etc/nodes/cp-2.yaml",
+            "master/acts-alone",
             "master/ca/halite.key",
             "master/store.db",
             "master/store.db.epoch",
             "etcd/member/wal/0-0.wal",
         ]
+    );
+    let record = fs::read_to_string(scene.dir.path().join("etcd-member.json")).unwrap();
+    assert_eq!(
+        record,
+        "{\"member\":\"cp-1\",\"initialCluster\":\"cp-1=https://10.0.0.1:2380\"}\n"
     );
     // The backup has the epoch 3; minions may have heard of any that came after it.
     let epoch = fs::read_to_string(scene.dir.path().join("master/store.db.epoch"));
@@ -212,7 +221,7 @@ fn an_interrupted_restore_is_repeated() {
         scene.host()
     };
     type Damage = fn(&Scene);
-    let moments: [(&str, Damage); 5] = [
+    let moments: [(&str, Damage); 6] = [
         ("after the mark", |scene| {
             scene
                 .places()
@@ -231,6 +240,13 @@ fn an_interrupted_restore_is_repeated() {
             for place in ["etc", "master"] {
                 fs::remove_dir_all(scene.dir.path().join(place)).unwrap();
             }
+        }),
+        ("before the record", |scene| {
+            scene.fill(&mut scene.open().unwrap(), false).unwrap();
+            for place in ["etc", "master"] {
+                fs::remove_dir_all(scene.dir.path().join(place)).unwrap();
+            }
+            fs::remove_file(scene.dir.path().join("etcd-member.json")).unwrap();
         }),
         ("in a file of the master", |scene| {
             scene.fill(&mut scene.open().unwrap(), false).unwrap();
@@ -253,6 +269,7 @@ fn an_interrupted_restore_is_repeated() {
         assert!(restore.is_bare(), "{moment}");
         scene.fill(&mut restore, false).unwrap();
         assert_eq!(scene.host(), whole, "{moment}");
+        assert!(scene.places().record.exists(), "{moment}");
     }
 }
 
@@ -347,10 +364,23 @@ fn another_backup_key_or_byte_is_refused() {
 }
 
 #[test]
-fn a_member_that_answers_is_found() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    assert!(answers(Ipv4Addr::LOCALHOST, port));
-    drop(listener);
-    assert!(!answers(Ipv4Addr::LOCALHOST, port));
+fn a_cluster_that_lives_elsewhere_is_not_restored_and_each_part_is_named() {
+    refuse(&[]).unwrap();
+    let node = |name: &str, last: u8| {
+        Node::new(name, Some([10, 0, 0, last].into()), &[Role::ControlPlane])
+    };
+    let parts = living::possible(&[&node("cp-2", 2), &node("cp-3", 3)]);
+    let text = refused(refuse(&parts));
+    assert!(
+        text.starts_with("cannot restore the cluster here: "),
+        "{text}"
+    );
+    for part in [
+        "the API server on cp-2 answers at 10.0.0.2:6443",
+        "the master on cp-3 answers at 10.0.0.3:4550",
+        "switch those hosts off",
+        "Nothing was changed.",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
 }

@@ -7,20 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use halite_pillar::masters::STANDBY_OF;
 use halite_proto::framing;
 use halite_proto::v1::BackupPart;
 use halite_proto::v1::backup_part::Part;
 
+use crate::paths::STATE_DIR;
+
 /// The master's program on a standby.
 const PROGRAM: &str = "/usr/local/bin/halite-master";
-/// The file that makes a host a standby.
-const MARK: &str = "/var/lib/halite/master/standby-of";
 /// The longest reason that is read.
 const REASON: u64 = 64 * 1024;
 
 /// The program on this host, if it is a standby of the master.
 pub fn program() -> Option<PathBuf> {
-    Path::new(MARK).exists().then(|| PathBuf::from(PROGRAM))
+    let mark = Path::new(STATE_DIR).join(STANDBY_OF);
+    mark.exists().then(|| PathBuf::from(PROGRAM))
 }
 
 /// A program that writes the parts of a backup.

@@ -5,6 +5,7 @@ use std::fs;
 use halite_backup::{BackupFile, Identity};
 use halite_proto::v1::BackupFile as File;
 use halite_testkit::empty_etcd_snapshot;
+use halite_testkit::process::{done, script};
 
 use super::*;
 
@@ -90,6 +91,53 @@ fn an_answer_that_ends_early_leaves_nothing() {
     }
 }
 
+/// A disk that gives back something else than what was written: it is neither listed nor kept in the
+/// place of a good one, and the command fails.
+#[test]
+fn a_backup_that_is_read_again_and_differs_is_none() {
+    use std::os::unix::fs::FileExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = head(&[]);
+    one.backup.keep = 1;
+    let good = written(dir.path(), &one, parts()).unwrap();
+    let mut all = parts();
+    let end = all.pop().unwrap();
+    // More than what waits in memory.
+    all.push(Part::File(File {
+        path: "state/large".to_owned(),
+        mode: 0o600,
+        size: 50_000,
+    }));
+    all.push(Part::Data(vec![1; 50_000]));
+    let (sender, receiver) = mpsc::channel(all.len());
+    for part in all {
+        sender.try_send(part).unwrap();
+    }
+    let (header, to) = (header(&one).unwrap(), dir.path().to_owned());
+    let writing =
+        std::thread::spawn(move || write(&to, header, Some(1), Parts::new(receiver), None));
+    let partial = loop {
+        let found = fs::read_dir(dir.path()).unwrap().flatten();
+        let mut found = found.filter(|entry| entry.path().extension().is_some_and(|e| e == "new"));
+        if let Some(found) = found.find(|found| found.metadata().is_ok_and(|it| it.len() > 1500)) {
+            break fs::File::options().write(true).open(found.path()).unwrap();
+        }
+        assert!(!writing.is_finished(), "it has ended before its end came");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    partial.write_all_at(b"other", 1000).unwrap();
+    sender.blocking_send(end).unwrap();
+    let error = writing.join().unwrap().err().expect("it is taken for good");
+    let error = format!("{error:#}");
+    assert!(error.contains("its digest differs"), "{error}");
+    let found = halite_backup::Directory::new(dir.path()).list().unwrap();
+    let paths: Vec<&Path> = found
+        .iter()
+        .map(|one| one.file.as_ref().unwrap().path())
+        .collect();
+    assert_eq!(paths, [good.path.as_path()]);
+}
+
 #[test]
 fn a_trial_gets_the_snapshot_that_is_encrypted() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,6 +192,55 @@ fn a_snapshot_that_was_changed_on_the_way_is_refused() {
         "{error:#}"
     );
     assert_eq!(entries(dir.path()), 0);
+}
+
+/// The disk of the backups is too small for the reserve, and then for the file itself, which no check has foreseen.
+/// The test runs again in a mount namespace that has such a disk.
+#[test]
+fn a_disk_without_room_keeps_what_it_has() {
+    const DISK: &str = "HALITE_TEST_DISK";
+    const NAME: &str = "a_disk_without_room_keeps_what_it_has";
+    if let Some(disk) = std::env::var_os(DISK) {
+        return on_a_small_disk(Path::new(&disk));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("tmp")).unwrap();
+    written(&dir.path().join("good"), &head(&[]), parts()).unwrap();
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let own = std::env::current_exe().unwrap();
+    let line = format!(
+        "mkdir disk && mount -t tmpfs -o size=4m none disk && cp good/* disk/\n\
+         {DISK}=\"$PWD/disk\" \"$CTL\" --exact {module}::{NAME} --nocapture"
+    );
+    let said = done(script(dir.path(), own.to_str().unwrap(), &line));
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+fn on_a_small_disk(disk: &Path) {
+    let files = || -> Vec<_> {
+        let entries = fs::read_dir(disk).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let [good] = files().try_into().unwrap();
+    let mut more = parts();
+    let large = File {
+        path: "state/large".to_owned(),
+        mode: 0o600,
+        size: 8 << 20,
+    };
+    more.splice(..0, [Part::File(large), Part::Data(vec![7; 8 << 20])]);
+    for (parts, reason) in [
+        (parts(), "have to stay so for others; make room"),
+        (more, "cannot write the backup: No space left on device"),
+    ] {
+        let error = written(disk, &head(&[]), parts).err().unwrap();
+        let error = format!("{error:#}");
+        let cannot = format!("cannot make a backup in {}: ", disk.display());
+        assert!(error.starts_with(&cannot), "{error}");
+        assert!(error.contains(reason), "{error}");
+        assert_eq!(files(), std::slice::from_ref(&good), "{error}");
+        BackupFile::open(&good).unwrap().check().unwrap();
+    }
 }
 
 /// A directory in which the user of the tests' thread cannot remove the backups of root: it has the

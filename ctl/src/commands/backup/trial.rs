@@ -157,8 +157,7 @@ impl Trial {
         let counted = running
             .count(recorded.map_or(0, |keys| keys.revision))
             .await;
-        running.end().await?;
-        let found = counted?;
+        let found = outcome(counted, running.end().await)?;
         match recorded {
             Some(recorded) if recorded.count != found.count => bail!(
                 "the etcd that was started with the snapshot has {} keys at revision {}, and the member that it is of had {}: \
@@ -181,13 +180,22 @@ impl Trial {
             return Ok(());
         }
         bail!(
-            "cannot start an etcd with the snapshot in {}: its database needs {}, {} are free, and {} of them stay so for \
+            "cannot start an etcd with the snapshot in {}: its database needs {}, {} are free, and {} have to stay so for \
              others; make room",
             self.scratch.path().display(),
             megabytes(size),
             megabytes(free),
             megabytes(RESERVE)
         )
+    }
+}
+
+/// The keys, when both was well; otherwise what failed first, and then the end.
+fn outcome(counted: anyhow::Result<Keys>, ended: anyhow::Result<()>) -> anyhow::Result<Keys> {
+    match (counted, ended) {
+        (Ok(found), Ok(())) => Ok(found),
+        (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
+        (Err(error), Err(then)) => bail!("{error:#}; {then:#}"),
     }
 }
 

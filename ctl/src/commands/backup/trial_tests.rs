@@ -2,6 +2,9 @@
 
 use std::io::Write as _;
 
+use halite_host_reports::etcd::LOG;
+use halite_host_reports::etcd_log::{self, Ids};
+
 use super::*;
 
 fn programs() -> Programs {
@@ -133,6 +136,27 @@ async fn a_program_that_ends_at_once_is_reported_with_what_it_said() {
     assert!(error.contains("page 7 is no leaf"), "{error}");
 }
 
+#[test]
+fn an_etcd_that_does_not_end_hides_no_other_failure() {
+    let keys = || {
+        Ok(Keys {
+            revision: 7,
+            count: 3,
+        })
+    };
+    let failed = |text: &'static str| anyhow::anyhow!(text);
+    let text = |found: anyhow::Result<Keys>| format!("{:#}", found.unwrap_err());
+    assert_eq!(outcome(keys(), Ok(())).unwrap().count, 3);
+    let stuck = || Err(failed("it does not end"));
+    assert_eq!(text(outcome(keys(), stuck())), "it does not end");
+    let page = || Err(failed("page 7 is no leaf"));
+    assert_eq!(text(outcome(page(), Ok(()))), "page 7 is no leaf");
+    assert_eq!(
+        text(outcome(page(), stuck())),
+        "page 7 is no leaf; it does not end"
+    );
+}
+
 /// A process that is killed closes its pipes, and can do nothing else.
 #[tokio::test]
 async fn the_etcd_of_a_killed_process_ends() {
@@ -145,4 +169,34 @@ async fn the_etcd_of_a_killed_process_ends() {
     drop(shell.stdin.take());
     let ended = tokio::time::timeout(END, shell.wait()).await;
     assert!(!ended.unwrap().unwrap().success());
+}
+
+/// A restored host's record has the ids of its new cluster: another token makes another one.
+#[tokio::test]
+async fn the_log_of_a_restored_snapshot_has_the_ids_of_its_cluster() {
+    let (programs, dir) = (programs(), tempfile::tempdir().unwrap());
+    let source = Source::new(&programs, dir.path()).await;
+    let ids = |data: &Path| -> Ids {
+        let log = data.join(LOG).join("0000000000000000-0000000000000000.wal");
+        etcd_log::ids(&fs::read(log).unwrap()).unwrap()
+    };
+    let snapshot = dir.path().join("db");
+    fs::write(&snapshot, &source.snapshot).unwrap();
+    let cluster = format!("{NAME}={PEER}");
+    let restored = |data: &str, token: &[&str]| {
+        let data = dir.path().join(data);
+        let member = [
+            ["--name", NAME],
+            ["--initial-cluster", &cluster],
+            ["--initial-advertise-peer-urls", PEER],
+        ];
+        let arguments = [member.concat(), token.to_vec()].concat();
+        let done = programs.etcdutl.restore(&snapshot, &data, &arguments);
+        done.unwrap();
+        ids(&data)
+    };
+    let founded = ids(&dir.path().join("source"));
+    assert_eq!(restored("same", &[]), founded);
+    let other = restored("other", &["--initial-cluster-token", "another"]);
+    assert!(other.cluster != founded.cluster && other.member != founded.member);
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{BackupFile, Directory, Header, Pruned, SNAPSHOT, unmounted};
+use halite_backup::{Directory, Header, Pruned, SNAPSHOT, unmounted};
 use halite_durable::disk_space::Room;
 use halite_host_reports::Good;
 
@@ -58,7 +58,8 @@ pub fn write(
     let cluster_id = header.cluster_id.clone();
     refuse_unmounted(directory)?;
     let place = Directory::new(directory);
-    let mut pending = place.begin(header.clone())?;
+    let cannot = || format!("cannot make a backup in {}", directory.display());
+    let mut pending = place.begin(header.clone()).with_context(cannot)?;
     let mut files = 0;
     while let Some(file) = parts.next_file().context("cannot make the backup")? {
         let is_snapshot = file.path == SNAPSHOT;
@@ -72,19 +73,18 @@ pub fn write(
                     from: &mut parts,
                     copy,
                 };
-                writer.file(&file.path, file.mode, file.size, &mut both)?;
+                writer.file(&file.path, file.mode, file.size, &mut both)
             }
-            None => writer.file(&file.path, file.mode, file.size, &mut parts)?,
+            None => writer.file(&file.path, file.mode, file.size, &mut parts),
         }
+        .with_context(cannot)?;
         files += 1;
     }
-    let path = pending.finish()?;
-    let made = BackupFile::open(&path)?;
-    made.check()?;
+    let made = pending.finish().with_context(cannot)?;
     let pruned = keep.map_or_else(Pruned::default, |keep| place.prune(&cluster_id, keep));
     Ok(Created {
         size: made.size(),
-        path,
+        path: made.path().to_owned(),
         header,
         files,
         pruned,
@@ -129,7 +129,7 @@ fn refuse_full(directory: &Path, size: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} of them stay so for others; make room, or \
+        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} have to stay so for others; make room, or \
          declare another `backup.directory`",
         directory.display(),
         megabytes(size),

@@ -15,7 +15,7 @@ part systemctl --failed --no-pager
 for program in halite-master halite-minion kubelet containerd keepalived haproxy; do
   path=$(command -v "$program") && part "$path" --version
 done
-for unit in halite-master halite-minion halite-backup halite-registry kubelet containerd keepalived haproxy nginx chrony chronyd firewalld; do
+for unit in halite-master halite-minion halite-backup halite-backup-verify halite-registry etcd kubelet containerd keepalived haproxy nginx chrony chronyd firewalld; do
   systemctl cat "$unit" >/dev/null 2>&1 || continue
   part systemctl status --no-pager --lines 0 "$unit"
   part journalctl --no-pager --output short-iso --lines 300 --unit "$unit"

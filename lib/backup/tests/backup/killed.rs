@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use halite_backup::{Directory, Header};
+use halite_errors::chain;
 
 use crate::support::{contents, files, header, make};
 
@@ -72,6 +73,45 @@ fn a_failed_backup_leaves_nothing() {
         drop(pending);
         assert_eq!(entries(dir.path()), 0, "failed after {count} files");
     }
+}
+
+/// A disk that gives back something else than what was written.
+#[test]
+fn a_backup_that_is_not_what_was_written_gets_no_name_and_keeps_the_older_ones() {
+    use std::os::unix::fs::FileExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path(), header("a", 0, vec![])).unwrap();
+    let before = names(dir.path());
+    let directory = Directory::new(dir.path());
+    let mut pending = directory.begin(header("a", 1, vec![])).unwrap();
+    // More than what waits in memory.
+    let large = ("state/large", 0o600, vec![1; 50_000]);
+    for (path, mode, content) in files().into_iter().chain([large]) {
+        let content = &mut content.as_slice();
+        pending
+            .writer
+            .file(path, mode, content.len() as u64, content)
+            .unwrap();
+    }
+    let mut entries = fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+    let partial = entries.find(|entry| entry.path().extension().is_some_and(|end| end == "new"));
+    let partial = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(partial.unwrap().path())
+        .unwrap();
+    let (mut byte, place) = ([0], 2000);
+    partial.read_exact_at(&mut byte, place).unwrap();
+    partial.write_all_at(&[byte[0] ^ 1], place).unwrap();
+    let error = chain(&pending.finish().unwrap_err());
+    assert!(
+        error.starts_with("cannot make the backup ") && error.contains("its digest differs"),
+        "{error}"
+    );
+    assert_eq!(names(dir.path()), before);
+    drop(partial);
+    make(dir.path(), header("a", 1, vec![])).unwrap();
+    assert_eq!(self::entries(dir.path()), 2, "nothing of it is left");
 }
 
 #[test]

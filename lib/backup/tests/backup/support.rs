@@ -48,7 +48,7 @@ pub fn make(directory: &Path, header: Header) -> Result<std::path::PathBuf, Erro
             .writer
             .file(path, mode, content.len() as u64, &mut content.as_slice())?;
     }
-    pending.finish()
+    Ok(pending.finish()?.path().to_owned())
 }
 
 /// Mode and content of each file.

@@ -8,6 +8,8 @@ use crate::member::{Member, MemberId};
 pub struct Joined {
     /// Its id.
     pub id: MemberId,
+    /// The id of its cluster; `None` if no member with a vote answered for itself.
+    pub cluster: Option<u64>,
     /// True when it has run before: it keeps the flags of its first start.
     pub has_started: bool,
     /// True when it has its vote already.
@@ -36,13 +38,26 @@ impl Changes<'_> {
         }
     }
 
+    /// The id of the cluster, from the first member that answers.
+    async fn cluster(&self, members: &[Member]) -> Option<u64> {
+        let voters = members.iter();
+        for voter in voters.filter(|member| member.has_started() && !member.is_learner) {
+            if let Ok(status) = self.members.status(voter).await {
+                return Some(status.cluster);
+            }
+        }
+        None
+    }
+
     async fn add_round(&self, host: &Host, bare: bool) -> Result<Round<Joined>, ChangeError> {
         let members = match self.members.list().await {
             Ok(members) => members,
             Err(error) => return Ok(again(&error)),
         };
         if let Some(member) = Self::find(&members, host) {
-            return joined(host, bare, member, &members).map(Round::Done);
+            check(host, bare, member)?;
+            let cluster = self.cluster(&members).await;
+            return Ok(Round::Done(joined(host, member, &members, cluster)));
         }
         if let Some(other) = members.iter().find(|member| member.name == host.name) {
             return Err(ChangeError::NameTaken {
@@ -65,12 +80,8 @@ impl Changes<'_> {
     }
 }
 
-fn joined(
-    host: &Host,
-    bare: bool,
-    member: &Member,
-    members: &[Member],
-) -> Result<Joined, ChangeError> {
+/// Refuses a member that is another host's, or that has lost its data.
+fn check(host: &Host, bare: bool, member: &Member) -> Result<(), ChangeError> {
     if member.has_started() {
         if member.name != host.name {
             return Err(ChangeError::AddressTaken {
@@ -85,6 +96,10 @@ fn joined(
             });
         }
     }
+    Ok(())
+}
+
+fn joined(host: &Host, member: &Member, members: &[Member], cluster: Option<u64>) -> Joined {
     let entry = |other: &Member| {
         let name = if other.id == member.id {
             host.name.clone()
@@ -96,10 +111,11 @@ fn joined(
             .collect::<Vec<_>>()
             .join(",")
     };
-    Ok(Joined {
+    Joined {
         id: member.id,
+        cluster,
         has_started: member.has_started(),
         votes: !member.is_learner,
         initial_cluster: members.iter().map(entry).collect::<Vec<_>>().join(","),
-    })
+    }
 }

@@ -65,9 +65,9 @@ impl Changes<'_> {
     /// There is a quorum, another member runs, or this one does not answer within the limit.
     pub async fn may_be_alone(&self, name: &str) -> Result<(), AloneError> {
         let patience = self.patience(format!("{name} is certain to be the last member"));
-        let mut without = None;
+        let mut since = None;
         loop {
-            let because = match self.last_round(name, &mut without).await? {
+            let because = match self.last_round(name, &mut since).await? {
                 Round::Done(()) => return Ok(()),
                 Round::Again(because) => because,
             };
@@ -76,10 +76,12 @@ impl Changes<'_> {
         }
     }
 
+    /// One round; `since` is the moment from which the same was true, with a quorum that is not seen
+    /// (`true`) or without one.
     async fn last_round(
         &self,
         name: &str,
-        without: &mut Option<Duration>,
+        since: &mut Option<(bool, Duration)>,
     ) -> Result<Round<()>, AloneError> {
         let overview = match Overview::take(self.members).await {
             Ok(overview) => overview,
@@ -117,14 +119,22 @@ impl Changes<'_> {
             return Ok(Round::Again(format!("{name} does not answer")));
         }
         let now = self.pace.now();
-        // A restart of the others looks the same.
-        if now.saturating_sub(*without.get_or_insert(now)) >= REPAIR_AFTER {
-            return Ok(Round::Done(()));
+        let hidden = overview.has_quorum;
+        if since.is_none_or(|(before, _)| before != hidden) {
+            *since = Some((hidden, now));
         }
-        Ok(Round::Again(format!(
-            "it may be a restart: {}",
-            overview.quorum_line()
-        )))
+        let began = since.map_or(now, |(_, began)| began);
+        let quorum = overview.quorum_line();
+        // A restart of the others looks the same, and so does the moment after their end, in which the
+        // last one still follows a leader.
+        match (now.saturating_sub(began) >= REPAIR_AFTER, hidden) {
+            (true, false) => Ok(Round::Done(())),
+            (true, true) => Err(AloneError::Quorum {
+                name: name.to_owned(),
+                quorum,
+            }),
+            (false, _) => Ok(Round::Again(format!("it may be a restart: {quorum}"))),
+        }
     }
 
     /// Waits until this member is the only one, and leads.

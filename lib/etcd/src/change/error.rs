@@ -104,6 +104,17 @@ pub enum ChangeError {
         /// The members that do not serve.
         because: String,
     },
+    /// Planned work would meet a cluster that is to be repaired first.
+    #[error(
+        "cannot go on with {host}: etcd has no quorum: {because}; switch on the hosts that are off, and repair those that run with \
+         `ctl highstate`; then run the same command again"
+    )]
+    NoQuorum {
+        /// The host.
+        host: String,
+        /// The members that do not serve.
+        because: String,
+    },
     /// The limit has passed.
     #[error("waited {limit} s until {until}: {because}")]
     TooLong {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{ChangeError, Changes};
 use crate::pace::Wait;
 use crate::quorum::Verdict;
-use crate::view::View;
+use crate::view::{Listed, View};
 
 /// Time for which a cluster has had no quorum before it counts as one that is to be repaired: an
 /// election or a restart is over by then.
@@ -48,8 +48,26 @@ impl std::fmt::Display for Gate {
     }
 }
 
+impl Gate {
+    /// The same gate for work that is planned, and repairs nothing: a reboot, an upgrade.
+    ///
+    /// # Errors
+    /// The cluster has no quorum.
+    pub fn planned(self, host: &str) -> Result<Self, ChangeError> {
+        match self {
+            Self::Repair { because } => Err(ChangeError::NoQuorum {
+                host: host.to_owned(),
+                because,
+            }),
+            Self::Allowed { .. } | Self::TooFew => Ok(self),
+        }
+    }
+}
+
 impl Changes<'_> {
-    /// Waits until the member of a host may be missing (`etcd_quorum_allows`).
+    /// Waits until the member of a host may be missing (`etcd_quorum_allows`). That the cluster has no
+    /// quorum is concluded only when nothing says the opposite: members that lag, or that only the
+    /// caller cannot reach, are waited for.
     ///
     /// # Errors
     /// Within the limit there was no moment in which the others are a quorum without it.
@@ -62,14 +80,19 @@ impl Changes<'_> {
             let own = view.seen.iter().find(|seen| seen.member.name == host);
             let votes = own.is_some_and(|seen| !seen.member.is_learner);
             let serves = own.is_some_and(|seen| view.fault(seen).is_none());
+            let has_quorum = view.has_quorum();
             let now = self.pace.now();
             let verdict = match voters.all {
                 // Nothing answers at all, as far as can be seen.
                 0 => Verdict::NoQuorum,
-                _ => voters.allow_missing(votes, serves),
+                _ => voters.allow_missing(has_quorum, votes, serves),
             };
             let because = match voters.all {
                 0 => "no member answers".to_owned(),
+                _ if has_quorum && !voters.have_quorum() => format!(
+                    "etcd has a quorum, but of members that cannot be asked or lack entries: {}",
+                    view.faults()
+                ),
                 _ => view.faults(),
             };
             match verdict {
@@ -111,10 +134,7 @@ impl Changes<'_> {
 
     /// The members as a quorum knows them, or else as one of them does.
     pub(super) async fn view(&self) -> View {
-        let members = match self.members.list().await {
-            Ok(members) => members,
-            Err(_) => self.members.known().await.unwrap_or_default(),
-        };
-        View::take(self.members, members).await
+        let listed = Listed::ask(self.members).await.unwrap_or_default();
+        View::take(self.members, listed).await
     }
 }

@@ -21,7 +21,7 @@ impl Changes<'_> {
             else {
                 return Ok(moved);
             };
-            let Some(next) = successor(&view, &own.member) else {
+            let Some(next) = successor(&view, &own.member, self.prefer) else {
                 return Ok(None);
             };
             let because = match self.lead(&own.member, next).await? {
@@ -47,11 +47,19 @@ impl Changes<'_> {
     }
 }
 
-/// The voting member that serves and has applied most, other than the leader.
-pub(super) fn successor<'v>(view: &'v View, leader: &Member) -> Option<&'v Member> {
+/// The voting member that serves and has applied most, other than the leader; before it the preferred
+/// one, if that serves.
+pub(super) fn successor<'v>(
+    view: &'v View,
+    leader: &Member,
+    prefer: Option<&str>,
+) -> Option<&'v Member> {
     let able = |seen: &&Seen| seen.member.id != leader.id && view.fault(seen).is_none();
-    let applied = |seen: &&Seen| seen.status.as_ref().map_or(0, |status| status.applied);
-    let next = view.voters().filter(able).max_by_key(applied);
+    let rank = |seen: &&Seen| {
+        let applied = seen.status.as_ref().map_or(0, |status| status.applied);
+        (prefer == Some(seen.member.name.as_str()), applied)
+    };
+    let next = view.voters().filter(able).max_by_key(rank);
     next.map(|seen| &seen.member)
 }
 

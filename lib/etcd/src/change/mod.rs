@@ -43,6 +43,9 @@ pub struct Changes<'a> {
     pub pace: &'a dyn Pace,
     /// Time after which a change that waits fails.
     pub limit: Duration,
+    /// The name of the member that leads next when the leader has to change, if it can; otherwise
+    /// the one that has applied most.
+    pub prefer: Option<&'a str>,
 }
 
 /// The outcome of one round.

@@ -3,7 +3,7 @@
 use super::error::LearnerEnd;
 use super::{ChangeError, Changes, Host, Round, again};
 use crate::member::MemberId;
-use crate::view::{LAG, View};
+use crate::view::{LAG, Listed, View};
 
 impl Changes<'_> {
     /// Waits until a learner has what the others have, and gives it its vote. One that has not got
@@ -49,7 +49,7 @@ impl Changes<'_> {
         if !member.is_learner {
             return Ok(Round::Done(member.id));
         }
-        let view = View::take(self.members, members).await;
+        let view = View::take(self.members, Listed::agreed(members)).await;
         let learner = view.seen.iter().find(|seen| seen.member.id == member.id);
         match learner.map(|seen| &seen.status) {
             Some(Ok(status)) if view.lag(status) > LAG => {

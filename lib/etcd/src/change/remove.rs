@@ -3,7 +3,7 @@
 use super::leader::{leads, successor};
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
-use crate::view::View;
+use crate::view::{Listed, View};
 
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Changes<'_> {
                 name: removal.name.clone(),
             });
         }
-        let view = View::take(self.members, members).await;
+        let view = View::take(self.members, Listed::agreed(members)).await;
         let Some(seen) = view.seen.iter().find(|seen| seen.member.id == member.id) else {
             return Ok(Round::Again("the members have changed".to_owned()));
         };
@@ -76,7 +76,7 @@ impl Changes<'_> {
             });
         }
         if seen.status.is_ok() && leads(&view, member.id) {
-            return match successor(&view, &member) {
+            return match successor(&view, &member, self.prefer) {
                 Some(next) => self.lead(&member, next).await,
                 None => Ok(Round::Again(view.faults())),
             };
@@ -93,10 +93,10 @@ impl Changes<'_> {
         let Ok(known) = self.members.known().await else {
             return Ok(again(error));
         };
-        let view = View::take(self.members, known).await;
+        let view = View::take(self.members, Listed::named(known)).await;
         let voters = view.count();
         // An election looks the same for a moment: all answer, and follow no leader.
-        if voters.have_quorum() || view.voters().all(|seen| seen.status.is_ok()) || voters.all < 2 {
+        if view.has_quorum() || view.voters().all(|seen| seen.status.is_ok()) || voters.all < 2 {
             return Ok(again(error));
         }
         Err(ChangeError::QuorumLost {

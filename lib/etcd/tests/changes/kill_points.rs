@@ -198,6 +198,7 @@ fn stopped(
         members: &members,
         pace: &pace,
         limit: Duration::from_secs(60),
+        prefer: None,
     };
     finish(Box::pin(async move { change.run(&changes).await }))
 }

@@ -1,7 +1,7 @@
 //! What the changes refuse, and what they wait for.
 
 use halite_etcd::fake::{FakeCluster, FakePace, host};
-use halite_etcd::{ChangeError, Gate, Host, Removal};
+use halite_etcd::{ChangeError, Changes, Gate, Host, Removal};
 
 use super::support::{run, run_with};
 
@@ -278,4 +278,55 @@ fn a_leader_stays_where_no_other_member_can_lead() {
     let alone = FakeCluster::new(&["a"]);
     assert_eq!(moved(&alone, "a"), None);
     assert_eq!(alone.leader().as_deref(), Some("a"));
+}
+
+#[test]
+fn the_preferred_member_leads_next_if_it_votes_and_serves() {
+    let cluster = |stopped: Option<&str>| {
+        let cluster = FakeCluster::new(&["a", "b", "c"]);
+        let learner = host("l");
+        run(&cluster, async |changes| {
+            changes.add_learner(&learner, true).await
+        })
+        .unwrap();
+        cluster.start(&learner);
+        if let Some(name) = stopped {
+            cluster.stop(name);
+        }
+        cluster.write(5000);
+        cluster
+    };
+    let next = |cluster: &FakeCluster, prefer: &'static str| {
+        let moved = run(cluster, async |changes| {
+            let changes = Changes {
+                prefer: Some(prefer),
+                ..changes
+            };
+            changes.move_leader_off("a").await
+        });
+        assert_eq!(moved.unwrap(), cluster.leader());
+        cluster.leader().unwrap()
+    };
+    for name in ["b", "c"] {
+        assert_eq!(next(&cluster(None), name), name);
+    }
+    // It does not run, lacks entries, has no vote, is no member, or is the one that is to be missing.
+    assert_eq!(next(&cluster(Some("b")), "b"), "c");
+    let behind = cluster(Some("b"));
+    behind.start(&host("b"));
+    assert_eq!(next(&behind, "b"), "c");
+    for name in ["l", "absent", "a"] {
+        assert_eq!(next(&cluster(Some("b")), name), "c", "{name}");
+    }
+
+    let leaves = cluster(None);
+    let gone = run(&leaves, async |changes| {
+        let changes = Changes {
+            prefer: Some("b"),
+            ..changes
+        };
+        changes.remove(&removal("a", false)).await
+    });
+    gone.unwrap();
+    assert_eq!(leaves.changes()[1..], ["lead b", "remove a"]);
 }

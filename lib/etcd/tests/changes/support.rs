@@ -24,6 +24,7 @@ pub fn run_with<T>(
         members,
         pace,
         limit: Duration::from_secs(60),
+        prefer: None,
     };
     finish(Box::pin(change(changes))).expect("the fake never waits")
 }

@@ -8,23 +8,13 @@ use super::writer::{Writer, assert_equal_hashes};
 const NAMES: [&str; 4] = ["cp-1", "cp-2", "cp-3", "cp-4"];
 const FORCE: &str = "--force-new-cluster";
 
-async fn join(site: &mut Site, client: &halite_etcd::Client, name: &str) {
-    let pace = pace();
-    let changes = changes(client, &pace, PATIENCE);
-    let host = site.node(name).host.clone();
-    let joined = changes.add_learner(&host, true).await.unwrap();
-    site.node_mut(name)
-        .start("existing", &joined.initial_cluster);
-    changes.promote(&host).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     let mut site = Site::new(&NAMES);
     let client = Arc::new(site.client());
     site.found("cp-1", &client).await;
-    join(&mut site, &client, "cp-2").await;
-    join(&mut site, &client, "cp-3").await;
+    site.join("cp-2", &client).await;
+    site.join("cp-3", &client).await;
     let writer = Writer::start(site.client());
     eventually("some writes", async || {
         let found = client.get(b"write/20").await;
@@ -65,9 +55,9 @@ async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     .await;
     assert_eq!(voters(&client).await, ["cp-3"]);
     // Another host, and the lost one made again.
-    join(&mut site, &client, "cp-4").await;
+    site.join("cp-4", &client).await;
     site.node_mut("cp-2").wipe();
-    join(&mut site, &client, "cp-2").await;
+    site.join("cp-2", &client).await;
     assert_eq!(voters(&client).await, ["cp-2", "cp-3", "cp-4"]);
     assert_eq!(
         client.get(b"after").await.unwrap().as_deref(),

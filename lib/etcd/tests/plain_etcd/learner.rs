@@ -30,19 +30,16 @@ async fn a_learner_that_starts_with_its_data_does_not_wait_for_its_announcement(
         let key = format!("key/{number}");
         answered("a write", async || client.put(key.as_bytes(), b"1").await).await;
     }
-    let pace = pace();
-    let changes = changes(&client, &pace, PATIENCE);
-    let host = site.node("cp-2").host.clone();
-    let joined = changes.add_learner(&host, true).await.unwrap();
-    site.node_mut("cp-2")
-        .start("existing", &joined.initial_cluster);
+    site.add("cp-2", &client).await;
     let data = site.node("cp-2").data();
     eventually("the snapshot is there", async || has_snapshot(&data)).await;
     let learner = site.node_mut("cp-2");
     learner.kill();
     let before = learner.log().len();
     learner.start_again();
-    changes.promote(&host).await.unwrap();
+    let pace = pace();
+    let changes = changes(&client, &pace, PATIENCE);
+    changes.promote(&site.node("cp-2").host).await.unwrap();
     assert_eq!(voters(&client).await, ["cp-1", "cp-2"]);
     let log = site.node("cp-2").log();
     let announced = !log[before..].contains("failed to publish local member");

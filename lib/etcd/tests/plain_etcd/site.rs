@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use halite_etcd::{Access, Changes, Client, Host, Member, Members, RealPace};
+use halite_etcd::{Access, Changes, Client, Host, Joined, Member, Members, RealPace};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
@@ -139,6 +139,25 @@ impl Site {
             client.list().await.is_ok()
         })
         .await;
+    }
+
+    /// Adds a learner and starts it.
+    pub async fn add(&mut self, name: &str, client: &Client) -> Joined {
+        let pace = pace();
+        let changes = changes(client, &pace, PATIENCE);
+        let node = self.node_mut(name);
+        let joined = changes.add_learner(&node.host, true).await.unwrap();
+        node.start("existing", &joined.initial_cluster);
+        joined
+    }
+
+    /// Adds a member, starts it and gives it its vote.
+    pub async fn join(&mut self, name: &str, client: &Client) -> Joined {
+        let joined = self.add(name, client).await;
+        let pace = pace();
+        let changes = changes(client, &pace, PATIENCE);
+        changes.promote(&self.node(name).host).await.unwrap();
+        joined
     }
 }
 
@@ -272,6 +291,7 @@ pub fn changes<'a>(members: &'a dyn Members, pace: &'a RealPace, limit: Duration
         members,
         pace,
         limit,
+        prefer: None,
     }
 }
 

@@ -2,12 +2,16 @@
 
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, MemberOverview};
+use halite_host_reports::etcd::DATA;
 
 use super::Finding;
 use super::picture::Picture;
 
 /// The part of its quota, in percent, above which a database has little room.
 const FULL: i128 = 80;
+/// The free bytes on the file system of a member below which it has little room. Each part of its log takes 64 MiB,
+/// and the next one is made before it is needed.
+const LITTLE_SPACE: u64 = 256 << 20;
 
 /// A finding about a member. What helps one of the cluster's own does not help an external one.
 fn finding(picture: &Picture, member: &str, message: String) -> Finding {
@@ -20,6 +24,19 @@ fn finding(picture: &Picture, member: &str, message: String) -> Finding {
     Finding::on(member, message)
 }
 
+/// Members whose file system is nearly full, as their hosts say: without the members, too.
+pub(super) fn disks(picture: &Picture) -> Vec<Finding> {
+    let short = picture.answers().filter_map(|(host, health)| {
+        let free = health.etcd_free.filter(|free| *free < LITTLE_SPACE)?;
+        let message = format!(
+            "only {} MiB are free on the file system of {DATA} on {host}: its etcd member ends when it cannot write",
+            free >> 20
+        );
+        Some(Finding::on(host.as_str(), message))
+    });
+    short.collect()
+}
+
 pub(super) fn quorum(picture: &Picture) -> Vec<Finding> {
     let answer = picture.seen.as_ref().and_then(|seen| seen.etcd.as_ref());
     match answer {
@@ -28,7 +45,7 @@ pub(super) fn quorum(picture: &Picture) -> Vec<Finding> {
             "",
             format!("no member of etcd answers: {}", chain(fault)),
         )],
-        Some(Ok(overview)) if !overview.voters.have_quorum() => {
+        Some(Ok(overview)) if !overview.has_quorum => {
             let message = format!("etcd: {}", overview.quorum_line());
             vec![finding(picture, "", message)]
         }

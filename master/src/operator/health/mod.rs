@@ -181,6 +181,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     // etcd.
     Check {
+        name: "etcd-disk",
+        title: "The file system of each member of etcd has room",
+        severity: Severity::Failure,
+        remedy: "free space there, or make it larger, on HOST: a member that has ended starts again by itself",
+        judge: etcd::disks,
+    },
+    Check {
         name: "etcd-quorum",
         title: "The members of etcd have a quorum",
         severity: Severity::Failure,
@@ -191,7 +198,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-members",
         title: "Each member of etcd serves",
         severity: Severity::Failure,
-        remedy: "`crictl ps -a --name etcd`, or `systemctl status etcd`, on HOST; `ctl highstate HOST` starts it again",
+        remedy: "`tail /var/log/pods/kube-system_etcd-HOST_*/etcd/*.log`, or `journalctl -u etcd`, on HOST; `ctl highstate HOST` starts it again",
         judge: etcd::members,
     },
     Check {
@@ -227,21 +234,21 @@ pub(super) const CHECKS: &[Check] = &[
         name: "api",
         title: "The Kubernetes API answers",
         severity: Severity::Failure,
-        remedy: "`crictl ps -a` on a control plane shows what does not run; `ctl highstate` repairs it",
+        remedy: "`ctr -n k8s.io containers ls` on a control plane shows its containers, and /var/log/pods why one fails; `ctl highstate` repairs it",
         judge: cluster::api,
     },
     Check {
         name: "api-servers",
         title: "Each API server is ready",
         severity: Severity::Failure,
-        remedy: "`crictl ps -a --name kube-apiserver` on HOST; `ctl highstate HOST` repairs it",
+        remedy: "`tail /var/log/pods/kube-system_kube-apiserver-HOST_*/kube-apiserver/*.log` on HOST; `ctl highstate HOST` repairs it",
         judge: cluster::servers,
     },
     Check {
         name: "control-plane-pods",
         title: "Each control plane runs all its components",
         severity: Severity::Failure,
-        remedy: "`ctl highstate HOST` puts its manifest back; `crictl ps -a` there shows one that fails",
+        remedy: "`ctl highstate HOST` puts its manifest back; the logs below /var/log/pods there show why one fails",
         judge: cluster::components,
     },
     Check {
@@ -288,6 +295,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "backup-first"),
     },
     Check {
+        name: "backup-run",
+        title: "The last scheduled backup on each host succeeded",
+        severity: Severity::Warning,
+        remedy: "remove the cause that is named; the next run is tried by itself, or `systemctl start halite-backup` on the host",
+        judge: |picture| reported(picture, "backup-run"),
+    },
+    Check {
         name: "backup-verified",
         title: "The newest backup on each host is verified, and an etcd starts with it",
         severity: Severity::Failure,
@@ -296,16 +310,17 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "backup-copies",
-        title: "As many hosts as declared hold a backup of the cluster",
+        title: "As many hosts as declared hold a verified backup of the cluster",
         severity: Severity::Warning,
-        remedy: "`ctl highstate` sets up the timers of the standbys; `systemctl start halite-backup` there makes one",
+        remedy: "`ctl highstate` sets up the timers of the standbys; `systemctl start halite-backup halite-backup-verify` there makes \
+                 one and verifies it",
         judge: |picture| reported(picture, "backup-copies"),
     },
     Check {
         name: "backup-removal",
         title: "Old backups of the cluster are removed",
         severity: Severity::Warning,
-        remedy: "`journalctl -u halite-backup` on the first host says why they stay; `ctl backup list` shows them",
+        remedy: "`journalctl -u halite-backup` on the master's host says why they stay; `ctl backup list` shows them",
         judge: |picture| reported(picture, "backup-removal"),
     },
     Check {

@@ -52,6 +52,8 @@ fn sound() -> Picture {
             begins: 0,
             path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
         }],
+        etcd_free: Some(256 << 20),
+        bare: false,
     };
     let component = |host: &str, component: &'static str| Component {
         host: name(host),
@@ -180,6 +182,16 @@ const CASES: &[Case] = &[
         "`ctl highstate cp-1`",
     ),
     (
+        |p| {
+            let own = seen(p).minions.get_mut("cp-2").unwrap();
+            own.etcd_free = Some((256 << 20) - 1);
+        },
+        "etcd-disk",
+        "failure",
+        "only 255 MiB are free on the file system of /var/lib/etcd on cp-2: ",
+        "on cp-2: a member that has ended starts again by itself",
+    ),
+    (
         |p| seen(p).etcd = Some(Err(silent("connection refused"))),
         "etcd-quorum",
         "failure",
@@ -219,7 +231,7 @@ const CASES: &[Case] = &[
         "api",
         "failure",
         "the Kubernetes API does not answer: no route",
-        "`crictl ps -a`",
+        "`ctr -n k8s.io containers ls`",
     ),
     (
         |p| seen(p).servers[1].1 = Some("connection refused".to_owned()),

@@ -7,8 +7,9 @@ use super::*;
 use crate::ca::Cas;
 use crate::clock::{Clock as _, SystemClock};
 use crate::init::init;
-use crate::standby::mark;
+use crate::standby::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
+use crate::standby::{mark, mark_before};
 use crate::store::{Job, JobRow, JobStatus, RowState, Token};
 use crate::succession::Succession;
 
@@ -112,6 +113,8 @@ async fn standby() -> (Host, String) {
 async fn check(host: &Host, ca: &str, case: Option<Boundary>) {
     assert!(!mark(&host.config).exists(), "{case:?}");
     assert!(!directory(&host.config).exists(), "{case:?}");
+    let before = std::fs::read_to_string(mark_before(&host.config));
+    assert_eq!(before.unwrap(), "127.0.0.1:1\n", "{case:?}");
     let etc = |name: &str| std::fs::read_to_string(host.config.config_dir.join(name)).ok();
     assert_eq!(etc("cluster.yaml").as_deref(), Some("kind: Cluster"));
     assert_eq!(etc("old.yaml"), None);
@@ -284,4 +287,52 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
     assert_eq!(std::fs::read(&log).unwrap(), bytes);
     assert_eq!(unit.0.lock().unwrap().as_slice(), &[""; 0]);
     store.close().await;
+}
+
+#[tokio::test]
+async fn an_isolated_master_acts_alone_by_force_only_and_with_a_higher_epoch() {
+    let host = Host::new();
+    let store = host.store().await;
+    write(&store, 1, 10).await;
+    let before = store.epoch();
+    store.close().await;
+    let directory = &host.config.state_dir;
+    let isolation = Isolation::new(directory);
+    let lost = Surroundings {
+        standbys: 2,
+        alone_since: Some(0),
+        accepted: 4,
+        connected: 1,
+    };
+    isolation.look(AFTER, lost);
+    let refused = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    assert!(matches!(refused, PromoteError::Isolated), "{refused}");
+    let promoted = promote(&host, &forced(), None).await.unwrap();
+    assert_eq!(promoted, Promoted::Done(before + 1));
+    // The master that starts then.
+    let isolation = Isolation::new(directory);
+    isolation.look(AFTER, lost);
+    assert_eq!(isolation.reason(), None);
+    let store = host.store().await;
+    assert_eq!(store.epoch(), before + 1);
+    store.close().await;
+    let again = promote(&host, &forced(), None).await.unwrap();
+    assert_eq!(again, Promoted::WasMaster);
+}
+
+#[tokio::test]
+async fn a_promoted_standby_acts_alone() {
+    let (host, _) = standby().await;
+    promote(&host, &forced(), None).await.unwrap();
+    let isolation = Isolation::new(&host.config.state_dir);
+    isolation.look(
+        AFTER,
+        Surroundings {
+            standbys: 1,
+            alone_since: Some(0),
+            accepted: 3,
+            connected: 1,
+        },
+    );
+    assert_eq!(isolation.reason(), None);
 }

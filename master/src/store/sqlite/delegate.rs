@@ -235,6 +235,14 @@ impl Store for SqliteStore {
         Box::pin(self.get_runs(limit))
     }
 
+    fn runs_of<'a>(&'a self, sls: &'a str, since: Millis) -> StoreFuture<'a, Vec<Run>> {
+        Box::pin(self.get_runs_of(sls, since))
+    }
+
+    fn oldest(&self) -> StoreFuture<'_, Option<Millis>> {
+        Box::pin(self.get_oldest())
+    }
+
     fn open_runs(&self) -> StoreFuture<'_, Vec<Run>> {
         Box::pin(self.get_open_runs())
     }
@@ -247,6 +255,15 @@ impl Store for SqliteStore {
         now: Millis,
     ) -> StoreFuture<'a, ()> {
         Box::pin(self.ended(self.set_run(id, status, current, now)))
+    }
+
+    fn cancel_run<'a>(
+        &'a self,
+        id: &'a JobId,
+        operator: &'a str,
+        now: Millis,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.ended(self.set_cancelled(id, operator, now)))
     }
 
     fn put_step<'a>(&'a self, step: &'a Step) -> StoreFuture<'a, ()> {

@@ -83,6 +83,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "row bundles",
         include_str!("../../../migrations/0009_row_bundles.sql"),
     ),
+    (
+        10,
+        "cancelled runs",
+        include_str!("../../../migrations/0010_cancelled_runs.sql"),
+    ),
 ];
 
 /// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has

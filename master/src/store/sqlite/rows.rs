@@ -221,6 +221,7 @@ impl FromRow<'_, SqliteRow> for Run {
             low_json: row.try_get("low_json")?,
             status: word(row, "status", RunStatus::parse)?,
             current: row.try_get("current")?,
+            cancelled_by: row.try_get("cancelled_by")?,
             created: row.try_get("created")?,
             changed: row.try_get("changed")?,
         })

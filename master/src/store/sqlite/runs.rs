@@ -39,8 +39,8 @@ impl SqliteStore {
             }
         }
         sqlx::query(
-            "INSERT INTO runs (id, sls, pillar_json, test, operator, request_id, low_json, status, current, created, \
-             changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs (id, sls, pillar_json, test, operator, request_id, low_json, status, current, \
+             cancelled_by, created, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(run.id.as_str())
         .bind(&run.sls)
@@ -51,6 +51,7 @@ impl SqliteStore {
         .bind(&run.low_json)
         .bind(run.status.as_str())
         .bind(run.current)
+        .bind(&run.cancelled_by)
         .bind(run.created)
         .bind(run.changed)
         .execute(&mut *transaction)
@@ -78,6 +79,26 @@ impl SqliteStore {
         )
     }
 
+    pub(super) async fn get_runs_of(&self, sls: &str, since: Millis) -> Outcome<Vec<Run>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM runs WHERE sls = ? AND created >= ? ORDER BY id DESC")
+                .bind(sls)
+                .bind(since)
+                .fetch_all(&self.reader)
+                .await?,
+        )
+    }
+
+    pub(super) async fn get_oldest(&self) -> Outcome<Option<Millis>> {
+        // Ids sort by age. The times themselves have no index.
+        Ok(sqlx::query_scalar(
+            "SELECT MIN(created) FROM (SELECT * FROM (SELECT created FROM runs ORDER BY id LIMIT 1) \
+             UNION ALL SELECT * FROM (SELECT created FROM jobs ORDER BY jid LIMIT 1))",
+        )
+        .fetch_one(&self.reader)
+        .await?)
+    }
+
     pub(super) async fn get_open_runs(&self) -> Outcome<Vec<Run>> {
         Ok(
             sqlx::query_as("SELECT * FROM runs WHERE status = 'running' ORDER BY id")
@@ -101,6 +122,23 @@ impl SqliteStore {
             .execute(&self.writer)
             .await?;
         Ok(())
+    }
+
+    pub(super) async fn set_cancelled(
+        &self,
+        id: &JobId,
+        operator: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let done = sqlx::query(
+            "UPDATE runs SET cancelled_by = coalesce(cancelled_by, ?), changed = ? WHERE id = ? AND status = 'running'",
+        )
+        .bind(operator)
+        .bind(now)
+        .bind(id.as_str())
+        .execute(&self.writer)
+        .await?;
+        Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn set_step(&self, step: &Step) -> Outcome<()> {

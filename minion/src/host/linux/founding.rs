@@ -7,8 +7,8 @@ use crate::host::effect::{Command, Output};
 use crate::host::founding::{FirstStart, JOINING_MARK};
 use crate::host::{HostResult, Stop};
 
-const FOUNDING: &str = include_str!("founding.sh");
-const JOINING: &str = include_str!("joining.sh");
+const FOUNDING: &str = concat!(include_str!("clean.sh"), include_str!("founding.sh"));
+const JOINING: &str = concat!(include_str!("clean.sh"), include_str!("joining.sh"));
 /// Time for all but the wait.
 const REST: Duration = Duration::from_secs(60);
 /// Time for a snapshot of any size.

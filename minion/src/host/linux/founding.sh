@@ -5,12 +5,6 @@ set -u
 scratch=$1 place=$2 seconds=$3 name=halite-etcd-founding
 shift 3
 
-clean() {
-  ctr --namespace k8s.io task kill --signal SIGKILL $name
-  ctr --namespace k8s.io task delete --force $name
-  ctr --namespace k8s.io container delete $name
-} >/dev/null 2>&1
-
 # What an interrupted run has left.
 clean
 rm -rf "$scratch"
@@ -37,4 +31,5 @@ until grep -qs 'ready to serve client requests' "$log"; do
 done
 ctr --namespace k8s.io task kill --signal SIGTERM $name || exit
 wait
-mv -T "$scratch/data/member" "$place" && sync -f "$place" && rm -rf "$scratch"
+# The directory stays until the member is recorded: by it a run that is interrupted knows the data again.
+mv -T "$scratch/data/member" "$place" && sync -f "$place"

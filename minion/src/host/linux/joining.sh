@@ -11,12 +11,6 @@ set -u
 mark=$1 place=$2 seconds=$3 name=halite-etcd-joining
 shift 3
 
-clean() {
-  ctr --namespace k8s.io task kill --signal SIGKILL $name
-  ctr --namespace k8s.io task delete --force $name
-  ctr --namespace k8s.io container delete $name
-} >/dev/null 2>&1
-
 has() {
   for file; do
     [ ! -e "$file" ] || return 0

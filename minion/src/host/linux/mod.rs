@@ -118,6 +118,14 @@ impl Host for LinuxHost {
         Box::pin(async move { files::read(Path::new(path)) })
     }
 
+    fn head<'a>(
+        &'a self,
+        path: &'a str,
+        bytes: u64,
+    ) -> HostFuture<'a, HostResult<Option<Vec<u8>>>> {
+        Box::pin(async move { files::head(Path::new(path), bytes) })
+    }
+
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>> {
         Box::pin(async move { files::list(Path::new(path)) })
     }

@@ -101,6 +101,7 @@ impl LinuxHost {
                 };
                 wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
             }
+            Effect::Rename { from, to } => files::rename(Path::new(from), Path::new(to))?,
             Effect::FoundEtcd(first) => return found(first, &self.stop).await,
             Effect::JoinEtcd(first) => return join(first, &self.stop).await,
             Effect::StaticPod(pod) => return static_pod::wait(self, pod).await,

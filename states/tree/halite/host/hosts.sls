@@ -16,7 +16,9 @@ api-endpoint:
         - service: haproxy
 {%- endif %}
 {#- A host that has not enrolled yet may have no address. #}
+{%- set addresses = namespace(all=[]) %}
 {%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
+{%-   set addresses.all = addresses.all + [other.controlPlane] %}
 
 node-name-{{ name }}:
   host.present:
@@ -31,6 +33,13 @@ site-registry-name:
     - name: {{ pillar.halite.siteRegistry.name }}
     - ip: {{ pillar.halite.siteRegistry.address }}
     - clean: True
+{%- elif addresses.all %}
+
+# Halite gave it the address of a node. One that the site gave it elsewhere stays.
+site-registry-name:
+  host.absent:
+    - name: {{ pillar.halite.siteRegistry.name }}
+    - ip: {{ addresses.all | json }}
 {%- endif %}
 {%- if is_kubernetes_node %}
 

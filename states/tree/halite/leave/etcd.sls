@@ -1,44 +1,11 @@
-{#- Takes from a host what its member of etcd had there, once etcd is without it. Also on a host that stays. Its data are kept aside. -#}
+{#- The same as halite.leave.member on a host that keeps no control plane: nothing there uses etcd any more. -#}
 {%- from 'halite/map.jinja' import etcd_is_external with context %}
-{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, programs, record, unit with context %}
-{{ manifest }}:
-  file.absent: []
-
-# A member that is a unit of the host. Its file goes last, so that a run that was interrupted begins again.
-etcd-unit:
-  cmd.run:
-    - name: systemctl disable --now etcd.service; rm -rf {{ programs }}; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; rm -f {{ unit }}; systemctl daemon-reload
-    - onlyif: {{ is_own_unit }}
+include:
+  - halite.leave.member
 {%- if not etcd_is_external %}
 
-# The kubelet ends a pod without its manifest.
-etcd-ended:
-  cmd.run:
-    - name: for _ in $(seq 600); do pgrep -x etcd >/dev/null || exit 0; sleep 0.1; done; echo 'etcd does not end' >&2; exit 1
-    - onlyif: test -e /var/lib/etcd/member && pgrep -x etcd
-    - require:
-        - file: {{ manifest }}
-        - cmd: etcd-unit
-{%- endif %}
-
-# Another member may have this host's place one day: its data must not be taken for that one's. Of an
-# external etcd nothing is touched.
-etcd-data-aside:
-  cmd.run:
-    - name: mv -T /var/lib/etcd/member "/var/lib/etcd/member.removed-$(date +%s)"
-    - onlyif: {{ 'test -e ' ~ record ~ ' && ' if etcd_is_external }}test -e /var/lib/etcd/member
-    - require:
-        - cmd: {{ 'etcd-unit' if etcd_is_external else 'etcd-ended' }}
-
-{{ record }}:
-  file.absent:
-    - require:
-        - cmd: etcd-data-aside
-{%- if not etcd_is_external %}
-
-# With the key of etcd's CA.
 /etc/kubernetes/pki/etcd:
   file.absent:
     - require:
-        - cmd: etcd-data-aside
+        - sls: halite.leave.member
 {%- endif %}

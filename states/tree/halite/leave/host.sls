@@ -160,16 +160,13 @@ firewall:
 {%- if pillar.halite.siteRegistry.address %}
 {%-   set names.all = names.all + [pillar.halite.siteRegistry.name] %}
 {%- endif %}
-{%- set expressions = namespace(all=[]) %}
-{%- for name in names.all | sort %}
-{%-   set expressions.all = expressions.all + ["-e '/^127[.]/!{/^[0-9.]+[[:space:]]+" ~ (name | replace('.', '[.]')) ~ "[[:space:]]*$/d}'"] %}
-{%- endfor %}
+{%- set line = '^[0-9.]+([[:space:]]+(' ~ (names.all | sort | join('|') | replace('.', '[.]')) ~ '))+[[:space:]]*$' %}
 
 # The cluster's names, where a line has no other name.
 cluster-names:
   cmd.run:
-    - name: {{ ('sed -i -E ' ~ (expressions.all | join(' ')) ~ ' /etc/hosts') | json }}
-    - onlyif: grep -qE '^[0-9.]+[[:space:]]+({{ names.all | join('|') | replace('.', '[.]') }})[[:space:]]*$' /etc/hosts
+    - name: {{ ("sed -i -E '/^127[.]/!{/" ~ line ~ "/d}' /etc/hosts") | json }}
+    - onlyif: grep -vE '^127[.]' /etc/hosts | grep -qE '{{ line }}'
 
 units:
   cmd.run:

@@ -1,7 +1,7 @@
 {#- Takes from a host that stays in the cluster what a control plane had there, once its API server has ended
     (halite.leave.control_plane): the keys of CAs, kubeconfig files, root's access to the master, and a standby
     of that. What the host opens and answers by its roles follows from its new ones. -#}
-{%- from 'halite/map.jinja' import etcd_is_external, has_site_registry, serves_bundles with context %}
+{%- from 'halite/map.jinja' import has_site_registry, roles, serves_bundles with context %}
 include:
   - halite.leave.control_plane
   - halite.leave.kubectl
@@ -10,7 +10,7 @@ include:
 {%- set certificates = ['apiserver', 'apiserver-etcd-client', 'apiserver-kubelet-client', 'front-proxy-client'] %}
 {%- for path in ['/etc/kubernetes/admin.conf', '/etc/kubernetes/super-admin.conf', '/etc/kubernetes/controller-manager.conf',
                  '/etc/kubernetes/scheduler.conf', pki ~ 'ca.key', pki ~ 'front-proxy-ca.crt', pki ~ 'front-proxy-ca.key', pki ~ 'sa.key',
-                 pki ~ 'sa.pub'] + ([pki ~ 'etcd'] if etcd_is_external else []) %}
+                 pki ~ 'sa.pub'] + ([] if 'etcd' in roles else [pki ~ 'etcd']) %}
 
 {{ path }}:
   file.absent:
@@ -26,6 +26,15 @@ include:
         - sls: halite.leave.control_plane
 {%-   endfor %}
 {%- endfor %}
+{%- if 'etcd' in roles %}
+
+# A member that stays has no use for the key of its CA, with which kubeadm renews. One that leaves has left by now.
+etcd-ca-key:
+  file.absent:
+    - name: {{ pki }}etcd/ca.key
+    - require:
+        - sls: halite.leave.control_plane
+{%- endif %}
 
 # A standby makes backups in its turn. Those that it made stay.
 {%- for name in ['halite-backup.service', 'halite-backup.timer', 'halite-backup-verify.service', 'halite-backup-verify.timer'] %}
@@ -42,12 +51,26 @@ backup-units-read:
   cmd.run:
     - name: systemctl daemon-reload
 
-standby-directory:
+# What it had as a standby, and as the host of the master, if it was that once: CA keys, the store, documents and secrets. The
+# host of the master itself loses its control plane by no command. What minion, bundle server and site registry need stays.
+# The directory goes last, by which a run that was interrupted goes on.
+{%- set directory = '/var/lib/halite/master' %}
+{%- set needed = ['minion.yaml', 'pki', 'nginx', 'registry', 'trust'] %}
+former-master:
   cmd.run:
-    - name: rmdir --ignore-fail-on-non-empty /var/lib/halite/master
-    - onlyif: test -d /var/lib/halite/master
+    - name: find /etc/halite -mindepth 1 -maxdepth 1
+{%- for name in needed %} ! -name {{ name }}{% endfor %} -exec rm -rf --one-file-system {} +
+        && find {{ directory }} -mindepth 1 -maxdepth 1 -exec rm -rf --one-file-system {} +
+        && { rmdir {{ directory }} || mountpoint -q {{ directory }}; }
+    - onlyif: test -d {{ directory }} && { ! mountpoint -q {{ directory }} || test -n "$(ls -A {{ directory }})"; }
     - require:
-        - sls: halite.services.master.absent
+        - file: {{ directory }}/standby
+    - require_in:
+        - file: /etc/systemd/system/halite-master.service
+        - file: /etc/systemd/system/halite-master.service.d
+        - file: /usr/local/bin/halite-master
+        - file: /etc/halite/master.yaml
+
 {%- for path in ['/etc/halite/operator', '/etc/halite/masters'] + ([] if has_site_registry or serves_bundles else ['/usr/local/bin/ctl']) %}
 
 {{ path }}:

@@ -3,7 +3,7 @@
     already is to have from now on (`ctl node roles`). Each step may be repeated. The document names what
     leaves a host until it has left, so that a command that was cut off goes on. -#}
 {%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
-{%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
+{%- from 'halite/orchestrate/etcd_clients.jinja' import api_server_follows, api_servers, follow with context %}
 {%- from 'halite/orchestrate/give_member.jinja' import give_member, given with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes.get(name, {'roles': [], 'runs': {'containers': False}}) %}
@@ -16,9 +16,14 @@
 {%- set stays = true if pillar.get('roles') else false %}
 {%- set gets = ['control-plane', 'etcd'] | select('in', roles) | reject('in', node.roles) | list if stays else [] %}
 {%- set leaves = ['control-plane', 'etcd'] | select('in', node.roles) | reject('in', roles) | list if stays else [] %}
-{%- set ns = namespace(last='') %}
+{%- set keeps_control_plane = is_control_plane and 'control-plane' in node.roles %}
+{%- set ns = namespace(last='', ready='', has_other_planes=false) %}
+{%- for other, its in pillar.halite.nodes | dictsort if other != name and 'control-plane' in its.roles %}
+{%-   set ns.has_other_planes = true %}
+{%- endfor %}
 {%- set is_only_member = is_member and not is_control_plane %}
-{%- set complete = 'ready' if is_kubernetes_node else 'turn-ends' if is_only_member else 'registry' if serves_bundles else 'host' %}
+{%- set complete = 'ready' if is_kubernetes_node else 'turn-ends' if is_only_member else 'late-peers' %}
+{%- set peer_states = ['halite.host.hosts', 'halite.host.firewall'] + (['halite.host.keepalived'] if is_control_plane or stays else []) %}
 {%- if gets %}
 
 # Before its document has them: nothing changes for a host that cannot have them.
@@ -58,16 +63,29 @@ kubelet-elsewhere:
         - halite: address
 {{- control_plane_leaves(name, 'kubelet-elsewhere') }}
 {%-     set ns.last = 'control-plane' %}
+{%-   elif keeps_control_plane %}
+
+# Its control plane is no longer known by its member, and a first host founds none any more. Its API server uses the
+# other members before its own goes.
+given:
+  halite.control_plane_joined:
+    - node: {{ name }}
+    - require:
+        - halite: allowed
+{{- api_server_follows(name, 'given', 'vip', 'api-server', offline='fail') }}
+{%-     set ns.last = 'api-server' %}
 {%-   endif %}
 {%-   if 'etcd' in leaves %}
 {{- member_leaves(name, ns.last) }}
 {%-     set ns.last = 'member' %}
 {%-   endif %}
+{%-   set member = ['halite.leave.member' if keeps_control_plane else 'halite.leave.etcd'] if 'etcd' in leaves else [] %}
+{%-   set taken = member + (['halite.leave.plane'] if 'control-plane' in leaves else []) %}
 
 left:
   halite.state:
     - tgt: {{ name }}
-    - sls: [{{ 'halite.leave.etcd' if 'etcd' in leaves }}{{ ', ' if leaves | length > 1 }}{{ 'halite.leave.plane' if 'control-plane' in leaves }}]
+    - sls: {{ taken | json }}
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'left' %}
@@ -99,20 +117,23 @@ enrolled:
 
 # The other hosts add its name and open their firewalls before it connects; those that may hold the
 # virtual address hear the new host before it could hold it, too. A host that is down does so with
-# its next highstate.
+# its next highstate. A host that joins beside this one and is still bare does so later (`late-peers`):
+# its own preflight comes before its first change. The only host of a cluster has no peers.
 peers:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
     - tgt_type: compound
-    - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane or stays else '' }}]
+    - sls: {{ peer_states | json }}
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - require:
         - halite: enrolled
 {%- if 'etcd' in leaves %}
-{{- follow('peers') }}
+{{- follow('peers', but='' if keeps_control_plane else name) }}
 {%- endif %}
 
-# Nothing has changed on the host yet, and the others let it in: it can be asked what it reaches.
+# Nothing has changed on the host yet, and those that are there let it in: it can be asked what it reaches.
 preflight:
   halite.preflight:
     - node: {{ name }}
@@ -154,7 +175,25 @@ kubelet:
     - require:
         - halite: containerd
 {%- endif %}
+{%- endif %}
+
+# Of two hosts that join side by side, the one that is here later lets both know each other: this host and
+# the hosts that `peers` left out. One that is still bare does the same here, in its own run. So all that
+# is in use lets this host in before it can become a member.
+late-peers:
+  halite.state:
+    - tgt: '* and not L@master'
+    - tgt_type: compound
+    - sls: {{ peer_states | json }}
+    - offline: skip
+    - bare: skip
+    - but_done_by: peers
+    - require:
+        - halite: {{ 'kubelet' if is_kubernetes_node else 'containerd' if is_member else 'registry' if serves_bundles else 'host' }}
+{%- if is_kubernetes_node or is_member %}
 {%- if is_member %}
+{%-   set ns.ready = 'late-peers' %}
+{%-   if not leaves %}
 
 # From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
 # learner at a time. What needs no member is done by now, side by side with other new hosts.
@@ -162,14 +201,16 @@ turn:
   halite.lock:
     - lock: etcd-members
     - require:
-        - halite: {{ 'kubelet' if is_kubernetes_node else 'containerd' }}
+        - halite: {{ ns.ready }}
+{%-     set ns.ready = 'turn' %}
+{%-   endif %}
 
 # A learner has no vote: a host that does not come up cannot cost the others their quorum.
 learner:
   halite.etcd_add_learner:
     - node: {{ name }}
     - require:
-        - halite: turn
+        - halite: {{ ns.ready }}
 
 # It receives the data of the others before its pod or unit is there, which is not waited for: a learner is
 # not ready before it has its vote.
@@ -195,7 +236,7 @@ member:
     - sls: [halite.base.etcd]
     - require:
         - halite: promoted
-{{- give_member('member', 'https://' ~ node.get('controlPlane') ~ ':2379') }}
+{{- give_member('member', 'https://' ~ node.get('controlPlane') ~ ':2379', but=name) }}
 
 turn-ends:
   halite.unlock:
@@ -205,12 +246,14 @@ turn-ends:
 {%- endif %}
 {%- if is_control_plane %}
 
+# Only the API server is waited for, which the kubelet, and the next host's turn, need. Controller-manager and
+# scheduler, whose own pauses between two attempts may be long by then, are waited for later (`components`).
 control-plane:
   halite.state:
     - tgt: {{ name }}
-    - sls: [{{ 'halite.base.etcd, ' if is_member }}halite.base.control_plane.running]
+    - sls: [{{ 'halite.base.etcd, ' if is_member }}halite.base.control_plane]
     - require:
-        - halite: {{ 'promoted' if is_member else 'kubelet' }}
+        - halite: {{ 'promoted' if is_member else 'late-peers' }}
 {%- if not is_member %}
 
 # No member of etcd says that it has joined.
@@ -246,6 +289,8 @@ api-clients:
     - tgt_type: compound
     - sls: [halite.host.hosts]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - require:
         - halite: {{ 'control-plane' if is_member else 'joined' }}
 {%- endif %}
@@ -258,25 +303,37 @@ node:
     - tgt: master
     - sls: [halite.base.nodes]
     - require:
-        - halite: {{ 'kubelet' if not is_control_plane else 'registered' }}
-
-ready:
-  halite.wait_for_node:
-    - node: {{ name }}
-    - timeout: 300
-    - require:
-        - halite: node
-
+        - halite: {{ 'late-peers' if not is_control_plane else 'registered' }}
 {%- if is_control_plane %}
 
-# A standby of the master copies the bundles, which may take a while. No step requires it.
+# A standby of the master copies the bundles, which may take a while; the node becomes Ready at the same time. No
+# step requires it.
 masters:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.services.masters]
     - timeout: 7200
     - require:
-        - halite: ready
+        - halite: node
+
+# Controller-manager and scheduler, too, run as they are declared.
+components:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.control_plane.running]
+    - require:
+        - halite: node
+{%- endif %}
+
+ready:
+  halite.wait_for_node:
+    - node: {{ name }}
+    - timeout: 300
+    - require:
+        - halite: {{ 'components' if is_control_plane else 'node' }}
+
+{%- if is_control_plane %}
+{%-   if ns.has_other_planes %}
 
 # The other control planes learn the address at which the master may be one day. Another host that joins
 # may be among them, so this changes nothing but that.
@@ -286,8 +343,11 @@ other-masters:
     - tgt_type: compound
     - sls: [halite.services.operator, halite.services.standby.masters]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - require:
         - halite: ready
+{%-   endif %}
 {%- elif stays %}
 
 # One of them may be a standby in the place of this one: it copies what the master has, and the bundles.
@@ -297,13 +357,15 @@ other-masters:
     - tgt_type: compound
     - sls: [halite.services.masters]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - timeout: 7200
     - require:
         - halite: ready
 {%- endif %}
 
-# The replicas of the cluster's DNS were placed while there was one node. Last, because it waits for pods, which
-# start while a standby copies.
+# The replicas of the cluster's DNS were placed while there was one node. Last, because it waits for pods: those of
+# the network, which started while a standby copied, and its own.
 dns:
   halite.rebalance:
     - namespace: kube-system
@@ -322,6 +384,8 @@ former-clients:
     - tgt_type: compound
     - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - require:
         - halite: {{ complete }}
 {%- endif %}
@@ -343,6 +407,8 @@ clients:
     - tgt_type: compound
     - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - require:
         - halite: {{ complete }}
 {%- endif %}

@@ -29,6 +29,7 @@ clients:
     - tgt_type: compound
     - sls: [halite.host.firewall, halite.host.repository, halite.base.containerd.servers]
     - offline: skip
+    - bare: skip
     - require:
         - halite: host
 
@@ -39,6 +40,8 @@ masters:
     - tgt_type: compound
     - sls: [halite.services.masters]
     - offline: skip
+    - unmatched: skip
+    - bare: skip
     - timeout: 7200
     - require:
         - halite: host

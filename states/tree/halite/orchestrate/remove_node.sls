@@ -128,6 +128,7 @@ peers:
     - tgt_type: compound
     - sls: [halite.host.hosts, halite.host.firewall{{ ', halite.host.keepalived' if is_control_plane or not is_declared else '' }}]
     - offline: skip
+    - bare: skip
     - require:
         - halite: undeclared
 {%- set ns.last = 'peers' %}
@@ -159,6 +160,7 @@ clients:
     - tgt_type: compound
     - sls: [halite.host.repository, halite.base.containerd.servers, halite.services.bundle_server.script]
     - offline: skip
+    - bare: skip
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'clients' %}
@@ -173,6 +175,7 @@ masters:
     - tgt_type: compound
     - sls: [halite.services.masters]
     - offline: skip
+    - bare: skip
     - timeout: 7200
     - require:
         - halite: {{ ns.last }}

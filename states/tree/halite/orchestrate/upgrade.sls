@@ -2,14 +2,14 @@
     `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
     time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` where hosts are drained,
     are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
-    that was interrupted goes on where it ended. A highstate from the bundle is recorded: the host,
+    that was interrupted goes on where it ended, but for their cordon, which it may have left. A highstate from the bundle is recorded: the host,
     or with `master` the cluster, has it from then on. -#}
 {%- set bundle = pillar.bundle | json %}
-{%- set ns = namespace(servers=[], first=[], members=[], planes=[], others=[], previous='servers') %}
+{%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
 {%-   set has_master = name == pillar.halite.master.node %}
 {%-   if has_master or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
-{%-   if node.bundle == pillar.bundle %}
+{%-   if node.bundle == pillar.bundle %}{% set ns.done = ns.done + [name] %}
 {%-   elif has_master %}{% set ns.first = ns.first + [name] %}
 {%-   elif 'control-plane' in node.roles %}{% set ns.planes = ns.planes + [name] %}
 {%-   elif 'etcd' in node.roles %}{% set ns.members = ns.members + [name] %}
@@ -58,15 +58,28 @@ standbys:
         - halite: servers
 {%-   set ns.previous = 'standbys' %}
 {%- endif %}
+{%- for name in ns.done if nodes | length > 1 and pillar.halite.nodes[name].runs.containers %}
+
+# A run that ended after this host's highstate may have left it cordoned.
+{{ name }}-uncordoned:
+  halite.uncordon:
+    - node: {{ name }}
+    - maintenance: True
+    - offline: skip
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = name ~ '-uncordoned' %}
+{%- endfor %}
 {%- if pillar.get('backup') and (one_by_one or ns.others) %}
 
-# The way back, before any host changes. It is read again, and compared with its digest.
+# The way back, before any host changes. It is read again, and compared with its digest. The code 3 says that it
+# is made, and an older one stays.
 backup:
   halite.function:
     - tgt: {{ pillar.halite.master.node }}
     - fun: cmd.run
     - arg:
-        - /usr/local/bin/ctl backup create && /usr/local/bin/ctl backup verify
+        - '{ /usr/local/bin/ctl backup create || test $? -eq 3; } && /usr/local/bin/ctl backup verify'
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}

@@ -51,7 +51,7 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
     fs::write(first.file(FILE), &backup)?;
     let words = [&INSTALL[..], &["--restore", FILE, "--yes"]].concat();
     let start = Instant::now();
-    if !first.command(&words)?.status()?.success() {
+    if !first.show(&words)?.success() {
         bail!("the restore failed; again: {}", words.join(" "));
     }
     let time = start.elapsed();

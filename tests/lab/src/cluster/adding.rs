@@ -46,8 +46,8 @@ fn only_declares(mut add: Vec<String>) -> Vec<String> {
     add
 }
 
-/// Runs the line that `ctl node add` printed on the new host.
-fn enrol(host: &Host, line: &str) -> Result<()> {
+/// Runs the line that `ctl` printed on the new host.
+pub(super) fn enrol(host: &Host, line: &str) -> Result<()> {
     let enrol = host.output(&["sh", "-c", line])?;
     if !enrol.status.success() {
         bail!(
@@ -94,37 +94,6 @@ impl Cluster {
         line.context("`ctl node add` printed no command")
     }
 
-    /// Removes what is left of a host that is off, boots it, runs the printed command on it, and
-    /// waits until it is Ready. Returns the time until the command was printed.
-    pub fn replace(&self, name: &str) -> Result<Duration> {
-        let host = self.host(name)?;
-        let add = node_add(host, &role::list(&host.spec.roles));
-        self.replace_on(&self.bootstrap, name, &add)
-    }
-
-    /// The same with `ctl` on another host; `add` declares the host in the words of its document.
-    pub fn replace_on(&self, on: &Host, name: &str, add: &[String]) -> Result<Duration> {
-        let host = self.host(name)?;
-        let replace = [
-            "ctl",
-            "node",
-            "replace",
-            name,
-            "--force",
-            "--cluster",
-            "demo",
-        ];
-        let start = Instant::now();
-        let lines = lines(on, &only_declares(replace.map(str::to_owned).to_vec()))?;
-        let printed = start.elapsed();
-        self.lab.power_on(&[name.to_owned()])?;
-        enrol(host, lines.first().context("no command was printed")?)?;
-        if !on.command(add)?.status()?.success() {
-            bail!("replacing {name} failed");
-        }
-        Ok(printed)
-    }
-
     /// Runs the printed line on the worker.
     pub fn enrol_worker(&self, command: &str) -> Result<()> {
         enrol(&self.worker, command)
@@ -149,21 +118,36 @@ impl Cluster {
     /// Declares hosts with these roles, parted by commas; runs the printed command on each; and
     /// waits until all are Ready.
     pub fn add(&self, names: &[&str], roles: &str) -> Result<Duration> {
+        self.add_on(&self.bootstrap, names, roles)
+    }
+
+    /// The same with `ctl` on another host.
+    pub fn add_on(&self, on: &Host, names: &[&str], roles: &str) -> Result<Duration> {
         let start = Instant::now();
+        let add = self.enrol_on(on, names, roles)?;
+        if !on.show(&add)?.success() {
+            bail!("adding {} failed", names.join(", "));
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Declares hosts with these roles, parted by commas, and runs the printed command on each. Returns
+    /// the command that waits until all are Ready: the same one again, which declares nothing new.
+    pub fn enrol(&self, names: &[&str], roles: &str) -> Result<Vec<String>> {
+        self.enrol_on(&self.bootstrap, names, roles)
+    }
+
+    fn enrol_on(&self, on: &Host, names: &[&str], roles: &str) -> Result<Vec<String>> {
         let hosts = names
             .iter()
             .map(|name| self.host(name))
             .collect::<Result<Vec<_>>>()?;
         let add = nodes_add(&hosts, roles);
-        let lines = lines(&self.bootstrap, &only_declares(add.clone()))?;
+        let lines = lines(on, &only_declares(add.clone()))?;
         for (host, line) in hosts.iter().zip(&lines) {
             enrol(host, line)?;
         }
-        // Repeating the command is how one waits: it changes nothing.
-        if !self.bootstrap.command(&add)?.status()?.success() {
-            bail!("adding {} failed", names.join(", "));
-        }
-        Ok(start.elapsed())
+        Ok(add)
     }
 }
 

@@ -1,10 +1,11 @@
-//! The disks of a host: an overlay of the base root, and directories that cannot lie on one.
+//! The disks of a host: an overlay of the base root, and directories that cannot lie on one. They can be
+//! destroyed, or put aside and brought back.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Host;
 use crate::command::{output, run};
@@ -18,6 +19,9 @@ const IDENTITY: &str = "identity";
 
 /// What is written by the host: the upper layer of its overlay, and the directories beside it.
 const WRITTEN: [&str; 3] = ["upper", "work", "data"];
+
+/// Directory of the disks that were put aside, each set under a name.
+const ASIDE: &str = "aside";
 
 impl Host {
     /// The host's root as the machine sees it while it is mounted.
@@ -108,21 +112,53 @@ impl Host {
         if self.dir.join(IDENTITY).exists() {
             fs::remove_file(self.dir.join(IDENTITY))?;
         }
+        self.unmount()?;
+        WRITTEN
+            .iter()
+            .try_for_each(|part| erase(&self.dir.join(part)))
+    }
+
+    /// Puts the disks of a host without power aside under a name: the next boot finds a bare host of the
+    /// same name and addresses.
+    pub fn put_disks_aside(&self, name: &str) -> Result<()> {
+        let (own, aside) = (&self.spec.name, self.aside(name));
+        let cannot = || format!("cannot put the disks of {own} aside");
+        ensure!(self.init().is_none(), "{}: it is on", cannot());
+        ensure!(self.has_disks(), "{}: it has none", cannot());
+        let is_taken = aside.exists();
+        ensure!(!is_taken, "{}: {} exists", cannot(), aside.display());
+        self.unmount()?;
+        fs::create_dir_all(&aside).with_context(cannot)?;
+        // First: after an interruption the rest is no host that was there before.
+        for part in [IDENTITY].iter().chain(&WRITTEN) {
+            relocate(&self.dir.join(part), &aside.join(part)).with_context(cannot)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a host that has no disks those back that were put aside under that name.
+    pub fn bring_disks_back(&self, name: &str) -> Result<()> {
+        let (own, aside) = (&self.spec.name, self.aside(name));
+        let cannot = || format!("cannot bring the disks {name} of {own} back");
+        ensure!(!self.has_disks(), "{}: it has others", cannot());
+        ensure!(aside.exists(), "{}: there are none", cannot());
+        for part in WRITTEN.iter().chain(&[IDENTITY]) {
+            relocate(&aside.join(part), &self.dir.join(part)).with_context(cannot)?;
+        }
+        fs::remove_dir(&aside).with_context(cannot)
+    }
+
+    fn aside(&self, name: &str) -> PathBuf {
+        self.dir.join(ASIDE).join(name)
+    }
+
+    fn unmount(&self) -> Result<()> {
         let root = self.root();
         if root.join("etc").exists() {
             output("umount", &["-R", &root.to_string_lossy()])?;
         }
         if root.join("etc").exists() {
             bail!("{} is still mounted", root.display());
-        }
-        for part in WRITTEN {
-            let part = self.dir.join(part);
-            if part.exists() {
-                // A test that failed may have left immutable files.
-                output("chattr", &["-R", "-f", "-i", &part.to_string_lossy()])?;
-                fs::remove_dir_all(&part)
-                    .with_context(|| format!("cannot remove {}", part.display()))?;
-            }
         }
         Ok(())
     }
@@ -131,6 +167,7 @@ impl Host {
     pub fn destroy(&self) -> Result<()> {
         self.power_cut()?;
         self.destroy_disks()?;
+        erase(&self.dir.join(ASIDE))?;
         if self.dir.exists() {
             fs::remove_dir_all(&self.dir)
                 .with_context(|| format!("cannot remove {}", self.dir.display()))?;
@@ -139,15 +176,31 @@ impl Host {
     }
 }
 
+/// Removes a directory, if it is there.
+fn erase(directory: &Path) -> Result<()> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    // A test that failed may have left immutable files.
+    output("chattr", &["-R", "-f", "-i", &directory.to_string_lossy()])?;
+    fs::remove_dir_all(directory).with_context(|| format!("cannot remove {}", directory.display()))
+}
+
+/// Gives a file or directory another place on the same file system, if it is there.
+fn relocate(from: &Path, to: &Path) -> Result<()> {
+    if !from.exists() {
+        return Ok(());
+    }
+    fs::rename(from, to)
+        .with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::host::Spec;
 
-    #[test]
-    fn files_are_found_where_they_lie() {
+    fn host(directory: &Path) -> Host {
         let spec = Spec {
             name: "one".to_owned(),
             number: 11,
@@ -156,7 +209,12 @@ mod tests {
             inotify: 0,
             roles: Vec::new(),
         };
-        let host = Host::new("a", Path::new("/labs/a"), Path::new("/base"), spec);
+        Host::new("a", directory, Path::new("/base"), spec)
+    }
+
+    #[test]
+    fn files_are_found_where_they_lie() {
+        let host = host(Path::new("/labs/a"));
         assert_eq!(
             host.file("/etc/hosts"),
             Path::new("/labs/a/hosts/one/root/etc/hosts")
@@ -169,5 +227,34 @@ mod tests {
             host.file("var/lib/kubelet-other"),
             Path::new("/labs/a/hosts/one/root/var/lib/kubelet-other")
         );
+    }
+
+    #[test]
+    fn disks_that_are_put_aside_come_back_as_they_were() {
+        let lab = tempfile::tempdir().unwrap();
+        let host = host(lab.path());
+        let write = |text: &str| {
+            for part in WRITTEN {
+                fs::create_dir_all(host.dir.join(part)).unwrap();
+                fs::write(host.dir.join(part).join("file"), text).unwrap();
+            }
+            fs::write(host.dir.join(IDENTITY), text).unwrap();
+        };
+        let error = |outcome: Result<()>| outcome.unwrap_err().to_string();
+        assert!(error(host.put_disks_aside("old")).contains("it has none"));
+        write("old");
+        host.put_disks_aside("old").unwrap();
+        assert!(!host.has_disks() && !host.dir.join(IDENTITY).exists());
+        write("new");
+        assert!(error(host.put_disks_aside("old")).contains("exists"));
+        assert!(error(host.bring_disks_back("old")).contains("it has others"));
+        host.put_disks_aside("new").unwrap();
+        assert!(error(host.bring_disks_back("older")).contains("there are none"));
+        host.bring_disks_back("old").unwrap();
+        for part in ["upper/file", "data/file", IDENTITY] {
+            let text = fs::read_to_string(host.dir.join(part)).unwrap();
+            assert_eq!(text, "old", "{part}");
+        }
+        assert!(!host.aside("old").exists() && host.aside("new").exists());
     }
 }

@@ -78,6 +78,16 @@ impl Record {
         longest
     }
 
+    /// The number of acknowledged writes and the longest gap, as a test prints them.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        format!(
+            "{} writes acknowledged, longest gap {:.1} s",
+            self.acknowledged().len(),
+            self.longest_gap().length.as_secs_f64()
+        )
+    }
+
     /// The acknowledged writes that are not among those that the cluster has. It may have others:
     /// a write whose answer was lost.
     #[must_use]
@@ -141,6 +151,7 @@ mod tests {
         );
         assert_eq!(record.longest_gap(), gap(2150, 50, &["timeout", "refused"]));
         assert_eq!(record.acknowledged(), [0, 1, 5, 6].into());
+        assert_eq!(record.summary(), "4 writes acknowledged, longest gap 2.1 s");
     }
 
     #[test]

@@ -201,7 +201,15 @@ fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) 
         whole_life(host)?;
     }
     let restarting = daemons(cluster)?;
+    let plan = highstate_by(cluster, "ctl", &["--test"])?;
     let answer = highstate_by(cluster, "ctl", &[])?;
+    for found in [&plan, &answer] {
+        ensure!(
+            found.updated_first.iter().eq([WORKER]),
+            "not the worker's minion alone is updated first, but {:?}",
+            found.updated_first
+        );
+    }
     let others: Vec<&String> = answer
         .changed
         .iter()

@@ -64,8 +64,7 @@ fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
     cluster.lab.power_off(&name, true)?;
     cluster.lab.power_on(&name)?;
     kept.carry(host)?;
-    let words = restoring::with_key();
-    let line: Vec<String> = words.iter().map(ToString::to_string).collect();
+    let line = restoring::with_key()?;
     let mut first = kills::spawn(host, &line)?;
     moments::wait_for(kill.moment, host, host, &mut first)?;
     moments::strike(kill.victim, &cluster.lab, host, host)?;

@@ -9,16 +9,20 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
+use crate::guide;
+
 /// Limit for the worker, and the pods of all hosts, to be back.
 const BACK: Duration = Duration::from_secs(240);
 /// Where the files of the backups are on the first host.
 pub(super) const DIRECTORY: &str = "/root/backups";
-pub(super) const KEY: &str = "/root/backup.key";
-const FILE: &str = "/root/restored.halite-backup";
+/// What the operator carries to the site, as in the guide.
+const STICK: &str = "/media/stick";
+pub(super) const KEY: &str = "/media/stick/backup.key";
+const FILE: &str = "/media/stick/prod.halite-backup";
 const NAMESPACE: &str = "disaster";
 
 /// A key pair of `age-keygen`, for tests only.
-pub(super) const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key.txt");
+const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key.txt");
 
 /// A backup away from the hosts, and what a restore of it has to bring back.
 pub(crate) struct Kept {
@@ -42,21 +46,31 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     Ok(Kept { backup, before })
 }
 
-/// The command that restores, with further words.
-pub(crate) fn command(more: &[&'static str]) -> Vec<&'static str> {
-    let words = INSTALL.iter().copied().chain(["--restore", FILE]);
-    words.chain(more.iter().copied()).collect()
+/// The command that restores without a key and without a question.
+pub(crate) fn without_key() -> Vec<&'static str> {
+    let words = INSTALL.iter().copied();
+    words.chain(["--restore", FILE, "--yes"]).collect()
 }
 
-/// The same with the key, and without a question.
-pub(crate) fn with_key() -> Vec<&'static str> {
-    command(&["--key", KEY, "--yes"])
+/// The guide's command, which has the key, without a question.
+pub(crate) fn with_key() -> Result<Vec<String>> {
+    let heading = "## The first host, or all control planes, are lost";
+    let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY}");
+    let mut words = guide::command("disaster.md", heading, &begin)?;
+    words.push("--yes".to_owned());
+    Ok(words)
+}
+
+/// Puts the key where the guide has it.
+pub(super) fn put_key(host: &Host) -> Result<()> {
+    fs::create_dir_all(host.file(STICK))?;
+    Ok(fs::write(host.file(KEY), SECRET_KEY)?)
 }
 
 /// Restores on a host, and shows what that shows.
 pub(crate) fn run(host: &Host) -> Result<()> {
-    let words = with_key();
-    if !host.command(&words)?.status()?.success() {
+    let words = with_key()?;
+    if !host.show(&words)?.success() {
         bail!("the restore failed; again: {}", words.join(" "));
     }
     Ok(())
@@ -66,9 +80,8 @@ impl Kept {
     /// Copies backup and key to a host that must be bare.
     pub(crate) fn carry(&self, host: &Host) -> Result<()> {
         ensure!(!host.file(DOCUMENT).exists(), "the host is not bare");
-        fs::write(host.file(FILE), &self.backup)?;
-        fs::write(host.file(KEY), SECRET_KEY)?;
-        Ok(())
+        put_key(host)?;
+        Ok(fs::write(host.file(FILE), &self.backup)?)
     }
 
     /// Waits until the restored host and the worker are there without a command, and checks that

@@ -1,12 +1,12 @@
 //! A member of etcd on a host of its own, the lab's second one: no kubelet runs there, and the first host gives
-//! its own member away.
+//! its own member away: by itself, and once more by a change of its roles.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 
 use super::{cluster_configuration, destroy, serves, with};
-use crate::checks::refused;
+use crate::checks::{nothing_to_do, refused};
 use crate::test::Counts;
 
 const SECTION: &str = "etcd: {placement: dedicated, mode: host-service}\n";
@@ -48,7 +48,44 @@ pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
         .context("without the unit")?;
     serves(cluster)?;
     moved(cluster)?;
+    given_and_taken(cluster)?;
+    moved(cluster)?;
     Ok(Counts::ONE)
+}
+
+/// A control plane that is there gets a member, and gives only that away.
+fn given_and_taken(cluster: &Cluster) -> Result<()> {
+    let first = &cluster.bootstrap;
+    let change = |roles: &'static str| [CTL, "node", "roles", BOOTSTRAP, roles];
+    // What its former member left must not be taken for the new one's.
+    first.sh("cp -a /var/lib/etcd/member.removed-* /var/lib/etcd/member")?;
+    first
+        .run(&change("bootstrap,registry,etcd,control-plane"))
+        .context("a member beside the control plane")?;
+    let has_two = || -> Result<()> {
+        let status = first.run(&[CTL, "etcd", "status"])?;
+        ensure!(status.starts_with("2 members, none may fail\n"), "{status}");
+        let own = first.control_plane_address();
+        first
+            .sh(&format!(
+                "systemctl --quiet is-active etcd && test -e /etc/kubernetes/pki/etcd/ca.key && \
+                 grep -e '--etcd-servers=' /etc/kubernetes/manifests/kube-apiserver.yaml | grep -q https://{own}:2379"
+            ))
+            .map(drop)
+    };
+    has_two()?;
+    let aside = "test -d \"$(ls -d /var/lib/etcd/member.other-member-*)/wal\" && grep -q memberId /var/lib/halite/etcd-member.json";
+    first.sh(aside).context("data of the former member")?;
+    let without = change("bootstrap,registry,control-plane");
+    let asked = ["it takes --force --cluster demo", "1 member is left"];
+    refused(first, &without, &asked)?;
+    has_two()?;
+    let forced = [&without[..], &["--force", "--cluster", "demo"]].concat();
+    first.run(&forced).context("without the member")?;
+    first.sh(
+        "test $(ls -d /var/lib/etcd/member.removed-* | wc -l) = 2 && test -e /etc/kubernetes/pki/etcd/ca.crt",
+    )?;
+    nothing_to_do(first)
 }
 
 /// The only member is on the second host, which has nothing else, and the first host uses it.

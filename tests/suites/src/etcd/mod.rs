@@ -13,8 +13,7 @@ use halite_lab::cluster::{CLUSTER, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use crate::day::today;
-use crate::test::{Case, Test, cases};
+use crate::test::Test;
 
 pub(super) use self::service::document;
 
@@ -22,11 +21,13 @@ pub(super) use self::service::document;
 /// an API server again.
 const BACK: Duration = Duration::from_secs(360);
 
-const TESTS: &[Test<Cluster>] = &[
-    Test {
-        name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
-        run: service::repaired,
-    },
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
+    name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
+    run: service::repaired,
+}];
+
+/// Those that take turns by day, after the others.
+pub(super) const IN_TURN: &[Test<Cluster>] = &[
     Test {
         name: "etcd: a member becomes a static pod, and a service again, and keeps its data",
         run: service::changed,
@@ -40,21 +41,6 @@ const TESTS: &[Test<Cluster>] = &[
         run: external::holds,
     },
 ];
-
-/// The tests: all, or the first and, by day, one of the others.
-pub(super) fn tests(all: bool) -> Vec<Case<Cluster>> {
-    let turn = today()
-        .ok()
-        .filter(|_| !all)
-        .map(|day| 1 + day % (TESTS.len() - 1));
-    let mut tests = cases(TESTS);
-    let mut at = 0..;
-    tests.retain(|_| {
-        let at = at.next();
-        at == Some(0) || turn.is_none() || at == turn
-    });
-    tests
-}
 
 /// The lab's cluster document with a section about etcd.
 fn with(section: &str) -> String {
@@ -81,7 +67,7 @@ fn destroy(cluster: &Cluster) -> Result<()> {
 }
 
 /// Waits until the API serves.
-fn serves(cluster: &Cluster) -> Result<()> {
+pub(crate) fn serves(cluster: &Cluster) -> Result<()> {
     wait::until("the API server", BACK, || {
         cluster.kubectl(&["get", "--raw", "/readyz"]).map(drop)
     })

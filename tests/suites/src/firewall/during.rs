@@ -31,10 +31,12 @@ enum Position {
 use Position::{ControlPlane, Plane, Worker, Workload};
 
 /// The hosts of the site, the first one first, and the virtual address.
-const FIRST: &str = "cp-1";
 const PLANES: &[&str] = &["cp-1", "cp-2", "cp-3"];
 const ALL: &[&str] = &["cp-1", "cp-2", "cp-3", "worker-1"];
 const VIP: &str = "the VIP";
+
+/// The master and the bundle server, which are on one host, or on two while they move.
+const MASTER: [u16; 2] = [4550, 4551];
 
 /// The API, which answers while the cluster works.
 const API: u16 = 6443;
@@ -45,8 +47,6 @@ type Row = (&'static [u16], &'static [&'static str], &'static [Position]);
 
 /// The table, by hand from the roles; without metrics-server only control planes reach a kubelet.
 const TABLE: &[Row] = &[
-    // master, bundle server
-    (&[4550, 4551], &[FIRST], &[ControlPlane, Worker, Plane]),
     (&[API], PLANES, &[ControlPlane, Worker, Plane]),
     (&[API], &[VIP], &[Worker, Plane]),
     // etcd
@@ -58,13 +58,15 @@ const TABLE: &[Row] = &[
 /// The number of other ports that are asked each time.
 const OTHERS: usize = 50;
 
-/// The ports that may answer at an address of a host.
-fn allowed(host: &str, is_control_plane: bool, from: Position) -> BTreeSet<u16> {
+/// The ports that may answer at an address of a host; `masters` are the hosts that may have the master.
+fn allowed(host: &str, is_control_plane: bool, from: Position, masters: &[&str]) -> BTreeSet<u16> {
+    let of_master = is_control_plane && masters.contains(&host) && from != Workload;
     let rows = TABLE.iter().filter(|(_, hosts, sources)| {
         is_control_plane && hosts.contains(&host) && sources.contains(&from)
     });
     // SSH is of the operator's own zone, at each address.
     rows.flat_map(|(ports, _, _)| ports.iter().copied())
+        .chain(MASTER.into_iter().filter(|_| of_master))
         .chain([SSH])
         .collect()
 }
@@ -88,25 +90,27 @@ struct Found {
 }
 
 /// Does something while all hosts and the virtual address are scanned from each position, again and
-/// again.
+/// again. `masters` are the hosts that may have the master at any moment of it.
 ///
 /// # Errors
 /// It fails, or a port answers that the table lacks.
 pub(crate) fn during<T>(
     cluster: &Cluster,
     vip: Ipv4Addr,
+    masters: &[&str],
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let vip = vip.to_string();
     let [plane, workload] = [Network::ControlPlane0, Network::Workload]
         .map(|network| Stranger::plug(cluster, network, STRANGER));
     let (plane, workload) = (plane?, workload?);
-    let (first, second) = (cluster.host(FIRST)?, cluster.host(PLANES[1])?);
-    let (first, second) = (Source::host(first), Source::host(second));
+    // The one between them may be off.
+    let (first, last) = (cluster.host(PLANES[0])?, cluster.host(PLANES[2])?);
+    let (first, last) = (Source::host(first), Source::host(last));
     let worker = Source::host(&cluster.worker);
     let sources = [
         (&first, ControlPlane),
-        (&second, ControlPlane),
+        (&last, ControlPlane),
         (&worker, Worker),
         (&plane.source, Plane),
         (&workload.source, Workload),
@@ -114,7 +118,7 @@ pub(crate) fn during<T>(
     let asks = asks(cluster, &vip, &sources);
     let ended = AtomicBool::new(false);
     let (outcome, found) = thread::scope(|scope| {
-        let scans = scope.spawn(|| scan_until(&ended, &asks));
+        let scans = scope.spawn(|| scan_until(&ended, &asks, masters));
         let outcome = act();
         ended.store(true, Ordering::Relaxed);
         (outcome, scans.join())
@@ -152,7 +156,7 @@ fn asks<'a>(cluster: &Cluster, vip: &str, sources: &[(&'a Source, Position)]) ->
 }
 
 /// Scans each pair at least once, and until the end.
-fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>]) -> Result<Found> {
+fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>], masters: &[&str]) -> Result<Found> {
     let mut found = Found::default();
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let mut random = Random(since.as_secs() ^ u64::from(since.subsec_nanos()) | 1);
@@ -160,9 +164,9 @@ fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>]) -> Result<Found> {
         for ask in asks {
             let of_table = TABLE.iter().flat_map(|(ports, _, _)| ports.iter().copied());
             let others: Vec<u16> = (0..OTHERS).map(|_| random.port()).collect();
-            let ports: BTreeSet<u16> = of_table.chain([SSH]).chain(others).collect();
+            let ports: BTreeSet<u16> = of_table.chain(MASTER).chain([SSH]).chain(others).collect();
             let open = ask.source.open(&ask.to, &ports)?;
-            let allowed = allowed(&ask.host, ask.is_control_plane, ask.from);
+            let allowed = allowed(&ask.host, ask.is_control_plane, ask.from, masters);
             found.wrong.extend(open.difference(&allowed).map(|port| {
                 format!(
                     "{} ({:?}) reaches port {port} of {} at {}",
@@ -216,7 +220,10 @@ mod tests {
 
     #[test]
     fn each_position_has_its_ports() {
-        let ports = |host, plane, from| allowed(host, plane, from).into_iter().collect::<Vec<_>>();
+        let ports = |host, plane, from| {
+            let allowed = allowed(host, plane, from, &["cp-1"]);
+            allowed.into_iter().collect::<Vec<_>>()
+        };
         assert_eq!(ports("cp-1", true, Plane), [SSH, 4550, 4551, API]);
         assert_eq!(ports("cp-2", true, Worker), [SSH, API]);
         assert_eq!(
@@ -224,6 +231,8 @@ mod tests {
             [SSH, 2379, 2380, API, 10250]
         );
         assert_eq!(ports("cp-2", false, ControlPlane), [SSH]);
+        assert_eq!(ports("cp-1", false, Plane), [SSH]);
+        assert_eq!(ports("cp-1", true, Workload), [SSH]);
         assert_eq!(ports("worker-1", true, Plane), [SSH]);
         assert_eq!(ports(VIP, true, Workload), [SSH]);
     }

@@ -3,6 +3,7 @@
 
 mod during;
 mod foreign;
+mod of_three;
 mod source;
 mod table;
 
@@ -22,6 +23,7 @@ use self::table::{Arrival, SSH, Table};
 use crate::test::{Counts, Test};
 
 pub(super) use self::during::during;
+pub(super) use self::of_three::all_ports;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {

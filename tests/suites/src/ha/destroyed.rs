@@ -1,6 +1,6 @@
 //! The end of a whole cluster that has standbys of the master, and of one of which a host is off.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use halite_lab::cluster::{CLUSTER, Cluster};
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
@@ -9,7 +9,7 @@ use halite_lab::wait;
 use super::leaving::wait_until_lost;
 use super::standbys::{STANDBYS, wait_for_followers};
 use super::{BACK, is_complete};
-use crate::bare::{is_bare, wait_until_bare};
+use crate::bare::{has_no_packages_or_data, is_bare, wait_until_bare};
 use crate::checks::refused;
 use crate::destroy::{DESTROY, killed_and_repeated};
 use crate::test::Counts;
@@ -83,9 +83,7 @@ fn is_gone(cluster: &Cluster, host: &Host) -> Result<()> {
         .collect::<Vec<_>>()
         .join("|");
     is_bare(host, &others)?;
-    host.sh("! command -v kubelet && ! test -e /var/lib/etcd/member")
-        .with_context(|| format!("{}: packages or data", host.spec.name))?;
-    Ok(())
+    has_no_packages_or_data(host)
 }
 
 /// Makes a cluster of the bare hosts, as at the first time.

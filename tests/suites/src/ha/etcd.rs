@@ -78,7 +78,7 @@ pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
         "etcd would forget its members at each start"
     );
     for name in &lost {
-        cluster.replace(name)?;
+        guide::replace(cluster, first, heading, name)?;
     }
     wait::until("all members to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;

@@ -1,12 +1,16 @@
-//! All certificates have ended while the hosts were off, those of minions and master included.
+//! Certificates that the master renews by itself on three control planes: they have ended while the hosts were off,
+//! those of minions and master included, or they end soon, and a client writes.
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use halite_lab::cluster::Cluster;
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::host::Host;
 use halite_lab::wait;
+use serde_json::Value;
 
-use super::losses::wait_for_one_holder;
+use super::fewer::as_before;
+use super::losses::{at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
@@ -15,6 +19,9 @@ use crate::test::Counts;
 /// Limit for four hosts to boot and enrol, for the control planes' programs to come out of the
 /// kubelet's pauses between restarts, and for the worker after them.
 const RENEWED: Duration = Duration::from_secs(720);
+
+/// Limit of the gap between two writes: three times the aim for an API server that is killed.
+const GAP: Duration = Duration::from_secs(9);
 
 /// No command is run: the master starts, the minions enrol with their keys, the members of etcd,
 /// which accept each other no more, are renewed side by side, and the API returns.
@@ -41,4 +48,86 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     same_content(cluster)?;
     health::is_well(cluster)?;
     Ok(Counts::ONE)
+}
+
+/// Certificates that end in two days are renewed without a command, on one control plane after the other. A client
+/// writes all the time.
+pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    lifetimes::set(cluster, Lifetimes::EndSoon)?;
+    let newest = renewals(first)?.into_iter().max().unwrap_or_default();
+    let measured = at_the_vip(cluster, first, "renewed", || {
+        // It looks when it starts.
+        first.run(&["systemctl", "restart", "halite-master"])?;
+        lifetimes::wait_until_renewed(cluster, RENEWED)?;
+        for host in cluster.control_planes() {
+            wait::until("the API server with its new certificate", RENEWED, || {
+                lifetimes::is_served(host)
+            })?;
+        }
+        Ok(())
+    })?;
+    measured.check("certificates are renewed in turn", GAP)?;
+    let mut new = renewals(first)?;
+    new.retain(|job| *job > newest);
+    let mut turns = Vec::new();
+    for job in new {
+        turns.extend(turns_of(cluster, &job)?);
+    }
+    turns.sort();
+    let hosts = cluster.control_planes().len();
+    ensure!(
+        turns.len() >= hosts,
+        "fewer than {hosts} renewals: {turns:?}"
+    );
+    for (before, after) in turns.iter().zip(turns.iter().skip(1)) {
+        ensure!(before.ended <= after.started, "two at a time: {turns:#?}");
+    }
+    health::is_well(cluster)?;
+    as_before(cluster)
+}
+
+/// The ids of all renewals.
+fn renewals(first: &Host) -> Result<Vec<String>> {
+    let jobs = first.run(&[CTL, "job", "list", "--limit", "200", "-o", "json"])?;
+    let jobs: Vec<Value> = serde_json::from_str(&jobs)?;
+    Ok((jobs.iter())
+        .filter(|job| job["function"] == "state.certificates")
+        .filter_map(|job| Some(job["jid"].as_str()?.to_owned()))
+        .collect())
+}
+
+/// The time in which a control plane was worked on; by its start.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    started: String,
+    ended: String,
+    host: String,
+}
+
+/// The control planes of a job, with the times of their parts.
+fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
+    let shown = (cluster.bootstrap).run(&[CTL, "job", "show", job, "-o", "json"])?;
+    let shown: Value = serde_json::from_str(&shown)?;
+    let parts = shown["returns"].as_array().context("a job without parts")?;
+    let planes = cluster.control_planes();
+    let mut turns = Vec::new();
+    // One that was not sent was tried again in another job.
+    for part in parts.iter().filter(|part| part["started"].is_string()) {
+        let text = |key: &str| -> Result<String> {
+            let text = part[key].as_str();
+            Ok(text
+                .with_context(|| format!("no {key}: {part}"))?
+                .to_owned())
+        };
+        let turn = Turn {
+            started: text("started")?,
+            ended: text("ended")?,
+            host: text("minion")?,
+        };
+        if planes.iter().any(|plane| plane.spec.name == turn.host) {
+            turns.push(turn);
+        }
+    }
+    Ok(turns)
 }

@@ -9,15 +9,34 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 
 use super::losses::{CUT, Measured, VIP, Way, under_writes, wait_for_one_holder};
+use super::standbys::{STANDBYS, answers, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::availability::holders::Sampler;
 use crate::test::Counts;
 
-/// The time for which a link is cut.
-const SHORT: Duration = Duration::from_secs(5);
-/// Limit of the gap. While the link is cut the host that had the address may still answer for it,
-/// and its member of etcd has no leader; after that the limit is that of a host without power.
-const GAP: Duration = Duration::from_secs(SHORT.as_secs() + CUT.as_secs());
+/// The time for which a link is cut, and the limits of the gap and of the time until all serve again.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    cut: Duration,
+    gap: Duration,
+    back: Duration,
+}
+
+/// While the link is cut the host that had the address may still answer for it, and its member of etcd has no
+/// leader; after that the limit is that of a host without power.
+const SHORT: Time = Time {
+    cut: Duration::from_secs(5),
+    gap: Duration::from_secs(5 + CUT.as_secs()),
+    back: BACK,
+};
+/// The link does not come back in the gap: the host that had the address gives it up, because its API server is not
+/// ready, and the client learns where it is now. This API server ends without etcd again and again, and its kubelet
+/// may wait for five minutes before it starts it.
+const LONG: Time = Time {
+    cut: Duration::from_secs(180),
+    gap: Duration::from_secs(30),
+    back: Duration::from_secs(600),
+};
 
 /// A direction of a link, seen from the host with the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +50,24 @@ enum Direction {
 /// The link is cut in both directions, then in the one in which the others no longer hear the
 /// holder of the address.
 pub(super) fn heal(cluster: &Cluster) -> Result<Counts> {
+    both_and_one(cluster, SHORT, || Ok(()))
+}
+
+/// The same for minutes, in which the node is not Ready and the minion away, or the master without its standbys. Each
+/// time they come back.
+pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    both_and_one(cluster, LONG, || {
+        wait_for_followers(first, &STANDBYS)?;
+        answers(cluster, first, "")
+    })
+}
+
+fn both_and_one(cluster: &Cluster, time: Time, is_back: impl Fn() -> Result<()>) -> Result<Counts> {
     let both = [Direction::Out, Direction::In];
     for (what, directions) in [("link-both-ways", &both[..]), ("link-one-way", &both[..1])] {
-        cut(cluster, what, directions)?.check(what, GAP)?;
+        cut(cluster, what, directions, time)?.check(what, time.gap)?;
+        is_back()?;
     }
     Ok(Counts {
         passed: 2,
@@ -41,9 +75,9 @@ pub(super) fn heal(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Cuts these directions while a client writes. The shared time in the answer begins when the link
+/// Cuts these directions for a time while a client writes. The shared time in the answer begins when the link
 /// is back: hosts that do not hear each other may both hold the address.
-fn cut(cluster: &Cluster, what: &str, directions: &[Direction]) -> Result<Measured> {
+fn cut(cluster: &Cluster, what: &str, directions: &[Direction], time: Time) -> Result<Measured> {
     let mut healed = None;
     let measured = under_writes(cluster, Way::Vip, what, |holder| {
         let start = Instant::now();
@@ -56,7 +90,7 @@ fn cut(cluster: &Cluster, what: &str, directions: &[Direction]) -> Result<Measur
         let taken = on_each(holder, &others, directions, |from, to| {
             cluster.lab.cut_link(from, to)
         })
-        .and_then(|()| until_another_holds_it(&others, start));
+        .and_then(|()| until_another_holds_it(&others, start, time.cut));
         on_each(holder, &others, directions, |from, to| {
             cluster.lab.restore_link(from, to)
         })?;
@@ -66,7 +100,7 @@ fn cut(cluster: &Cluster, what: &str, directions: &[Direction]) -> Result<Measur
     let healed = healed.map(Sampler::end).transpose();
     let measured = measured.with_context(|| what.to_owned())?;
     let shared = healed?.context("the link was not restored")?;
-    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    wait::until("all hosts to serve", time.back, || is_complete(cluster))?;
     wait_for_one_holder(cluster)?;
     same_content(cluster)?;
     Ok(Measured {
@@ -95,7 +129,7 @@ fn on_each(
 
 /// Waits until one of the hosts that do not hear the holder has the address, and the link was cut
 /// for its time.
-fn until_another_holds_it(others: &[&Host], start: Instant) -> Result<()> {
+fn until_another_holds_it(others: &[&Host], start: Instant, time: Duration) -> Result<()> {
     let sampler = Sampler::start(others, VIP);
     let taken = wait::until("another holder of the address", BACK, || {
         let holders = sampler.samples().now();
@@ -104,8 +138,8 @@ fn until_another_holds_it(others: &[&Host], start: Instant) -> Result<()> {
     });
     sampler.end()?;
     taken?;
-    wait::until("the end of the cut", 2 * SHORT, || {
-        ensure!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
+    wait::until("the end of the cut", 2 * time, || {
+        ensure!(start.elapsed() >= time, "{:?}", start.elapsed());
         Ok(())
     })
 }

@@ -210,12 +210,34 @@ pub(super) fn under_writes(
     let mut others = planes.iter().rev();
     let rest = others.find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
-    let sampler = Sampler::start(&planes, VIP);
     let start = |target: &Target| match way {
         Way::Vip | Way::Proxy | Way::Name => Loop::start(&cluster.worker, target),
         Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, target),
     };
-    let record = written(cluster, rest, address, prefix, start, || lose(lost))?;
+    sampled(cluster, || {
+        written(cluster, rest, address, prefix, start, || lose(lost))
+    })
+}
+
+/// Does something while the worker writes to the virtual address; `asked` is a control plane that stays, and
+/// is asked for what was written. No acknowledged write may be missing.
+pub(super) fn at_the_vip(
+    cluster: &Cluster,
+    asked: &Host,
+    prefix: &str,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Measured> {
+    let start = |target: &Target| Loop::start(&cluster.worker, target);
+    let address = Address::Fixed((VIP, 6443).into());
+    sampled(cluster, || {
+        written(cluster, asked, address, prefix, start, act)
+    })
+}
+
+/// Measures writes, and which hosts hold the address at the time.
+fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<Measured> {
+    let sampler = Sampler::start(&cluster.control_planes(), VIP);
+    let record = write()?;
     let held = sampler.end()?;
     Ok(Measured {
         acknowledged: record.acknowledged().len(),

@@ -8,11 +8,12 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{Way, under_writes};
+use super::losses::{VIP, Way, under_writes};
 use super::standbys::{answer, keys, nothing_to_do, wait_for_followers};
 use super::{BACK, etcdctl};
 use crate::bare::{is_bare, wait_until_bare};
 use crate::checks::refused;
+use crate::firewall;
 use crate::test::Counts;
 
 /// Limit of the gap: three times the aim.
@@ -51,6 +52,12 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     ensure!(now == before, "{before}, then {now}");
     // The host that had it serves nothing, and takes no order.
     first.sh("! ss -Hltn 'sport = :4550' | grep .")?;
+    let again = ["ctl", "bootstrap", "--yes"];
+    refused(
+        first,
+        &again,
+        &["standby of the master", "`ctl highstate` repairs"],
+    )?;
 
     retire(first, &["cp-2", "--to", "cp-1", "--keep"])?;
     let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
@@ -59,7 +66,8 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The first host hands the master over and leaves for good, while a client writes.
+/// The first host hands the master over and leaves for good, while a client writes. At no moment of it a port
+/// is open that the roles do not open.
 pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(first, &["cp-2", "cp-3"])?;
@@ -76,9 +84,11 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     ] {
         refused(first, &[&RETIRE[..], words].concat(), &parts)?;
     }
-    let measured = under_writes(cluster, Way::Vip, "retired", |_| {
-        let words = [&["--to", "cp-2", "--wipe-data"][..], &confirmed].concat();
-        retire(first, &words).map(drop)
+    let measured = firewall::during(cluster, VIP, &["cp-1", "cp-2"], || {
+        under_writes(cluster, Way::Vip, "retired", |_| {
+            let words = [&["--to", "cp-2", "--wipe-data"][..], &confirmed].concat();
+            retire(first, &words).map(drop)
+        })
     })?;
     measured.check("the first host leaves", GAP)?;
     wait_until_bare(first)?;

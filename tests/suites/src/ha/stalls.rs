@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::versions::AGNHOST;
 
 use super::{BACK, is_complete, same_content};
 use crate::interrupted::Running;
 use crate::test::Counts;
+use crate::{guide, images};
 
 /// A state that goes on for as long as a file is there, and a note that it has begun.
 const HANGS: &str = "\
@@ -69,12 +71,17 @@ fn job_of(line: &str) -> Result<String> {
     Ok(id.to_owned())
 }
 
+/// The seconds for which a step has waited, in its line.
+pub(super) fn waited(line: &str) -> Result<u64> {
+    let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
+    let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse().ok());
+    seconds.with_context(|| format!("it does not say since when: {line}"))
+}
+
 /// Checks that a line has the time since which, and the usual time after a run that succeeded.
 fn has_times(line: &str) -> Result<()> {
-    let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
-    let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse::<u64>().ok());
     ensure!(
-        seconds.is_some_and(|seconds| (10..20).contains(&seconds)),
+        (10..20).contains(&waited(line)?),
         "it is not said after ten seconds: {line}"
     );
     ensure!(
@@ -108,34 +115,46 @@ pub(super) fn of_a_dead_host(cluster: &Cluster) -> Result<Counts> {
     for part in [
         "until worker-1 has returned",
         "worker-1 is not connected, and may still work on the job",
+    ] {
+        ensure!(line.contains(part), "{part} is not in: {line}");
+    }
+    end_the_wait(first, &line)?;
+    failed_without_its_host(running)?;
+    drop(custom);
+    guide::replace(cluster, first, "## A worker is lost", &worker.spec.name)?;
+    wait::until("the new host to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Ends the wait for a host that died by the command of the line about it, which names the other ways, too.
+pub(super) fn end_the_wait(first: &Host, line: &str) -> Result<()> {
+    for part in [
         "switch the host on",
         "ctl node replace",
         "ctl node remove --dead",
     ] {
         ensure!(line.contains(part), "{part} is not in: {line}");
     }
-    first.run(&["ctl", "job", "cancel", &job_of(&line)?])?;
+    let job = job_of(line)?;
+    first.run(&["ctl", "job", "cancel", &job]).map(drop)
+}
+
+/// The command ends, and not well: its host is gone.
+pub(super) fn failed_without_its_host(running: Running) -> Result<()> {
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(
         !status.success(),
-        "a step without its host succeeded: {said}"
+        "the command succeeded without its host: {said}"
     );
-    drop(custom);
-    cluster.replace(&worker.spec.name)?;
-    wait::until("the new host to serve", BACK, || is_complete(cluster))?;
-    same_content(cluster)?;
-    Ok(Counts::ONE)
+    Ok(())
 }
 
 /// The line about a host that died comes with the first report after the master has noticed, which may be a
 /// later one.
 fn has_times_of_death(line: &str) -> Result<()> {
-    let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
-    let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse::<u64>().ok());
-    ensure!(
-        seconds.is_some_and(|seconds| seconds >= 10),
-        "it does not say since when: {line}"
-    );
+    let seconds = waited(line)?;
+    ensure!(seconds >= 10, "it is said after {seconds} s: {line}");
     ensure!(line.contains("(usually "), "no usual time: {line}");
     Ok(())
 }
@@ -155,7 +174,7 @@ pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
     first.sh(&quick())?;
     stalled?;
     drop(custom);
-    worker.run(&["crictl", "inspecti", &image])?;
+    images::is_there(worker, &image)?;
     is_complete(cluster)?;
     Ok(Counts::ONE)
 }
@@ -170,7 +189,7 @@ fn quick() -> String {
 
 fn stalled_pull(cluster: &Cluster, image: &str) -> Result<()> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
-    worker.run(&["crictl", "rmi", image])?;
+    images::remove(worker, image)?;
     let mut running = Running::start(first, &RUN)?;
     let line = running.wait_for_line(&["step: waiting for "])?;
     println!("  {line}");

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
+use crate::guide;
 use crate::interrupted::Running;
 use crate::kills::{master_answers, moments};
 use crate::test::Counts;
@@ -18,8 +19,13 @@ use crate::test::Counts;
 /// The standbys, while the first host has the master.
 pub(super) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
 
-/// The roles of the first host once it is the first no more.
-const ROLES: &str = "registry,etcd,control-plane";
+/// The heading of the guide about a master that is lost.
+const LOST: &str = "## The master's host is lost, and a standby is left";
+
+/// The guide's command that makes a standby the master.
+fn promote() -> Result<Vec<String>> {
+    guide::command("disaster.md", LOST, "ctl master promote")
+}
 
 /// The document of a command on a host, whatever its exit code.
 pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
@@ -103,7 +109,8 @@ pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
 
 /// What the master has answered: an operator, a job, and the keys.
 fn acknowledged(first: &Host) -> Result<(String, Value)> {
-    first.sh("rm -f /root/kept.pem")?;
+    // They may be there from an earlier loss.
+    first.sh("rm -f /root/kept.pem; ctl operator revoke kept 2>&1 || true")?;
     let operator = [
         "operator",
         "create",
@@ -129,17 +136,24 @@ pub(super) fn keys(host: &Host) -> Result<Value> {
     Ok(keys)
 }
 
+/// Cuts the power of a host, and destroys its disks.
+fn destroyed(cluster: &Cluster, lost: &Host) -> Result<()> {
+    (cluster.lab).power_off(std::slice::from_ref(&lost.spec.name), true)
+}
+
 /// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
 /// master first. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
-    master_lost(cluster, |_, _| Ok(())).map(|()| Counts::ONE)
+    let lose = |lost: &Host| destroyed(cluster, lost);
+    master_lost(cluster, lose, |_, _| Ok(())).map(|()| Counts::ONE)
 }
 
 /// The same, and the new master dies each time when a step has ended: those of the promotion, then those
 /// of the removal of the lost host.
 pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Counts> {
     let mut steps = 0;
-    master_lost(cluster, |next, lost| {
+    let lose = |lost: &Host| destroyed(cluster, lost);
+    master_lost(cluster, lose, |next, lost| {
         let replace = [
             "ctl",
             "node",
@@ -167,25 +181,31 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
     })
 }
 
+/// Waits until a standby has noticed that no master answers.
+pub(super) fn wait_until_noticed(standby: &Host) -> Result<()> {
+    wait::until("the standby to notice", BACK, || {
+        refused(
+            standby,
+            &["ctl", "master", "list"],
+            &["no master answers", "ctl master promote"],
+        )
+    })
+}
+
 /// Loses the host of the master with its disks, does something on the standby that is to be the next,
 /// and replaces the host from there.
-fn master_lost(
+pub(super) fn master_lost(
     cluster: &Cluster,
+    lose: impl FnOnce(&Host) -> Result<()>,
     before_the_replacement: impl FnOnce(&Host, &str) -> Result<()>,
 ) -> Result<()> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     let lost = first.spec.name.clone();
     wait_for_followers(first, &["cp-2", "cp-3"])?;
     let (job, before) = acknowledged(first)?;
-    cluster.lab.power_off(std::slice::from_ref(&lost), true)?;
+    lose(first)?;
 
-    wait::until("the standby to notice", BACK, || {
-        refused(
-            next,
-            &["ctl", "master", "list"],
-            &["no master answers", "ctl master promote"],
-        )
-    })?;
+    wait_until_noticed(next)?;
     let other = [
         "ctl",
         "node",
@@ -197,9 +217,7 @@ fn master_lost(
     ];
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
     before_the_replacement(next, &lost)?;
-    // The document of the first host has no address.
-    let add = ["ctl", "node", "add", &lost, "--roles", ROLES].map(str::to_owned);
-    cluster.replace_on(next, &lost, &add)?;
+    guide::replace(cluster, next, LOST, &lost)?;
 
     let shown = answer(next, &["job", "show", &job])?.to_string();
     ensure!(shown.contains("acknowledged"), "{shown}");
@@ -227,12 +245,7 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     wait_for_followers(old, &["cp-1", "cp-3"])?;
     let off = [old.spec.name.clone()];
     cluster.lab.power_off(&off, false)?;
-    println!(
-        "  {}",
-        next.run(&["ctl", "master", "promote"])?
-            .trim()
-            .replace('\n', "\n  ")
-    );
+    println!("  {}", next.run(&promote()?)?.trim().replace('\n', "\n  "));
     answers(cluster, next, "cp-2")?;
     wait_for_followers(next, &["cp-3"])?;
     nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
@@ -279,4 +292,75 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     same_content(cluster)?;
     nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)
+}
+
+/// The links of the master's host to all others are cut, and a standby is promoted: there are two masters. The
+/// old one begins nothing, and when the links are back it stands by. Then it is the master again.
+pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(old, &STANDBYS)?;
+    let others = || {
+        cluster
+            .hosts()
+            .into_iter()
+            .filter(|host| host.spec.name != old.spec.name)
+    };
+    let cut = others().try_for_each(|other| {
+        cluster.lab.cut_link(old, other)?;
+        cluster.lab.cut_link(other, old)
+    });
+    let seen = cut.and_then(|()| two_masters(cluster, old, next));
+    // Also after a failure the tests after this one need the links.
+    for other in others() {
+        cluster.lab.restore_link(old, other)?;
+        cluster.lab.restore_link(other, old)?;
+    }
+    seen?;
+    wait::until("the old master to stop", BACK, || {
+        old.sh("! systemctl is-active halite-master && test -e /var/lib/halite/master/replaced")
+    })?;
+    answers(cluster, next, "")?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    next.run(&["ctl", "highstate", "cp-1"])?;
+    wait_for_followers(next, &["cp-1", "cp-3"])?;
+    next.run(&["ctl", "master", "retire", "--to", "cp-1", "--keep"])?;
+    wait_for_followers(old, &STANDBYS)?;
+    same_content(cluster)?;
+    nothing_to_do(old, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// While the links are cut: the standby is promoted and has the other hosts, and the old master says why it
+/// begins nothing, and answers.
+fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
+    wait::until("the standby to notice", BACK, || {
+        refused(next, &["ctl", "master", "list"], &["no master answers"])
+    })?;
+    next.run(&promote()?)?;
+    answers(cluster, next, &old.spec.name)?;
+    nothing_to_do(next, &["cp-2", "cp-3", "worker-1"])?;
+    wait::until("the old master to notice", BACK, || {
+        let (_, masters) = document(old, &["master", "list"])?;
+        let problems = masters["problems"].to_string();
+        ensure!(problems.contains("the master begins nothing"), "{masters}");
+        Ok(())
+    })?;
+    let reasons = [
+        "cannot begin state.highstate",
+        "1 of 4 minions",
+        "ctl master promote --force",
+    ];
+    refused(old, &["ctl", "highstate", "cp-1"], &reasons)?;
+    refused(
+        old,
+        &["ctl", "node", "cordon", "worker-1"],
+        &["cannot begin"],
+    )?;
+    refused(
+        old,
+        &["ctl", "master", "promote"],
+        &["another host may have taken its place"],
+    )?;
+    // Questions change nothing.
+    answer(old, &["ping", "cp-1"]).map(drop)
 }

@@ -23,7 +23,8 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a command. Without a terminal it prints a line when a step has ended: the master has
     /// recorded that before.
-    pub(crate) fn start(host: &Host, words: &[&str]) -> Result<Self> {
+    pub(crate) fn start<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<Self> {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let line = format!("exec {} 2>&1", words.join(" "));
         let mut child = host
             .command(&["sh", "-c", &line])?
@@ -87,14 +88,26 @@ impl Running {
 
     /// Waits until a line has all of these parts, and returns it; an error if the command ends before.
     pub(crate) fn wait_for_line(&mut self, parts: &[&str]) -> Result<String> {
-        let what = format!("a line with {parts:?}");
-        let found = wait::until(&what, LIMIT, || {
+        self.wait_for_one(&format!("a line with {parts:?}"), |line| {
+            parts.iter().all(|part| line.contains(part))
+        })
+    }
+
+    /// Waits until a line has one of these parts, and returns it; an error if the command ends before.
+    pub(crate) fn wait_for_any(&mut self, parts: &[String]) -> Result<String> {
+        self.wait_for_one(&format!("a line with one of {parts:?}"), |line| {
+            parts.iter().any(|part| line.contains(part))
+        })
+    }
+
+    fn wait_for_one(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> Result<String> {
+        let found = wait::until(what, LIMIT, || {
             // Before the look: the last of the lines is then seen.
             let status = self.child.try_wait()?;
             let over = status.filter(|_| self.reader.is_finished());
             let said = self.said();
             let mut lines = said.iter();
-            match lines.find(|line| parts.iter().all(|part| line.contains(part))) {
+            match lines.find(|line| is_it(line)) {
                 Some(line) => Ok(Ok(line.clone())),
                 None => match over {
                     Some(status) => Ok(Err(anyhow!("ended with {status}: {}", said.join("\n")))),
@@ -102,7 +115,7 @@ impl Running {
                 },
             }
         })?;
-        found.with_context(|| format!("the command said no line with {parts:?}"))
+        found.with_context(|| format!("the command did not say {what}"))
     }
 
     /// Waits until one more line shows the end of a step, beyond the first `shown` ones; returns it, or

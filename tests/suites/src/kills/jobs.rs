@@ -10,7 +10,8 @@ use serde_json::Value;
 /// Limit of listed jobs, higher than the number that one kill ever makes.
 const LIMIT: &str = "100";
 
-fn list(bootstrap: &Host) -> Result<Vec<Value>> {
+/// The newest jobs, newest first.
+pub fn list(bootstrap: &Host) -> Result<Vec<Value>> {
     let text = bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
     let list: Value = serde_json::from_str(&text).context("`ctl job list` did not print JSON")?;
     list.as_array()
@@ -18,11 +19,18 @@ fn list(bootstrap: &Host) -> Result<Vec<Value>> {
         .context("`ctl job list` did not print a list")
 }
 
-fn jid(job: &Value) -> String {
+/// The id of a job; ids increase.
+pub fn jid(job: &Value) -> String {
     job["jid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The id of the newest job; ids increase.
+/// A job with the returns of its minions.
+pub fn show(bootstrap: &Host, jid: &str) -> Result<Value> {
+    let text = bootstrap.run(&[CTL, "job", "show", jid, "-o", "json"])?;
+    serde_json::from_str(&text).context("`ctl job show` did not print JSON")
+}
+
+/// The id of the newest job.
 pub fn newest(bootstrap: &Host) -> Result<String> {
     Ok(list(bootstrap)?.first().map(jid).unwrap_or_default())
 }
@@ -38,9 +46,7 @@ pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
     {
         let jid = jid(job);
         ensure!(job["status"] != "running", "job {jid} never ended: {job:#}");
-        let text = bootstrap.run(&[CTL, "job", "show", &jid, "-o", "json"])?;
-        let shown: Value =
-            serde_json::from_str(&text).context("`ctl job show` did not print JSON")?;
+        let shown = show(bootstrap, &jid)?;
         let rows = shown["returns"].as_array().cloned().unwrap_or_default();
         let interrupted = rows
             .iter()

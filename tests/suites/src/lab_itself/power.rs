@@ -1,4 +1,4 @@
-//! The power switches of the lab: off and on again with the disks, and without them.
+//! The power switches of the lab: off and on again with the disks, without them, and with those of before.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -82,6 +82,30 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     ensure!(
         machine_id(&host)? == id && Remains::of(&host)? == remains,
         "the host is another one: {:?}",
+        Remains::of(&host)?
+    );
+
+    // Disks that were put aside are those of before, when they are back.
+    let on = host.put_disks_aside("old");
+    says(on, "cannot put the disks of cp-1 aside: it is on")?;
+    lab.power_off(&one, false)?;
+    host.put_disks_aside("old")?;
+    lab.power_on(&one)?;
+    host.run(&["test", "!", "-e", MARKER[0]])?;
+    host.run(&["test", "!", "-e", MARKER[1]])?;
+    ensure!(
+        machine_id(&host)? != id,
+        "a bare host has the machine-id {id}"
+    );
+    lab.power_off(&one, true)?;
+    host.bring_disks_back("old")?;
+    lab.power_on(&one)?;
+    for marker in MARKER {
+        host.run(&["test", "-s", marker])?;
+    }
+    ensure!(
+        machine_id(&host)? == id && Remains::of(&host)? == remains,
+        "the host of before is another one: {:?}",
         Remains::of(&host)?
     );
 

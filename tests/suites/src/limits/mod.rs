@@ -1,8 +1,11 @@
 //! What must not stop the cluster: a command that hangs, a flood of connections, a minion that
-//! reads nothing, a link that is cut, a full disk, a reached quota, and a file system that does not answer.
+//! reads nothing, a link that is cut, a full disk under the store and under etcd, a reached quota, and a file system that
+//! does not answer.
 
 mod full_disk;
+mod full_etcd;
 mod hung_mount;
+mod large_object;
 mod quota;
 
 use std::fs;
@@ -45,6 +48,12 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: hung_mount::goes_on,
     },
 ];
+
+/// A further one of `full`: the kubelet takes minutes until it starts again what has ended several times.
+pub(super) const FULL: &[Test<Cluster>] = &[Test {
+    name: "limits: a full disk under etcd is named, loses no write, and with room etcd goes on",
+    run: full_etcd::goes_on,
+}];
 
 /// The time limit of the job with the hung command, in seconds.
 const SHORT: &str = "5";

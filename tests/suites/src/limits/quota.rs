@@ -8,6 +8,7 @@ use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::wait;
 use serde_json::Value;
 
+use super::large_object;
 use crate::health;
 use crate::test::Counts;
 
@@ -15,12 +16,6 @@ use crate::test::Counts;
 const ROOM: u64 = 16 << 20;
 /// Limit for the API to take writes again. The master looks every ten seconds.
 const BACK: Duration = Duration::from_secs(180);
-
-/// Replaces an object of most of a MiB with another content until etcd refuses it.
-const FILL: &str = "cd /root && for turn in $(seq 1 120); do \
-    head -c 700000 /dev/urandom | base64 -w0 > quota; \
-    kubectl create configmap halite-test-quota --from-file=quota --dry-run=client -o yaml > quota.yaml; \
-    said=$(kubectl replace -f quota.yaml 2>&1) || { echo \"$said\"; exit 0; }; done; exit 1";
 
 pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
@@ -37,7 +32,6 @@ pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
     let restored = host.run(&[CTL, "highstate", BOOTSTRAP]);
     outcome?;
     restored.context("with the quota of before")?;
-    host.sh("rm -f /root/quota /root/quota.yaml")?;
     health::is_well(cluster)?;
     Ok(Counts::ONE)
 }
@@ -64,24 +58,13 @@ fn trials(cluster: &Cluster) -> Result<usize> {
 }
 
 fn reached(cluster: &Cluster, before: usize) -> Result<()> {
-    cluster.kubectl(&["create", "configmap", "halite-test-quota"])?;
-    let refused = cluster.bootstrap.sh(FILL)?;
+    let refused = large_object::until_refused(cluster)?;
     ensure!(refused.contains("database space exceeded"), "{refused}");
-    wait::until("the API to take writes again", BACK, || {
-        let label = [
-            "label",
-            "configmap",
-            "halite-test-quota",
-            "--overwrite",
-            "room=made",
-        ];
-        cluster.kubectl(&label).map(drop)
-    })?;
+    large_object::until_taken(cluster, BACK)?;
     wait::until("the audit log to have it", BACK, || {
         let now = trials(cluster)?;
         ensure!(now > before, "{now} trials, as before");
         Ok(())
     })?;
-    cluster.kubectl(&["delete", "configmap", "halite-test-quota"])?;
-    Ok(())
+    large_object::remove(cluster)
 }

@@ -8,6 +8,8 @@ use halite_lab::cluster::{BUNDLE, Cluster, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
 
+use crate::images;
+
 /// Directory in which containerd stores unfinished downloads.
 const INGEST: &str = "/var/lib/containerd/io.containerd.content.v1.content/ingest";
 
@@ -29,14 +31,14 @@ fn image(cluster: &Cluster, component: &str) -> Result<String> {
 
 /// A pod on the worker that prints its program's version and ends; the pod and its image are
 /// removed on drop.
-pub(super) struct Pod<'a> {
+pub(crate) struct Pod<'a> {
     cluster: &'a Cluster,
     component: &'static str,
     image: String,
 }
 
 impl<'a> Pod<'a> {
-    pub(super) fn start(cluster: &'a Cluster, component: &'static str) -> Result<Self> {
+    pub(crate) fn start(cluster: &'a Cluster, component: &'static str) -> Result<Self> {
         let image = image(cluster, component)?;
         let there = cluster.worker.sh("ctr -n k8s.io images ls -q")?;
         ensure!(
@@ -85,7 +87,7 @@ impl<'a> Pod<'a> {
         )
     }
 
-    pub(super) fn wait_until_done(&self, limit: Duration) -> Result<()> {
+    pub(crate) fn wait_until_done(&self, limit: Duration) -> Result<()> {
         wait::until("the pod to have run", limit, || {
             let answer = self
                 .cluster
@@ -112,11 +114,6 @@ impl Drop for Pod<'_> {
             "--wait=true",
             "--timeout=60s",
         ]);
-        let line = format!(
-            "for name in $(ctr -n k8s.io images ls | awk -v d=\"$(ctr -n k8s.io images ls | awk '$1 == \"{}\" {{print $3}}')\" \
-             'd != \"\" && $3 == d {{print $1}}'); do ctr -n k8s.io images rm --sync \"$name\"; done",
-            self.image
-        );
-        let _ = self.cluster.worker.sh(&line);
+        let _ = images::remove(&self.cluster.worker, &self.image);
     }
 }

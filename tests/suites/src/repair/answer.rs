@@ -17,6 +17,8 @@ pub struct Answer {
     pub open: BTreeSet<Tag>,
     /// Failures, as text for messages.
     pub failed: Vec<String>,
+    /// Hosts whose minion was updated before the other states, or would be.
+    pub updated_first: BTreeSet<String>,
 }
 
 impl Answer {
@@ -41,6 +43,11 @@ impl Answer {
             for state in &states {
                 answer.take(minion, state);
             }
+        }
+        for update in document["minionUpdates"].as_array().into_iter().flatten() {
+            let hosts = update["hosts"].as_array().into_iter().flatten();
+            let hosts = hosts.filter_map(Value::as_str).map(str::to_owned);
+            answer.updated_first.extend(hosts);
         }
         if document["retcode"] != 0 && answer.failed.is_empty() {
             answer
@@ -103,7 +110,7 @@ mod tests {
 
     #[test]
     fn changes_and_failures_are_distinguished() {
-        let text = r#"{"retcode": 1, "minions": {
+        let text = r#"{"retcode": 1, "minionUpdates": [{"hosts": ["a"], "because": "", "then": ""}], "minions": {
             "a": {"states": [
                 {"function": "file.managed", "name": "/x", "__id__": "/x", "result": true, "changes": {"diff": "d"}, "comment": ""},
                 {"function": "file.managed", "name": "/y", "__id__": "/y", "result": true, "changes": {}, "comment": ""},
@@ -111,6 +118,7 @@ mod tests {
                 {"function": "pkg.installed", "name": "p", "__id__": "p", "result": false, "changes": {}, "comment": "no"}]},
             "b": {"error": "not connected", "return": null}}}"#;
         let answer = Answer::parse(text).unwrap();
+        assert!(answer.updated_first.iter().eq(["a"]));
         assert_eq!(answer.changed.len(), 2);
         assert_eq!(answer.open.iter().next().unwrap(), "a: image.present i [i]");
         assert_eq!(answer.failed.len(), 3, "{:?}", answer.failed);

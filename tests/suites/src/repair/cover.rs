@@ -36,6 +36,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "compares, and changes nothing: the test of lost data takes the data away",
     ),
     (
+        "etcd.founded",
+        "",
+        "acts only on a host without data and record",
+    ),
+    (
         "mount.refused",
         "own-directories",
         "compares, and changes nothing: the test of a mount makes one",
@@ -72,6 +77,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     ("service.dead", "halite-registry-backup.timer", "the same"),
     ("service.dead", "halite-registry-verify.timer", "the same"),
+    ("host.absent", "registry.demo.internal", "the same"),
     (
         "cmd.run",
         "openssl rehash /etc/ssl/certs",

@@ -176,7 +176,7 @@ fn lost_one(state: &State) -> Option<Damage> {
     let quoted = quote(path);
     let probe = match state.function.as_str() {
         "file.managed" if is_needed(path) => return None,
-        "file.managed" | "etcd.founded" => whole(path),
+        "file.managed" | "etcd.recorded" => whole(path),
         "kubeconfig.managed" => kubeconfig(path),
         "file.symlink" => format!("readlink {quoted}"),
         "file.directory" if path == "/root/.kube" => format!("stat -c '%F %a %U %G' {quoted}"),

@@ -91,10 +91,18 @@ pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
 /// # Errors
 /// Anything but absence, for example a directory or a pipe.
 pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
+    head(path, u64::MAX)
+}
+
+/// The first bytes of a file, at most `bytes`, following links; `None` when there is none.
+///
+/// # Errors
+/// As [`read`].
+pub fn head(path: &Path, bytes: u64) -> HostResult<Option<Vec<u8>>> {
     let failed = |e: Errno| HostError::io("read", path, e);
     // Without waiting: to open a pipe is to wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(e) => return Err(failed(e)),
@@ -105,7 +113,8 @@ pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
         _ => return Err(refused("read", path, "it is a device, socket or pipe")),
     }
     let mut content = Vec::new();
-    file.read_to_end(&mut content)
+    file.take(bytes)
+        .read_to_end(&mut content)
         .map_err(|e| HostError::io("read", path, e))?;
     Ok(Some(content))
 }
@@ -260,6 +269,21 @@ fn remove_once(path: &Path) -> HostResult<()> {
     Target::open(path)?.sync()
 }
 
+/// Gives an entry another name in the same file system, durably. Nothing may have that name yet.
+///
+/// # Errors
+/// There is no such entry, the new name is taken, or the kernel refuses.
+pub fn rename(from: &Path, to: &Path) -> HostResult<()> {
+    match (stat(from)?, stat(to)?) {
+        // An interrupted run got so far.
+        (None, Some(_)) => {}
+        (Some(_), Some(_)) => return Err(refused("make", to, "it exists")),
+        _ => std::fs::rename(from, to).map_err(|e| HostError::io("rename", from, e))?,
+    }
+    Target::open(from)?.sync()?;
+    Target::open(to)?.sync()
+}
+
 /// Makes the whole file system of `path` durable.
 ///
 /// # Errors
@@ -403,5 +427,32 @@ mod tests {
         .unwrap();
         assert_eq!(stat(&path).unwrap().unwrap().mode, 0o700);
         assert_eq!(names(&path), ["x"]);
+    }
+
+    #[test]
+    fn a_tree_gets_another_name_and_replaces_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        std::fs::create_dir_all(at("member/wal")).unwrap();
+        std::fs::write(at("member/wal/log"), "etcd").unwrap();
+        rename(&at("member"), &at("aside")).unwrap();
+        let moved = || std::fs::read_to_string(at("aside/wal/log")).unwrap();
+        assert_eq!((at("member").exists(), moved().as_str()), (false, "etcd"));
+        // Carried out twice, it ends the same.
+        rename(&at("member"), &at("aside")).unwrap();
+        assert_eq!(moved(), "etcd");
+        std::fs::create_dir(at("member")).unwrap();
+        assert!(rename(&at("member"), &at("aside")).is_err());
+        assert!(rename(&at("none"), &at("new")).is_err());
+    }
+
+    #[test]
+    fn the_head_of_a_file_is_read_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("log");
+        std::fs::write(&file, "0123456789").unwrap();
+        assert_eq!(head(&file, 4).unwrap().unwrap(), b"0123");
+        assert_eq!(head(&file, 99).unwrap().unwrap(), b"0123456789");
+        assert_eq!(head(&home.path().join("none"), 4).unwrap(), None);
     }
 }

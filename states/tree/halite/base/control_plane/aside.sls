@@ -4,5 +4,5 @@
 {%- from 'halite/base/map.jinja' import api_server_ended with context %}
 api-server-elsewhere:
   cmd.run:
-    - name: {{ ('systemctl stop kubelet.service && pkill -TERM -x kube-apiserver; ' ~ api_server_ended()) | json }}
+    - name: {{ ('systemctl stop kubelet.service || exit; pkill -TERM -x kube-apiserver; ' ~ api_server_ended()) | json }}
     - onlyif: pgrep -x kube-apiserver

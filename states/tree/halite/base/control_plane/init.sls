@@ -2,7 +2,7 @@
     programs and of root. Only the API server is waited for: the other two need it, and a bootstrap
     goes on without them; see halite.base.control_plane.running. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- from 'halite/base/map.jinja' import endpoint_url, local_url with context %}
+{%- from 'halite/base/map.jinja' import api_server_gives_way, endpoint_url, local_url with context %}
 {%- from 'halite/base/etcd/map.jinja' import metrics with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
 include:
@@ -29,9 +29,7 @@ include:
     - require:
         - file: /etc/kubernetes/pki
 {%- endfor %}
-{%- for component in ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] %}
-
-# The kubelet watches this directory and restarts the pod after a change.
+{%- macro manifest(component) %}
 /etc/kubernetes/manifests/{{ component }}.yaml:
   file.managed:
     - source: salt://halite/base/control_plane/{{ component }}.yaml.j2
@@ -46,7 +44,17 @@ include:
         - sls: halite.base.pki.control_plane
         - kubeconfig: /etc/kubernetes/controller-manager.conf
         - kubeconfig: /etc/kubernetes/scheduler.conf
-{%- endfor %}
+{%- endmacro %}
+
+# The kubelet watches this directory and restarts the pod after a change.
+{{- manifest('kube-apiserver') }}
+
+# Open watches would hold the old one for 30 seconds, in which it serves no new client.
+kube-apiserver-gives-way:
+  cmd.run:
+    - name: {{ api_server_gives_way() | json }}
+    - onchanges:
+        - file: /etc/kubernetes/manifests/kube-apiserver.yaml
 
 # The API server reads its certificates again, but not every CA, and no key of the service accounts.
 kube-apiserver-ready:
@@ -65,6 +73,13 @@ kube-apiserver-ready:
     - failhard: True
     - watch:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
+{%- for component in ['kube-controller-manager', 'kube-scheduler'] %}
+
+# As in an upgrade by kubeadm: neither is ever newer than the API server. Without one they would end, and the
+# kubelet's pauses between two attempts would be longer than the API server's start.
+{{- manifest(component) }}
+        - static_pod: kube-apiserver-ready
+{%- endfor %}
 
 # kubectl works for root without further settings. A regular file that root made stays.
 /root/.kube:

@@ -1,7 +1,7 @@
 {#- An etcd member, run by the kubelet as a static pod, or by systemd. Nothing waits here for it; see
     halite.base.etcd. -#}
 {%- from 'halite/map.jinja' import node, founds_etcd, etcd_is_service with context %}
-{%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, manifest, record, unit with context %}
+{%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, is_own_unit, joined, manifest, record, unit with context %}
 include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
@@ -20,7 +20,7 @@ include:
 # The first member of a cluster is started once without its data, before there is a manifest. The
 # manifest, or a unit, says that the cluster exists, so that an etcd whose data is lost does not start as a new,
 # empty cluster, neither by a highstate nor by the kubelet or systemd alone; and the record keeps a highstate from repairing such a host
-# (halite.base.etcd.data).
+# (halite.base.etcd.data). Data of which nothing says that they are its own are refused.
 etcd-founded:
   etcd.founded:
     - name: {{ record }}
@@ -30,14 +30,15 @@ etcd-founded:
     - data: /var/lib/etcd
     - reads: /etc/kubernetes/pki/etcd
     - member: {{ node.name }}
-    - initial_cluster: {{ initial_cluster | json }}
+    - started_by: [{{ manifest }}, {{ unit }}]
     - require:
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
 {%- elif node.get('etcd') %}
 
 # A host that joined founds nothing. It receives its data before there is a pod or unit: an etcd that starts
-# with data serves at once, one that gets them as a snapshot may wait for seven seconds (docs/decisions/0043).
+# with data serves at once, one that gets them as a snapshot may wait for seven seconds (docs/decisions/0043). The data of
+# another member or cluster are set aside first (docs/decisions/0047).
 etcd-joined:
   etcd.joined:
     - name: /var/lib/etcd
@@ -46,24 +47,17 @@ etcd-joined:
 {{- command | indent(2) }}
     - reads: /etc/kubernetes/pki/etcd
     - member: {{ node.name }}
-    - unless: test -e {{ unit if etcd_is_service else manifest }}
+    - record: {{ record }}
+{%-   if joined.get('clusterId') %}
+    - cluster_id: {{ joined.clusterId | json }}
+{%-   endif %}
+{%-   if joined.get('memberId') %}
+    - member_id: {{ joined.memberId | json }}
+{%-   endif %}
+    - unless: test -e {{ manifest }} || {{ is_own_unit }}
     - require:
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
-
-# From the moment that it has data, it is refused without them.
-etcd-recorded:
-  file.managed:
-    - name: {{ record }}
-    - contents: {{ node.etcd | json | json }}
-    - user: root
-    - group: root
-    - mode: '0644'
-    - force: True
-    - makedirs: True
-    - onlyif: ls /var/lib/etcd/member/wal/*.wal >/dev/null 2>&1
-    - require:
-        - etcd: etcd-joined
 {%- else %}
 
 etcd-not-joined:
@@ -74,4 +68,16 @@ etcd-not-joined:
     - failhard: True
     - require:
         - etcd: etcd-data
+{%- endif %}
+{%- if founds_etcd or node.get('etcd') %}
+
+# From the moment that it has data, it is refused without them, and with those of another member.
+etcd-recorded:
+  etcd.recorded:
+    - name: {{ record }}
+    - data: /var/lib/etcd
+    - member: {{ node.name }}
+    - initial_cluster: {{ initial_cluster | json }}
+    - require:
+        - etcd: {{ 'etcd-founded' if founds_etcd else 'etcd-joined' }}
 {%- endif %}

@@ -27,10 +27,8 @@ etcd-unit-ended:
         - cmd: etcd-unit-ended
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
-{%- if founds_etcd %}
-        - etcd: etcd-founded
-{%- elif node.get('etcd') %}
-        - etcd: etcd-joined
+{%- if founds_etcd or node.get('etcd') %}
+        - etcd: etcd-recorded
 {%- else %}
         - test: etcd-not-joined
 {%- endif %}

@@ -31,10 +31,8 @@ etcd-pod-ended:
         - cmd: etcd-pod-ended
         - file: /var/lib/etcd
         - sls: halite.base.pki.etcd
-{%- if founds_etcd %}
-        - etcd: etcd-founded
-{%- elif node.get('etcd') %}
-        - etcd: etcd-joined
+{%- if founds_etcd or node.get('etcd') %}
+        - etcd: etcd-recorded
 {%- else %}
         - test: etcd-not-joined
 {%- endif %}

@@ -6,8 +6,9 @@ use halite_lab::wait;
 use halite_states::shipped::{ADD_NODE, REBOOT_NODE, RECOVER_ETCD, REMOVE_NODE};
 use serde_json::{Value, json};
 
+use super::super::leaving::{self, has_gone};
+use super::super::standbys::{STANDBYS, wait_for_followers};
 use super::super::{BACK, is_complete, losses};
-use crate::bare::{is_bare, wait_until_bare};
 
 /// What dies at a boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,12 @@ pub(super) enum Victim {
     Minion,
     /// The host of the master, by a power cut.
     Power,
+    /// The host in question, by a power cut.
+    Subject,
+    /// The host of the member of etcd that leads as the command begins, by a power cut.
+    Leader,
+    /// The host of a member of etcd that follows then, by a power cut.
+    Follower,
 }
 
 /// A command of `ctl` on the first host.
@@ -34,8 +41,11 @@ pub(super) struct Command {
     /// True if that host may go down by the command's doing: the lab's hosts do not start again by
     /// themselves.
     reboots: bool,
+    /// They take turns.
     pub(super) victims: &'static [Victim],
-    /// True for those of which one boundary is in each usual run.
+    /// The steps after which each of them dies, in a test of its own.
+    pub(super) each_after: &'static [&'static str],
+    /// True for those that have boundaries in the usual runs.
     pub(super) is_quick: bool,
     /// A part of what the command says when an earlier one has ended already.
     pub(super) over: Option<&'static str>,
@@ -46,8 +56,11 @@ pub(super) struct Command {
 
 const INFRA: &str = "node-role.kubernetes.io/infra";
 
-/// All of them. `ctl bootstrap` and `ctl node add` have their boundaries on the site of two hosts, and
-/// so has `ctl destroy`.
+/// The command that adds a control plane, in the lab's words.
+const ADD: &str = "node add cp-3 --address 10.10.0.13 --roles control-plane,etcd";
+
+/// All of them. `ctl bootstrap` and `ctl node add` of a worker have their boundaries on the site of two
+/// hosts, and so has `ctl destroy`.
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         words: "node roles worker-1 worker,infra",
@@ -56,6 +69,7 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "worker-1",
         reboots: false,
         victims: &[Victim::Master, Victim::Minion, Victim::Power],
+        each_after: &[],
         is_quick: true,
         over: None,
         prepare: |_| Ok(()),
@@ -68,6 +82,7 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "cp-3",
         reboots: true,
         victims: &[Victim::Master, Victim::Power],
+        each_after: &[],
         is_quick: true,
         over: None,
         prepare: |_| Ok(()),
@@ -80,6 +95,7 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "worker-1",
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        each_after: &[],
         is_quick: true,
         over: Some("there is no node worker-1"),
         prepare: |_| Ok(()),
@@ -92,10 +108,31 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "cp-3",
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        each_after: &[],
         is_quick: false,
         over: Some("there is no node cp-3"),
         prepare: |_| Ok(()),
         ended: |cluster| removed(cluster, "cp-3"),
+    },
+    Command {
+        words: ADD,
+        sls: ADD_NODE,
+        pillar: || json!({"node": "cp-3"}),
+        subject: "cp-3",
+        reboots: false,
+        victims: &[
+            Victim::Master,
+            Victim::Minion,
+            Victim::Subject,
+            Victim::Leader,
+            Victim::Follower,
+        ],
+        // From the learner to the vote and the first API server that uses it.
+        each_after: &["turn", "learner", "etcd", "promoted", "control-plane"],
+        is_quick: false,
+        over: None,
+        prepare: |cluster| enrolled_again(cluster, "cp-3", ADD),
+        ended: |cluster| joined(cluster, "cp-3"),
     },
     Command {
         words: "node replace cp-2 --force --cluster demo --no-wait",
@@ -104,6 +141,7 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "cp-2",
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        each_after: &[],
         is_quick: false,
         over: None,
         prepare: |cluster| cluster.lab.power_off(&["cp-2".to_owned()], true),
@@ -116,16 +154,14 @@ pub(super) const COMMANDS: &[Command] = &[
         subject: "cp-1",
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        each_after: &[],
         is_quick: false,
         // The last member of a cluster of one has a quorum.
         over: Some("etcd has a quorum"),
-        prepare: |cluster| cluster.lab.power_off(&OTHERS.map(str::to_owned), true),
+        prepare: |cluster| cluster.lab.power_off(&STANDBYS.map(str::to_owned), true),
         ended: recovered,
     },
 ];
-
-/// The control planes beside the first.
-const OTHERS: [&str; 2] = ["cp-2", "cp-3"];
 
 /// Switches the host in question on again when the command has ended its power.
 pub(super) fn keep_on(cluster: &Cluster, command: &Command) -> Result<()> {
@@ -152,25 +188,24 @@ fn roles(cluster: &Cluster) -> Result<()> {
 
 /// Nothing of Halite is left on the host, the cluster has forgotten it, and it joins again.
 fn removed(cluster: &Cluster, name: &str) -> Result<()> {
-    let host = cluster.host(name)?;
-    wait_until_bare(host)?;
-    let others = (cluster.control_planes().iter())
-        .map(|plane| plane.spec.name.clone())
-        .filter(|other| other != name)
-        .chain(["api[.]demo".to_owned()])
-        .collect::<Vec<_>>()
-        .join("|");
-    is_bare(host, &others)?;
-    wait::until("the host to be forgotten", BACK, || {
-        let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
-        ensure!(!nodes.contains(name), "{nodes}");
-        let keys = cluster.bootstrap.run(&["ctl", "key", "list"])?;
-        ensure!(!keys.contains(name), "{keys}");
-        Ok(())
-    })?;
+    has_gone(cluster, name)?;
     cluster.join(&[name])?;
-    wait::until("the host to be back", BACK, || is_complete(cluster))?;
-    losses::wait_for_one_holder(cluster).map(drop)
+    joined(cluster, name)
+}
+
+/// The host is back as it was.
+fn joined(cluster: &Cluster, name: &str) -> Result<()> {
+    wait::until(&format!("{name} to be back"), BACK, || is_complete(cluster))?;
+    losses::wait_for_one_holder(cluster)?;
+    wait_for_followers(&cluster.bootstrap, &STANDBYS).map(drop)
+}
+
+/// The host has left and is enrolled again: `add`, which follows, makes it what it was.
+fn enrolled_again(cluster: &Cluster, name: &str, add: &str) -> Result<()> {
+    let roles = add.rsplit_once(' ').map_or(add, |(_, roles)| roles);
+    let words = leaving::enrolled_again(cluster, name, roles)?.join(" ");
+    ensure!(words == format!("ctl {add}"), "the lab adds it by {words}");
+    Ok(())
 }
 
 /// The last member serves, and the lost ones are replaced.
@@ -186,7 +221,7 @@ fn recovered(cluster: &Cluster) -> Result<()> {
         !manifest.contains("force-new-cluster"),
         "etcd would forget its members at each start"
     );
-    OTHERS
+    STANDBYS
         .iter()
         .try_for_each(|name| cluster.replace(name).map(drop))
 }

@@ -1,6 +1,7 @@
 //! The boundaries of the commands that move the master: `ctl master promote` on a standby whose master is off,
 //! and `ctl master retire` on the host that has it. After each the master moves back.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +46,17 @@ pub(super) enum Moment {
     After(String),
 }
 
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Noted => "its note",
+            Self::Offered => "the offer",
+            Self::Decided => "the decision",
+            Self::After(step) => step,
+        })
+    }
+}
+
 /// What dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
@@ -86,13 +98,8 @@ pub(super) fn numbered() -> Result<Vec<Boundary>> {
 
 impl Boundary {
     pub(super) fn name(&self) -> String {
-        let moment = match &self.moment {
-            Moment::Noted => "its note".to_owned(),
-            Moment::Offered => "the offer".to_owned(),
-            Moment::Decided => "the decision".to_owned(),
-            Moment::After(step) => step.clone(),
-        };
-        format!("{} after {moment}, {:?}", self.command.line(), self.victim)
+        let (command, moment) = (self.command.line(), &self.moment);
+        format!("{command} after {moment}, {:?}", self.victim)
     }
 }
 
@@ -149,7 +156,8 @@ pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
     let words: Vec<&str> = boundary.command.line().split(' ').collect();
     let on = sides.on(boundary.command);
     let mut running = Running::start(on, &words)?;
-    reach(&mut running, &boundary.moment, &sides)?;
+    let hit = reach(&mut running, &boundary.moment, &sides)?;
+    println!("  {}", hit.line(&boundary.moment));
     strike(cluster, boundary, &sides)?;
     let (status, said) = running.ended(|| Ok(()))?;
     let mut tries = 0;
@@ -169,33 +177,82 @@ pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Waits for the moment, or for what comes after it: notes are there for an instant only.
-fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<()> {
-    let Moment::After(step) = moment else {
-        return wait::promptly(&format!("{moment:?}"), RECORD, || {
-            ensure!(is_reached(moment, sides), "it has not come");
-            Ok(())
-        });
-    };
-    running.wait_for(step, || Ok(()))
+/// The part of a command that was found when it was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hit {
+    /// The moment itself.
+    Named,
+    /// What comes after it: a note is there for an instant only.
+    Later,
 }
 
-/// True at a moment that a note has, and from then on.
-fn is_reached(moment: &Moment, sides: &Sides<'_>) -> bool {
-    let state =
-        |host: &Host, name: &str| -> PathBuf { host.file("/var/lib/halite/master").join(name) };
-    let is_standby = |host: &Host| state(host, "standby-of").exists();
-    let note = || -> Option<Value> {
-        let text = std::fs::read(state(sides.from, "hand-over.json")).ok()?;
-        serde_json::from_slice(&text).ok()
-    };
-    match moment {
-        Moment::Noted => state(sides.to, "promotion.json").exists() || !is_standby(sides.to),
-        Moment::Offered => note().is_some() || is_standby(sides.from),
-        Moment::Decided => {
-            note().is_some_and(|note| note["phase"] == "decided") || is_standby(sides.from)
+impl Hit {
+    fn line(self, moment: &Moment) -> String {
+        match self {
+            Self::Named => format!("interrupted after {moment}"),
+            Self::Later => format!(
+                "NOT interrupted after {moment}, which was over before it was seen: what comes after it was interrupted"
+            ),
         }
-        Moment::After(_) => false,
+    }
+}
+
+/// Waits for the moment, or for what comes after it.
+fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<Hit> {
+    let Moment::After(step) = moment else {
+        return wait::promptly(&format!("{moment:?}"), RECORD, || {
+            Notes::read(sides).hit(moment).context("it has not come")
+        });
+    };
+    running.wait_for(step, || Ok(()))?;
+    Ok(Hit::Named)
+}
+
+/// The files that say how far a move of the master has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Notes {
+    /// The next host has noted its promotion.
+    promotion: bool,
+    /// The phase of the hand-over that the host before has noted.
+    phase: Option<String>,
+    /// The host before is a standby.
+    from_follows: bool,
+    /// The next host is a standby.
+    to_follows: bool,
+}
+
+impl Notes {
+    fn read(sides: &Sides<'_>) -> Self {
+        let state =
+            |host: &Host, name: &str| -> PathBuf { host.file("/var/lib/halite/master").join(name) };
+        let follows = |host: &Host| state(host, "standby-of").exists();
+        let note = std::fs::read(state(sides.from, "hand-over.json")).ok();
+        let note = note.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        Self {
+            phase: note.and_then(|note| note["phase"].as_str().map(str::to_owned)),
+            promotion: state(sides.to, "promotion.json").exists(),
+            from_follows: follows(sides.from),
+            to_follows: follows(sides.to),
+        }
+    }
+
+    /// The moment, if a file notes it, or what comes after it.
+    fn hit(&self, moment: &Moment) -> Option<Hit> {
+        let phase = self.phase.as_deref();
+        let (named, later) = match moment {
+            Moment::Noted => (self.promotion, !self.to_follows),
+            Moment::Offered => (
+                phase == Some("offered"),
+                phase == Some("decided") || self.from_follows,
+            ),
+            Moment::Decided => (phase == Some("decided"), self.from_follows),
+            Moment::After(_) => (false, false),
+        };
+        match (named, later) {
+            (true, _) => Some(Hit::Named),
+            (false, true) => Some(Hit::Later),
+            (false, false) => None,
+        }
     }
 }
 
@@ -250,6 +307,56 @@ fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_that_was_missed_is_not_taken_for_the_one_that_is_named() {
+        let offered = Notes {
+            phase: Some("offered".to_owned()),
+            to_follows: true,
+            ..Notes::default()
+        };
+        let decided = Notes {
+            phase: Some("decided".to_owned()),
+            ..offered.clone()
+        };
+        let noted = Notes {
+            promotion: true,
+            ..decided.clone()
+        };
+        let moved = Notes {
+            from_follows: true,
+            ..Notes::default()
+        };
+        let before = Notes {
+            to_follows: true,
+            ..Notes::default()
+        };
+        let failed = Notes {
+            phase: Some("failed".to_owned()),
+            ..before.clone()
+        };
+        for (notes, at) in [
+            (&before, [None, None, None]),
+            // It serves still: nothing of the move has come.
+            (&failed, [None, None, None]),
+            (&offered, [Some(Hit::Named), None, None]),
+            (&decided, [Some(Hit::Later), Some(Hit::Named), None]),
+            (
+                &noted,
+                [Some(Hit::Later), Some(Hit::Named), Some(Hit::Named)],
+            ),
+            (&moved, [Some(Hit::Later); 3]),
+        ] {
+            let moments = [Moment::Offered, Moment::Decided, Moment::Noted];
+            let found = moments.map(|moment| notes.hit(&moment));
+            assert_eq!(found, at, "{notes:?}");
+        }
+        let line = Hit::Later.line(&Moment::Offered);
+        assert!(
+            line.starts_with("NOT interrupted after the offer"),
+            "{line}"
+        );
+    }
 
     #[test]
     fn each_step_of_both_commands_is_a_boundary() {

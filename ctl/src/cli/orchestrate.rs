@@ -1,0 +1,42 @@
+//! `ctl orchestrate`.
+
+use clap::{Args, Subcommand};
+use halite_proto::ids::JobId;
+
+/// `ctl orchestrate`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Orchestrate {
+    /// A command about runs that are there.
+    #[command(subcommand)]
+    pub runs: Option<Runs>,
+    #[command(flatten)]
+    pub new: Option<NewRun>,
+}
+
+/// A run to start, or to join.
+#[derive(Debug, Args)]
+pub struct NewRun {
+    /// For example `halite.orchestrate.bootstrap`.
+    pub sls: String,
+    /// Pillar values for this run: KEY=VALUE, or a JSON mapping; may be repeated.
+    #[arg(long)]
+    pub pillar: Vec<String>,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// The commands about runs.
+#[derive(Debug, Subcommand)]
+pub enum Runs {
+    /// List the latest runs of orchestrations, those of other commands of ctl, too.
+    List,
+    /// End a run before its steps are done: a step that waits ends at once, the job of a step as
+    /// `ctl job cancel` ends it, and no further step begins. What the run has done stays; the command
+    /// that started it goes on from there.
+    Cancel {
+        /// The run's id, from the line of a step that waits or from `ctl orchestrate list`.
+        run: JobId,
+    },
+}

@@ -1,0 +1,166 @@
+//! An orchestration that has ended, and what is printed of it.
+
+use serde_json::{Map, Value, json};
+
+use crate::FAILED;
+use crate::output::{Screen, seconds};
+
+/// A finished orchestration.
+#[derive(Debug, Clone, Default)]
+pub struct FinishedRun {
+    /// The return code of the orchestration.
+    pub retcode: i32,
+    /// The master's summary: status and steps.
+    pub summary: Value,
+    /// All failures, for people: minion, state, comment.
+    pub failures: Vec<String>,
+    /// Remarks on steps that succeeded, for people.
+    pub notes: Vec<String>,
+    /// The duration, in seconds.
+    pub seconds: f64,
+}
+
+/// The beginning of the remark on a step that left hosts out.
+pub(crate) const LEFT_OUT: &str = "not connected, so left out of";
+
+impl FinishedRun {
+    /// The operator who ended it before its steps were done.
+    pub fn cancelled_by(&self) -> Option<&str> {
+        self.summary["cancelledBy"].as_str()
+    }
+
+    /// Removes the remarks on hosts that steps left out, where their remedy is none; returns whether there
+    /// were any.
+    pub fn forget_left_out(&mut self) -> bool {
+        let before = self.notes.len();
+        self.notes.retain(|note| !note.starts_with(LEFT_OUT));
+        self.notes.len() < before
+    }
+}
+
+/// Prints the outcome of an orchestration, and returns the exit code. `success` is the text for a
+/// success; `again` is the command that repeats it.
+///
+/// # Errors
+/// The outcome cannot be written.
+pub fn print_outcome(
+    done: &FinishedRun,
+    success: &str,
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
+        "notes": done.notes, "run": done.summary});
+    screen.answer(&document, |paint| {
+        let mut text: String = done
+            .notes
+            .iter()
+            .map(|note| format!("{} {note}\n", paint.notable("!")))
+            .collect();
+        if done.retcode == 0 {
+            return format!("{text}{success} ({}).\n", seconds(done.seconds));
+        }
+        for failure in &done.failures {
+            text.push_str(&format!(
+                "{} {}\n",
+                paint.bad("✗"),
+                failure.replace('\n', "\n    ")
+            ));
+        }
+        format!("{text}{}: {again}\n", way_on([Some(done)]))
+    })?;
+    Ok(if done.retcode == 0 { 0 } else { FAILED })
+}
+
+/// Prints the outcome of several orchestrations, and returns the exit code: a failure of one is a
+/// failure. `success` is the text for one that succeeded.
+///
+/// # Errors
+/// The outcome cannot be written.
+pub fn print_outcomes(
+    done: &[(String, anyhow::Result<FinishedRun>)],
+    success: &str,
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let failed = (done.iter()).any(|(_, run)| run.as_ref().map_or(true, |run| run.retcode != 0));
+    let nodes: Map<String, Value> = (done.iter())
+        .map(|(label, run)| (label.clone(), outcome(run)))
+        .collect();
+    let retcode = i32::from(failed);
+    screen.answer(&json!({"retcode": retcode, "nodes": nodes}), |paint| {
+        let mut text = String::new();
+        for (label, run) in done {
+            let (notes, failures) = match run {
+                Ok(run) => (run.notes.as_slice(), run.failures.clone()),
+                Err(error) => (&[][..], vec![format!("{error:#}")]),
+            };
+            for note in notes {
+                text.push_str(&format!("{} {label}: {note}\n", paint.notable("!")));
+            }
+            match run {
+                Ok(run) if run.retcode == 0 => {
+                    let mark = paint.good("✓");
+                    text.push_str(&format!(
+                        "{mark} {label} {success} ({}).\n",
+                        seconds(run.seconds)
+                    ));
+                }
+                _ => {
+                    for failure in failures {
+                        let failure = failure.replace('\n', "\n    ");
+                        text.push_str(&format!("{} {label}: {failure}\n", paint.bad("✗")));
+                    }
+                }
+            }
+        }
+        if failed {
+            let way = way_on(done.iter().map(|(_, run)| run.as_ref().ok()));
+            text.push_str(&format!("{way}: {again}\n"));
+        }
+        text
+    })?;
+    Ok(if failed { FAILED } else { 0 })
+}
+
+/// What to do after runs that did not all succeed: there is no cause to fix if an operator ended them.
+fn way_on<'a>(runs: impl IntoIterator<Item = Option<&'a FinishedRun>>) -> &'static str {
+    let mut failed = runs
+        .into_iter()
+        .filter(|run| run.is_none_or(|run| run.retcode != 0));
+    if failed.all(|run| run.is_some_and(|run| run.cancelled_by().is_some())) {
+        return "Finished steps are kept. To go on, run the same command again";
+    }
+    "Finished steps are kept. Fix the cause, then run the same command again"
+}
+
+/// The outcome of one orchestration, as a document.
+fn outcome(run: &anyhow::Result<FinishedRun>) -> Value {
+    match run {
+        Ok(done) => {
+            json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
+            "notes": done.notes, "run": done.summary})
+        }
+        Err(error) => json!({"retcode": FAILED, "failures": [format!("{error:#}")]}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cancelled_has_no_cause_to_fix() {
+        let run = |retcode: i32, by: Value| FinishedRun {
+            retcode,
+            summary: json!({"id": "1", "cancelledBy": by}),
+            ..FinishedRun::default()
+        };
+        let (good, bad) = (run(0, Value::Null), run(1, Value::Null));
+        let cancelled = run(1, json!("alice"));
+        assert!(way_on([Some(&cancelled), Some(&good)]).contains("To go on"));
+        for other in [Some(&bad), None] {
+            assert!(way_on([Some(&cancelled), other]).contains("Fix the cause"));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A master that has lost its standbys and most of its minions.
+
+use std::sync::Arc;
+
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::fixture::{ScriptedMinion, Site};
+use super::hand_over_tests::site;
+use crate::backend::Backend as _;
+use crate::refusal::RefusalKind;
+use crate::standby::isolation::{AFTER, Surroundings};
+use crate::standby::roster::State;
+
+/// It sees that, answers questions, and `ctl status` says why it begins nothing
+/// (docs/decisions/0044-a-master-that-is-cut-off.md).
+#[test]
+fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
+    let (site, members) = site();
+    members.stop("cp-2");
+    members.stop("cp-3");
+    let life = site.live();
+    for name in ["cp-2", "cp-3"] {
+        life.accept(name);
+        let number = life.app.standbys.enter(name, Arc::default(), 1);
+        life.app.standbys.set(name, number, State::Following, "", 2);
+        life.app
+            .standbys
+            .set(name, number, State::Gone, "cut off", 3);
+    }
+    life.accept("worker-1");
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    let seen = life.runtime.block_on(life.backend.surroundings()).unwrap();
+    let lost = Surroundings {
+        standbys: 2,
+        alone_since: Some(3),
+        accepted: 4,
+        connected: 1,
+    };
+    assert_eq!(seen, lost);
+    life.app.isolation.look(life.app.clock.now(), seen);
+    let events = life.run("test.ping", "bootstrap-1", json!({}), false);
+    let last = events.last().unwrap();
+    assert_eq!(last.retcode, 0, "{}", last.data_json);
+
+    let status = life.runtime.block_on(life.backend.status()).unwrap();
+    let masters = &status["masters"];
+    assert_eq!(masters["alone_since"], "1970-01-01T00:00:00.003Z");
+    for standby in masters["standbys"].as_array().unwrap() {
+        assert_eq!(
+            (&standby["state"], &standby["reason"]),
+            (&json!("gone"), &json!("cut off"))
+        );
+    }
+    assert_eq!(status["health"]["healthy"], false);
+    let found = |name: &str| {
+        let checks = status["health"]["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == name).unwrap();
+        (check["state"].clone(), check["findings"].to_string())
+    };
+    for (check, state, texts) in [
+        (
+            "standbys",
+            "warning",
+            &[
+                "the master begins nothing: ",
+                "the master is alone since",
+                "cp-2 is gone",
+                "cp-3 is gone",
+            ][..],
+        ),
+        ("minions", "failure", &["cp-2", "cp-3", "worker-1"]),
+        ("etcd-quorum", "failure", &["0 of them serve: no quorum"]),
+    ] {
+        let (found_state, findings) = found(check);
+        assert_eq!(found_state, Value::from(state), "{check}: {findings}");
+        for text in texts {
+            assert!(findings.contains(text), "{check}, {text}: {findings}");
+        }
+    }
+}
+
+#[test]
+fn an_isolated_master_answers_and_begins_nothing() {
+    let site = Site::new(&[
+        ("top.sls", "base:\n  '*':\n    - host\n"),
+        ("host.sls", "motd:\n  test.nop: []\n"),
+    ]);
+    let life = site.live();
+    for name in ["bootstrap-1", "worker-1"] {
+        life.connect(&ScriptedMinion::new(name));
+    }
+    let lost = Surroundings {
+        standbys: 1,
+        alone_since: Some(0),
+        accepted: 5,
+        connected: 2,
+    };
+    life.app.isolation.look(AFTER, lost);
+    let pinged = life.run("test.ping", "*", json!({}), false);
+    assert_eq!(pinged.last().unwrap().retcode, 0);
+    let planned = life.run("state.highstate", "worker-1", json!({}), true);
+    assert_eq!(planned.last().unwrap().retcode, 0, "a test changes nothing");
+    let request = v1::RunRequest {
+        function: "state.highstate".to_owned(),
+        target: "worker-1".to_owned(),
+        ..v1::RunRequest::default()
+    };
+    let begun = life.runtime.block_on(life.backend.run("root", request));
+    let refused = begun.err().unwrap();
+    assert_eq!(refused.kind, RefusalKind::Conflict);
+    let said = refused.message;
+    assert!(said.contains("cannot begin state.highstate"), "{said}");
+    let orchestration = v1::OrchestrateRequest {
+        sls: "host".to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let begun = life.backend.orchestrate("root", orchestration);
+    let refused = life.runtime.block_on(begun).err().unwrap();
+    assert!(
+        refused.message.contains("2 of 5 minions"),
+        "{}",
+        refused.message
+    );
+}

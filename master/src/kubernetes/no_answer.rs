@@ -1,0 +1,82 @@
+//! Calls without an answer: how long one is waited for, and what is said of it.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::ApiError;
+
+/// The time for one answer to whether the API is ready: a connection to an address that has gone would
+/// be held for half a minute.
+pub(super) const READY: Duration = Duration::from_secs(5);
+/// The time for one object, a page of a list, or an eviction, for the same reason: another address is asked then,
+/// where that does no harm. An API server that is busy may take some seconds.
+pub(super) const REQUEST: Duration = Duration::from_secs(10);
+
+/// The answer, or the error that it did not come in time from this address.
+pub(super) async fn within<T>(
+    endpoint: &str,
+    limit: Duration,
+    answer: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    answer.unwrap_or_else(|_| {
+        let cause = format!("no answer within {} s", limit.as_secs());
+        Err(ApiError::unreachable(endpoint, cause))
+    })
+}
+
+/// Returns whether the connection failed before the request could be sent, the TLS handshake
+/// included.
+pub(super) fn never_connected(error: &kube::Error) -> bool {
+    let kube::Error::Service(source) = error else {
+        return false;
+    };
+    let mut next: Option<&(dyn Error + 'static)> = Some(source.as_ref());
+    while let Some(cause) = next {
+        if let Some(client) = cause.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return client.is_connect();
+        }
+        next = cause.source();
+    }
+    false
+}
+
+/// A call without an answer. It is displayed by the last of its causes: those before it name layers
+/// of the client.
+#[derive(Debug)]
+pub(super) struct NoAnswer(pub(super) kube::Error);
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut error: &dyn Error = match &self.0 {
+            kube::Error::Service(source) => source.as_ref(),
+            kube::Error::HyperError(source) => source,
+            other => other,
+        };
+        while let Some(source) = error.source() {
+            error = source;
+        }
+        fmt::Display::fmt(error, f)
+    }
+}
+
+impl Error for NoAnswer {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_come_is_an_error_of_the_address() {
+        let never = std::future::pending::<Result<(), ApiError>>();
+        let error = within("10.0.0.1:6443", Duration::from_secs(1), never)
+            .await
+            .unwrap_err();
+        assert!(error.is_transient(), "{error:?}");
+        let text = halite_errors::chain(&error);
+        assert!(text.contains("10.0.0.1:6443"), "{text}");
+        assert!(text.contains("no answer within 1 s"), "{text}");
+        assert_eq!(within("", REQUEST, async { Ok(1) }).await.unwrap(), 1);
+    }
+}

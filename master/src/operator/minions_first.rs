@@ -1,0 +1,404 @@
+//! The update of minions ahead of a highstate. A host whose minion is another program than that of its
+//! bundle gets the bundle's first: the states of the bundle may use functions that the older minion
+//! lacks, and a host of etcd stops at the first state that fails, which is before the update.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, future, stream};
+use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
+use halite_proto::ids::{JobId, MinionId};
+use halite_proto::v1;
+use halite_states::low::RunReturn;
+use serde_json::{Value, json};
+use tokio::sync::{MutexGuard, mpsc};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::due::{Due, SAY};
+use crate::event_stream::EventStream;
+use crate::jobs::cancel::was_cancelled;
+use crate::jobs::failure::{failure, succeeded};
+use crate::jobs::{Jobs, NewJob, target};
+use crate::refusal::Refusal;
+use crate::store::{Event, JobRow};
+
+/// The program's path in a bundle.
+const BUNDLED: &str = "bin/halite-minion";
+/// The SLS that brings a host its minion.
+const SLS: &str = "halite.services.minion";
+/// The id of the state there that restarts the minion with the new program, after its return.
+const RESTART: &str = "halite-minion-restart";
+
+/// Time for a minion to connect, after a restart of the master, before it is left out: longer than its
+/// longest pause between two attempts, with a hello.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Time for a minion to restart: the old process may need two and a half minutes to end, and the new
+/// one has a minute to reach the master before the old one is put back.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Events that may wait for a slow watcher.
+const QUEUE: usize = 256;
+/// Time for a watcher to read when so many wait; one that does not counts as gone.
+const READ: Duration = Duration::from_secs(5);
+/// The newest jobs among which the job of a repeated request is searched.
+const NEWEST: u32 = 50;
+
+const DIFFERS: &str = "the minion is another program than that of the bundle";
+
+/// A host whose minion is another program than that of its bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outdated {
+    host: MinionId,
+    /// SHA-256 of the bundle's program.
+    wanted: String,
+    /// The time of the last update that was taken back, if it was.
+    taken_back: Option<i64>,
+}
+
+/// The minions among these that are another program than that of their bundle, by what they reported
+/// when they connected. No minion is asked.
+///
+/// # Errors
+/// The declaration cannot be read, or the store failed.
+pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Outdated>, Refusal> {
+    let snapshot = jobs.declarations().load().await?;
+    let mut found = Vec::new();
+    for host in minions.iter().filter(|minion| !minion.is_master()) {
+        // A bundle that cannot be read is a refusal of the highstate.
+        let Some(wanted) = snapshot.bundle_hash(host, BUNDLED) else {
+            continue;
+        };
+        let grains = target::grains(jobs.app(), host).await?;
+        let has_connected = grains.get("id").is_some();
+        if has_connected && !runs(&grains, &wanted) {
+            found.push(Outdated {
+                host: host.clone(),
+                wanted,
+                taken_back: taken_back(&grains).map(|reverted| reverted.time),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether a minion runs this program. One that does not say which it runs is of a Halite
+/// without this grain.
+fn runs(grains: &Value, program: &str) -> bool {
+    grains[PROGRAM] == program
+}
+
+fn taken_back(grains: &Value) -> Option<Reverted> {
+    serde_json::from_value(grains.get(GRAIN)?.clone()).ok()
+}
+
+/// Updates these minions, waits until they have connected again, and makes the highstate; answers with
+/// the events of both jobs, of which only the highstate's end is the last one. In test mode nothing is
+/// updated, and the hosts are named.
+///
+/// A host that cannot be updated is named, and gets its highstate from the minion that it has, which
+/// tries the update again.
+///
+/// # Errors
+/// The highstate does not compile: then nothing is sent. Or the store failed.
+pub(super) async fn run(
+    jobs: &Arc<Jobs>,
+    new: NewJob,
+    outdated: Vec<Outdated>,
+) -> Result<EventStream, Refusal> {
+    let hosts: Vec<MinionId> = outdated.iter().map(|one| one.host.clone()).collect();
+    if new.test {
+        let events = jobs.app().events.subscribe();
+        let jid = jobs.create(new).await?;
+        let then = "it would be updated first, and these states applied by the new one";
+        let first = stream::iter([Ok(report(jobs, &jid, &hosts, DIFFERS, then))]);
+        return Ok(Box::pin(first.chain(jobs.follow(jid, events))));
+    }
+    if let Some(jid) = made_before(jobs, &new).await? {
+        return Ok(jobs.follow(jid, jobs.app().events.subscribe()));
+    }
+    jobs.check(&new).await?;
+    let (watcher, events) = mpsc::channel(QUEUE);
+    let update = Update {
+        jobs: Arc::clone(jobs),
+        watcher,
+        is_watched: AtomicBool::new(true),
+    };
+    // A watcher that goes away, or reads no more, does not keep the highstate from its hosts, as with one job.
+    tokio::spawn(async move {
+        if let Err(refusal) = update.carry_out(new, outdated).await {
+            tracing::error!(error = %refusal.message, "a highstate was not made after the update of minions");
+            let _ = update.watcher.send(Err(refusal)).await;
+        }
+    });
+    Ok(Box::pin(ReceiverStream::new(events)))
+}
+
+/// The highstate of a request that is repeated.
+async fn made_before(jobs: &Jobs, new: &NewJob) -> Result<Option<JobId>, Refusal> {
+    if new.request_id.is_none() {
+        return Ok(None);
+    }
+    let newest = jobs.app().store.jobs(NEWEST).await?;
+    let made = newest
+        .into_iter()
+        .find(|job| job.request_id == new.request_id);
+    Ok(made.map(|job| job.jid))
+}
+
+/// The report on hosts: the reason, and what follows.
+fn report(jobs: &Jobs, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) -> v1::Event {
+    tracing::info!(job = %jid, ?hosts, because, then, "minions ahead of a highstate");
+    let data = json!({"jid": jid, "hosts": hosts, "because": because, "then": then});
+    event(jobs, jid, "minion", &data)
+}
+
+/// An event for the watcher of this request alone.
+fn event(jobs: &Jobs, jid: &JobId, kind: &str, data: &Value) -> v1::Event {
+    let event = Event {
+        seq: 0,
+        tag: format!("halite/job/{jid}/{kind}"),
+        time: jobs.app().clock.now(),
+        data_json: data.to_string(),
+        last: false,
+        retcode: 0,
+    };
+    event.into()
+}
+
+/// The wait for these hosts, in the form of a step that waits.
+fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> Value {
+    json!({
+        "jid": jid,
+        "step": hosts,
+        "until": "the new minion has connected",
+        "because": "the minion restarts with the program of the bundle",
+        "seconds": since.as_secs(),
+        "limit": LIMIT.as_secs(),
+        "remedy": "`journalctl -u halite-minion` on the host shows it; after a minute without the master the one before runs again",
+    })
+}
+
+/// Returns whether the minion restarts after this return. One whose file was that of the bundle
+/// already does not.
+fn restarts(row: &JobRow) -> bool {
+    let run = row.return_json.as_deref();
+    let run = run.and_then(|text| serde_json::from_str::<RunReturn>(text).ok());
+    run.is_some_and(|run| {
+        let mut states = run.states.iter();
+        states.any(|state| state.id == RESTART && !state.changes.is_empty())
+    })
+}
+
+struct Update {
+    jobs: Arc<Jobs>,
+    watcher: mpsc::Sender<Result<v1::Event, Refusal>>,
+    is_watched: AtomicBool,
+}
+
+impl Update {
+    async fn carry_out(&self, new: NewJob, outdated: Vec<Outdated>) -> Result<(), Refusal> {
+        if !self.update(&new, outdated).await? {
+            return Ok(());
+        }
+        let events = self.jobs.app().events.subscribe();
+        let jid = self.jobs.create(new).await?;
+        let last = self.pass_on(self.jobs.follow(jid, events)).await?;
+        self.send(last).await;
+        Ok(())
+    }
+
+    /// Waits until no other highstate updates minions: one that finds the new file in its place would take the
+    /// minion before its restart for the new one.
+    async fn turn(&self, outdated: &[Outdated]) -> MutexGuard<'_, ()> {
+        let turn = self.jobs.minion_updates();
+        if let Ok(turn) = turn.try_lock() {
+            return turn;
+        }
+        let then = "another highstate updates minions, and is waited for";
+        self.ahead(outdated, DIFFERS, then).await;
+        turn.lock().await
+    }
+
+    /// The hosts that are connected or connect soon. The others get their highstate, or lose it, as if they were
+    /// up to date.
+    async fn connected(&self, outdated: &[Outdated]) -> Vec<MinionId> {
+        let connections = &self.jobs.app().connections;
+        let is_away = |one: &&Outdated| !connections.is_connected(&one.host);
+        let away: Vec<Outdated> = outdated.iter().filter(is_away).cloned().collect();
+        if !away.is_empty() {
+            let then = format!(
+                "it is waited for, {} s at most, to connect",
+                CONNECT.as_secs()
+            );
+            self.ahead(&away, DIFFERS, &then).await;
+        }
+        let looks = outdated.iter().map(|one| async move {
+            let there = connections.wait_connected(&one.host, CONNECT).await;
+            there.then(|| one.host.clone())
+        });
+        let looked = future::join_all(looks).await;
+        looked.into_iter().flatten().collect()
+    }
+
+    /// Reports on hosts before there is a job.
+    async fn ahead(&self, outdated: &[Outdated], because: &str, then: &str) {
+        let hosts: Vec<MinionId> = outdated.iter().map(|one| one.host.clone()).collect();
+        self.say(&self.jobs.next_jid(), &hosts, because, then).await;
+    }
+
+    /// Updates these minions; false when an operator has cancelled it.
+    async fn update(
+        &self,
+        highstate: &NewJob,
+        mut outdated: Vec<Outdated>,
+    ) -> Result<bool, Refusal> {
+        let _turn = self.turn(&outdated).await;
+        let app = self.jobs.app();
+        let mut old = BTreeMap::new();
+        for one in outdated.drain(..) {
+            // Another highstate may have updated it.
+            if !runs(&target::grains(app, &one.host).await?, &one.wanted) {
+                old.insert(one.host.clone(), one);
+            }
+        }
+        let hosts = self
+            .connected(&old.values().cloned().collect::<Vec<_>>())
+            .await;
+        if hosts.is_empty() {
+            return Ok(true);
+        }
+        let new = NewJob {
+            function: "state.apply".into(),
+            args: json!({"sls": [SLS]}),
+            operator: highstate.operator.clone(),
+            target: hosts.join(","),
+            minions: hosts.clone(),
+            timeout: highstate.timeout,
+            // A request that is repeated after a restart of the master finds this job.
+            request_id: highstate
+                .request_id
+                .as_ref()
+                .map(|id| format!("{id}/minions")),
+            ..NewJob::default()
+        };
+        let events = self.jobs.app().events.subscribe();
+        let jid = self.jobs.create(new).await?;
+        let then = "it is updated first, and the other states follow when it has connected again";
+        self.say(&jid, &hosts, DIFFERS, then).await;
+        let last = self.pass_on(self.jobs.follow(jid.clone(), events)).await?;
+        let (_, rows) = self.jobs.wait(&jid).await?;
+        if rows.iter().any(was_cancelled) {
+            self.send(last).await;
+            return Ok(false);
+        }
+        let (good, bad): (Vec<JobRow>, Vec<JobRow>) = rows.into_iter().partition(succeeded);
+        for row in &bad {
+            let why = format!("the minion cannot be updated: {}", failure(row));
+            self.goes_on(&jid, &row.minion, &why).await;
+        }
+        // The job of a repeated request may have more hosts than those that were connected now.
+        old.retain(|host, _| good.iter().any(|row| row.minion == *host && restarts(row)));
+        self.restarted(&jid, old).await?;
+        Ok(true)
+    }
+
+    /// Waits until these minions have connected with the new program, or with the one before.
+    async fn restarted(
+        &self,
+        jid: &JobId,
+        mut waiting: BTreeMap<MinionId, Outdated>,
+    ) -> Result<(), Refusal> {
+        let app = self.jobs.app();
+        let job = app.store.job(jid).await?;
+        let created = job.map_or(0, |job| job.created);
+        let (start, due) = (Instant::now(), Due::default());
+        let mut joins = app.connections.joins();
+        loop {
+            // A minion's grains are stored before its connection counts.
+            joins.borrow_and_update();
+            for one in waiting.clone().into_values() {
+                let grains = target::grains(app, &one.host).await?;
+                let back = taken_back(&grains).filter(|reverted| {
+                    let is_new = Some(reverted.time) != one.taken_back;
+                    // That of a job that an earlier request made is known already.
+                    let is_of_job = reverted.time * 1000 >= created;
+                    reverted.program == one.wanted && (is_new || is_of_job)
+                });
+                if let Some(reverted) = &back {
+                    let why = format!(
+                        "the update of the minion was taken back, because it did not reach the master within {} s",
+                        reverted.seconds
+                    );
+                    self.goes_on(jid, &one.host, &why).await;
+                }
+                if back.is_some() || runs(&grains, &one.wanted) {
+                    waiting.remove(&one.host);
+                }
+            }
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            let since = start.elapsed();
+            if since >= LIMIT {
+                let why = format!(
+                    "the new minion has not connected within {} s",
+                    LIMIT.as_secs()
+                );
+                for host in waiting.keys() {
+                    self.goes_on(jid, host, &why).await;
+                }
+                return Ok(());
+            }
+            if due.take(since) {
+                let names = waiting.keys().cloned().collect::<Vec<_>>().join(", ");
+                let wait = waiting_for(jid, &names, since);
+                self.send(Some(event(&self.jobs, jid, "wait", &wait))).await;
+            }
+            tokio::select! {
+                _ = joins.changed() => {}
+                () = tokio::time::sleep(SAY) => {}
+            }
+        }
+    }
+
+    /// Says that a host gets its highstate from the minion that it has.
+    async fn goes_on(&self, jid: &JobId, host: &MinionId, because: &str) {
+        let then = "the minion of before applies the states";
+        self.say(jid, std::slice::from_ref(host), because, then)
+            .await;
+    }
+
+    async fn say(&self, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) {
+        let report = report(&self.jobs, jid, hosts, because, then);
+        self.send(Some(report)).await;
+    }
+
+    /// Passes the events of a job on; answers with the last one.
+    async fn pass_on(&self, mut events: EventStream) -> Result<Option<v1::Event>, Refusal> {
+        while let Some(event) = events.next().await {
+            let event = event?;
+            if event.last {
+                return Ok(Some(event));
+            }
+            self.send(Some(event)).await;
+        }
+        Ok(None)
+    }
+
+    /// Sends the watcher an event. One that has gone away, or reads no more, misses it.
+    async fn send(&self, event: Option<v1::Event>) {
+        let Some(event) = event else {
+            return;
+        };
+        if self.is_watched.load(Ordering::Relaxed) {
+            let sent = self.watcher.send_timeout(Ok(event), READ).await;
+            self.is_watched.store(sent.is_ok(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "minions_first_tests.rs"]
+mod tests;

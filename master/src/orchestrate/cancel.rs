@@ -1,0 +1,168 @@
+//! The end of a run before its steps are done, as an operator wants it.
+//!
+//! The wish is in the store before it is acknowledged, so a master that restarts does not go on with the
+//! run. No further step begins. A step that waits ends at its next look; one whose job runs on hosts ends
+//! with this job, which is cancelled. What the run has done stays as an interruption at that place would
+//! leave it, and its locks are free once it has ended.
+
+use std::time::Duration;
+
+use halite_proto::ids::JobId;
+use halite_states::engine::Failure;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::Orchestrator;
+use crate::refusal::Refusal;
+use crate::store::{Run, RunStatus, Step, StepStatus};
+
+/// The time for which an answer waits for the end of the run.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The wish of an operator to end a run.
+pub(super) struct Cancellation {
+    by: watch::Sender<Option<String>>,
+}
+
+impl Cancellation {
+    /// The wish of this operator, or none yet.
+    pub(super) fn new(by: Option<String>) -> Self {
+        Self {
+            by: watch::Sender::new(by),
+        }
+    }
+
+    /// Notes who wants it; the first one counts.
+    fn request(&self, operator: &str) {
+        self.by.send_if_modified(|by| {
+            let is_first = by.is_none();
+            by.get_or_insert_with(|| operator.to_owned());
+            is_first
+        });
+    }
+
+    /// The operator who wants it.
+    pub(super) fn by(&self) -> Option<String> {
+        self.by.borrow().clone()
+    }
+
+    /// Waits until an operator wants it.
+    pub(super) async fn requested(&self) -> String {
+        let mut by = self.by.subscribe();
+        let found = by.wait_for(Option::is_some).await;
+        let found = found.ok().and_then(|by| by.clone());
+        match found {
+            Some(by) => by,
+            // The sender is gone, and with it the run.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Fails if an operator wants it.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.by().map_or(Ok(()), |by| Err(cancelled(&by)))
+    }
+}
+
+/// The failure of a step of a cancelled run.
+pub(super) fn cancelled(by: &str) -> Failure {
+    Failure::new(format!("cancelled by {by}"))
+}
+
+impl Orchestrator {
+    /// Ends a run before its steps are done, and waits a few seconds for this end; answers with what is
+    /// left of it.
+    ///
+    /// # Errors
+    /// There is no such run, it has ended, or the store failed.
+    pub async fn cancel(&self, id: &JobId, operator: &str) -> Result<Value, Refusal> {
+        let (app, store) = (self.jobs.app(), &self.jobs.app().store);
+        {
+            // No run begins between the record and the notice.
+            let _one_at_a_time = self.starting.lock().await;
+            if !store.cancel_run(id, operator, app.clock.now()).await? {
+                return Err(self.not_open(id).await?);
+            }
+            if let Some(cancellation) = self.active.borrow().get(id) {
+                cancellation.request(operator);
+            }
+        }
+        tracing::info!(run = %id, operator, "orchestration cancelled");
+        let event = json!({"id": id, "operator": operator});
+        app.events
+            .announce(&format!("halite/run/{id}/cancel"), &event, None);
+        let mut active = self.active.subscribe();
+        let ended = active.wait_for(|active| !active.contains_key(id));
+        // What is left of it after that is in the answer.
+        let _ = tokio::time::timeout(PATIENCE, ended).await;
+        let run = store.run(id).await?;
+        let run = run.ok_or_else(|| Refusal::not_found(format!("there is no run {id}")))?;
+        let steps = store.steps(id).await?;
+        Ok(self.report(&run, &steps))
+    }
+
+    /// The answer to the wish: how far the run is with its end.
+    fn report(&self, run: &Run, steps: &[Step]) -> Value {
+        let mut document = json!({"run": run.id, "sls": run.sls, "status": run.status.as_str(), "cancelledBy": run.cancelled_by});
+        let last = steps.iter().find(|step| step.status == StepStatus::Running);
+        if let Some(step) = last.filter(|_| run.status == RunStatus::Running) {
+            let detail: Value = serde_json::from_str(&step.detail_json).unwrap_or_default();
+            let jobs = detail["jobs"].as_array().into_iter().flatten();
+            let jobs = jobs.filter_map(|jid| jid.as_str()?.parse::<JobId>().ok());
+            let open: Vec<JobId> = jobs
+                .filter(|jid| !self.jobs.pending(jid).is_empty())
+                .collect();
+            document["step"] = json!(step.name);
+            document["jobs"] = json!(open);
+        }
+        document
+    }
+
+    /// The refusal for an id that is of no open run.
+    async fn not_open(&self, id: &JobId) -> Result<Refusal, Refusal> {
+        let store = &self.jobs.app().store;
+        if let Some(run) = store.run(id).await? {
+            let (sls, status) = (run.sls, run.status.as_str());
+            return Ok(Refusal::conflict(format!(
+                "cannot cancel the run {id} ({sls}): it has ended ({status}); `ctl orchestrate list` shows those that have not"
+            )));
+        }
+        if store.job(id).await?.is_some() {
+            return Ok(Refusal::invalid(format!(
+                "cannot cancel the run {id}: it is a job; `ctl job cancel {id}` ends it"
+            )));
+        }
+        Ok(Refusal::not_found(format!(
+            "cannot cancel the run {id}: there is none; `ctl orchestrate list` shows the newest ones"
+        )))
+    }
+}
+
+/// Refuses to join a run that is about to end.
+pub(super) fn refuse_cancelled(run: &Run) -> Result<(), Refusal> {
+    let Some(by) = &run.cancelled_by else {
+        return Ok(());
+    };
+    let id = &run.id;
+    Err(Refusal::conflict(format!(
+        "cannot join the run {id} ({}): it was cancelled by {by} and ends with its step; `ctl job show {id}` shows that one; \
+         run this again when it has ended",
+        run.sls
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_operator_counts() {
+        let cancellation = Cancellation::new(None);
+        assert!(cancellation.check().is_ok());
+        cancellation.request("alice");
+        cancellation.request("bob");
+        assert_eq!(cancellation.requested().await, "alice");
+        let failure = cancellation.check().unwrap_err();
+        assert_eq!(failure.text(), "cancelled by alice");
+    }
+}

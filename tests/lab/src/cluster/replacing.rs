@@ -1,0 +1,103 @@
+//! Replacing a host that is gone, by the operator's one command: it prints what must run on the new host,
+//! and waits for that.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::Cluster;
+use super::adding::enrol;
+use crate::host::Host;
+use crate::watched;
+
+/// The command that `ctl` prints for a host, looked for in its lines.
+struct Printed {
+    /// The line above it.
+    heading: String,
+    is_below: bool,
+}
+
+impl Printed {
+    fn new(name: &str) -> Self {
+        Self {
+            heading: format!("Run this on {name}, as root:"),
+            is_below: false,
+        }
+    }
+
+    /// Takes the next line; true for the command.
+    fn is(&mut self, line: &str) -> bool {
+        let line = line.trim();
+        if self.is_below && !line.is_empty() {
+            self.is_below = false;
+            return true;
+        }
+        self.is_below |= line == self.heading;
+        false
+    }
+}
+
+impl Cluster {
+    /// Replaces a host that is off and has no disks: boots it when `ctl node replace` has printed the
+    /// command for the new one, and runs that there. Returns the time until it was printed.
+    pub fn replace(&self, name: &str) -> Result<Duration> {
+        self.replace_on(&self.bootstrap, name)
+    }
+
+    /// The same with `ctl` on another host.
+    pub fn replace_on(&self, on: &Host, name: &str) -> Result<Duration> {
+        let words = ["ctl", "node", "replace", name];
+        let confirmed = ["--force", "--cluster", "demo"];
+        self.replace_by(on, name, &[&words[..], &confirmed].concat())
+    }
+
+    /// The same by a command on that host.
+    pub fn replace_by<S: AsRef<str>>(
+        &self,
+        on: &Host,
+        name: &str,
+        command: &[S],
+    ) -> Result<Duration> {
+        let host = self.host(name)?;
+        let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+        let start = Instant::now();
+        let mut command = Printed::new(name);
+        let mut printed = None;
+        let ctl = watched::run(&mut on.command(&words)?, &words.join(" "), |line| {
+            watched::show(line)?;
+            if command.is(line) {
+                printed = Some(start.elapsed());
+                self.lab.power_on(&[name.to_owned()])?;
+                enrol(host, line)?;
+            }
+            Ok(())
+        })?;
+        let status = ctl.status;
+        ensure!(status.success(), "replacing {name} ended with {status}");
+        printed.with_context(|| format!("no command for {name} was printed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_command_is_found_below_the_name_of_its_host() {
+        let lines = [
+            "cp-2  member ✓  0.3 s",
+            "Run this on cp-1, as root:",
+            "",
+            "C=$(mktemp) && one",
+            "",
+            "Run this on cp-2, as root:",
+            "",
+            "C=$(mktemp) && two",
+            "",
+            "! cp-2  enrolled: waiting for 10 s until cp-2 has connected",
+        ];
+        let mut command = Printed::new("cp-2");
+        let found: Vec<&str> = lines.into_iter().filter(|line| command.is(line)).collect();
+        assert_eq!(found, ["C=$(mktemp) && two"]);
+    }
+}

@@ -1,0 +1,56 @@
+//! A run that waits, and an operator who ends it: its lock is free, and what it had done stays.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::BACK;
+use crate::interrupted::Running;
+
+/// The removal of the worker, which a budget holds, is ended. The worker is as it was, but takes no new pods.
+pub(super) fn removal(cluster: &Cluster) -> Result<()> {
+    let first = &cluster.bootstrap;
+    let name = cluster.worker.spec.name.as_str();
+    let words = ["ctl", "node", "remove", name, "--yes"];
+    let words = [&words[..], &["--delete-emptydir-data"]].concat();
+    let running = Running::start(first, &words)?;
+    let run = wait::until("the removal to drain the worker", BACK, || draining(first))?;
+    let said = first.run(&["ctl", "orchestrate", "cancel", &run])?;
+    print!("  {said}");
+    ensure!(said.contains("was cancelled by "), "{said}");
+    let (status, said) = running.ended(|| Ok(()))?;
+    ensure!(
+        !status.success() && said.contains("was cancelled by ") && said.contains("To go on"),
+        "{status}: {said}"
+    );
+    let runs = runs(first)?;
+    let own = runs.iter().find(|own| own["run"] == run.as_str());
+    let own = own.with_context(|| format!("{run} is not listed"))?;
+    ensure!(
+        own["status"] == "cancelled" && own["cancelledBy"].is_string() && own["on"] == name,
+        "{own}"
+    );
+    // It needs the lock that the removal had.
+    first.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
+    let node: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "node", name, "-o", "json"])?)?;
+    ensure!(node["spec"]["unschedulable"] == true, "{}", node["spec"]);
+    first.run(&["ctl", "node", "uncordon", name]).map(drop)
+}
+
+fn runs(first: &Host) -> Result<Vec<Value>> {
+    let text = first.run(&["ctl", "orchestrate", "list", "-o", "json"])?;
+    serde_json::from_str(&text).context("no list of runs")
+}
+
+/// The id of the run that drains.
+fn draining(first: &Host) -> Result<String> {
+    let runs = runs(first)?;
+    let drains = |run: &&Value| run["status"] == "running" && run["step"] == "drained";
+    let run = runs.iter().find(drains);
+    let id = run.and_then(|run| run["run"].as_str());
+    id.map(str::to_owned)
+        .with_context(|| format!("no run drains: {}", Value::from(runs.clone())))
+}

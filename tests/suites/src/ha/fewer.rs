@@ -1,0 +1,100 @@
+//! Fewer control planes for a while: one of three becomes a worker, or two leave; then there are three again. A
+//! client writes to the virtual address all the time.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::leaving::has_gone;
+use super::losses::{at_the_vip, wait_for_one_holder};
+use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
+use super::{BACK, is_complete, same_content};
+use crate::bare::has_no_control_plane;
+use crate::checks::refused;
+use crate::test::Counts;
+
+/// Limit of the gap between two writes: three times the aim for a host that is lost.
+const GAP: Duration = Duration::from_secs(15);
+
+const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];
+
+/// The last control plane becomes a worker and a control plane again.
+pub(super) fn as_a_worker(cluster: &Cluster) -> Result<Counts> {
+    worker_for_a_while(cluster, STANDBYS)
+}
+
+/// A host that had the master before does the same, and keeps nothing of the master meanwhile: no key of a CA, no store,
+/// no document.
+pub(super) fn former_master_as_a_worker(cluster: &Cluster) -> Result<Counts> {
+    let [former, other] = STANDBYS;
+    (cluster.host(former)?).sh("test -e /var/lib/halite/master/store.db")?;
+    worker_for_a_while(cluster, [other, former])
+}
+
+/// The second of these hosts becomes a worker and a control plane again: its node stays, and the others hold the
+/// address and the votes.
+fn worker_for_a_while(cluster: &Cluster, [other, name]: [&'static str; 2]) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    let host = cluster.host(name)?;
+    let uid = || -> Result<Value> {
+        let node = cluster.kubectl(&["get", "node", name, "-o", "json"])?;
+        let node: Value = serde_json::from_str(&node)?;
+        Ok(node["metadata"]["uid"].clone())
+    };
+    let before = uid()?;
+    let roles = |roles: &'static str| ["ctl", "node", "roles", name, roles];
+    let worker = roles("worker");
+    refused(first, &worker, &["it takes --force --cluster demo"])?;
+    let measured = at_the_vip(cluster, first, "fewer", || {
+        first.run(&[&worker[..], &CONFIRMED].concat())?;
+        has_no_control_plane(host)?;
+        votes(first, "2 members, none may fail\n")?;
+        wait_for_followers(first, &[other])?;
+        first.run(&roles("control-plane,etcd"))?;
+        wait::until("three control planes", BACK, || is_complete(cluster))
+    })?;
+    measured.check("a control plane is a worker for a while", GAP)?;
+    ensure!(uid()? == before, "the node was made again");
+    as_before(cluster)
+}
+
+/// Two of three control planes leave one after the other, and join again with one command.
+pub(super) fn one_and_three_again(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    let measured = at_the_vip(cluster, first, "one", || {
+        for (name, left) in [
+            (STANDBYS[1], "2 members, none may fail\n"),
+            (STANDBYS[0], "1 member, none may fail\n"),
+        ] {
+            let remove = ["ctl", "node", "remove", name];
+            first.run(&[&remove[..], &CONFIRMED].concat())?;
+            has_gone(cluster, name)?;
+            votes(first, left)?;
+        }
+        cluster.join(&STANDBYS)?;
+        wait::until("three control planes", BACK, || is_complete(cluster))
+    })?;
+    measured.check("three control planes, one, and three", GAP)?;
+    as_before(cluster)
+}
+
+/// The beginning of what `ctl etcd status` says.
+pub(super) fn votes(first: &Host, wanted: &str) -> Result<()> {
+    let status = first.run(&["ctl", "etcd", "status"])?;
+    ensure!(status.starts_with(wanted), "{status}");
+    Ok(())
+}
+
+/// One host holds the address, both standbys follow, and no highstate has anything to do.
+pub(super) fn as_before(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    wait_for_one_holder(cluster)?;
+    wait_for_followers(first, &STANDBYS)?;
+    same_content(cluster)?;
+    nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}

@@ -1,0 +1,166 @@
+//! The bundle of a later patch release, and hosts that have it. It is the first bundle with another version stamp: the
+//! programs are the same, the tags of the images and the versions of the packages are not.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use halite_upstream::versions::NEWEST;
+use serde_json::Value;
+
+use super::{BACK, is_complete, same_content};
+use crate::bundles::variant;
+use crate::repair::highstate;
+
+/// Path of its ISO on the bootstrap host.
+const CARRIED: &str = "/root/patch.iso";
+/// The static pods whose images have Kubernetes' version.
+const PODS: [&str; 3] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+];
+
+/// A patch release after that of the first bundle: the second after `v1.36.3` is `v1.36.5`.
+fn later(patches: u32) -> Result<String> {
+    let kubernetes = NEWEST.kubernetes;
+    let (minor, patch) = kubernetes.rsplit_once('.').context("no patch release")?;
+    Ok(format!("{minor}.{}", patch.parse::<u32>()? + patches))
+}
+
+/// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
+fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
+    let work = tempfile::Builder::new()
+        .prefix("patch-")
+        .tempdir_in(halite_lab::cache())?;
+    let before = NEWEST.kubernetes;
+    let iso = variant(work.path(), version, 5, |recipe, _| {
+        recipe["kubernetes"] = kubernetes.into();
+        for image in recipe["images"].as_array_mut().into_iter().flatten() {
+            let reference = image["reference"].as_str().context("no reference")?;
+            if let Some(name) = reference.strip_suffix(&format!(":{before}")) {
+                image["reference"] = format!("{name}:{kubernetes}").into();
+            }
+        }
+        let made = recipe["packages"]["made"].as_array_mut();
+        for package in made.into_iter().flatten() {
+            let version = package["version"].as_str().context("no version")?;
+            let prefix = format!("{}-", before.trim_start_matches('v'));
+            if let Some(revision) = version.strip_prefix(&prefix) {
+                let newer = kubernetes.trim_start_matches('v');
+                package["version"] = format!("{newer}-{revision}").into();
+            }
+        }
+        Ok(())
+    })?;
+    fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
+    cluster.bootstrap.run(&["ctl", "bundle", "add", CARRIED])?;
+    fs::remove_file(cluster.bootstrap.file(CARRIED))?;
+    Ok(())
+}
+
+/// The process of a kubelet, and the program that it runs.
+type Kubelet = (String, u64);
+
+fn kubelet(host: &Host) -> Result<Kubelet> {
+    let pid = host.sh("systemctl show -p MainPID --value kubelet")?;
+    let program = fs::metadata(host.file("/usr/bin/kubelet"))?.ino();
+    Ok((pid.trim().to_owned(), program))
+}
+
+/// Checks that a host has the packages and the manifests of that release, and runs them.
+fn has(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
+    let name = &host.spec.name;
+    let package = host.run(&["dpkg-query", "-W", "-f=${Version}", "kubelet"])?;
+    let wanted = format!("{}-", kubernetes.trim_start_matches('v'));
+    ensure!(
+        package.starts_with(&wanted),
+        "{name} has the kubelet {package}"
+    );
+    let is_plane = cluster
+        .control_planes()
+        .iter()
+        .any(|plane| plane.spec.name == *name);
+    for pod in PODS.iter().filter(|_| is_plane) {
+        let live = format!("{pod}-{name}");
+        let words = ["-n", "kube-system", "get", "pod", &live, "-o", "json"];
+        let live: Value = serde_json::from_str(&cluster.kubectl_on(name, &words)?)?;
+        let image = live["spec"]["containers"][0]["image"].as_str();
+        ensure!(
+            image.is_some_and(|image| image.ends_with(&format!(":{kubernetes}"))),
+            "{pod} of {name} has the image {image:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A later release, whose bundle is on the site.
+pub(super) struct Release<'a> {
+    cluster: &'a Cluster,
+    /// The version of its bundle.
+    pub(super) version: &'static str,
+    /// That of its Kubernetes.
+    pub(super) kubernetes: String,
+    /// The hosts, with their kubelets before the upgrade.
+    before: Vec<(&'a Host, Kubelet)>,
+}
+
+impl<'a> Release<'a> {
+    /// Makes the bundle of the release that is so many patch releases after the first one, and adds it.
+    pub(super) fn add(cluster: &'a Cluster, version: &'static str, patches: u32) -> Result<Self> {
+        let kubernetes = later(patches)?;
+        let hosts = cluster.hosts().into_iter();
+        let before = hosts.map(|host| Ok((host, kubelet(host)?)));
+        let before = before.collect::<Result<_>>()?;
+        add(cluster, version, &kubernetes)?;
+        Ok(Self {
+            cluster,
+            version,
+            kubernetes,
+            before,
+        })
+    }
+
+    /// The command that brings it to the cluster.
+    pub(super) fn upgrade(&self) -> [&'static str; 3] {
+        ["ctl", "upgrade", self.version]
+    }
+
+    /// Checks that these hosts have their kubelets of before.
+    pub(super) fn is_not_on(&self, names: &[&str]) -> Result<()> {
+        for (host, before) in &self.before {
+            let name = host.spec.name.as_str();
+            ensure!(
+                !names.contains(&name) || kubelet(host)? == *before,
+                "{name} has been changed"
+            );
+        }
+        Ok(())
+    }
+
+    /// Waits until all hosts serve, and checks that each has the release and nothing is left to do. The kubelets
+    /// are others than before, but for those of hosts that were made again.
+    pub(super) fn is_on_all(&self, made_again: &[&str]) -> Result<()> {
+        let cluster = self.cluster;
+        wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
+        same_content(cluster)?;
+        for (host, before) in &self.before {
+            let name = host.spec.name.as_str();
+            has(cluster, host, &self.kubernetes)?;
+            let now = kubelet(host)?;
+            ensure!(
+                made_again.contains(&name) || now.0 != before.0 && now.1 != before.1,
+                "the kubelet of {name} is not another process with another program: {before:?}, {now:?}"
+            );
+        }
+        let changed = highstate(cluster, &[])?.changed;
+        ensure!(
+            changed.is_empty(),
+            "a highstate changed something: {changed:?}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! A large object that is replaced until etcd refuses it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::Cluster;
+use halite_lab::wait;
+
+const NAME: &str = "halite-test-large";
+
+/// Replaces the object by most of a MiB of another content, as often as etcd takes it. `kept` has the last content
+/// that was acknowledged, `tried` the one that was refused.
+const REPLACE: &str = "cd /root && : > kept && for turn in $(seq 1 120); do \
+    head -c 700000 /dev/urandom | base64 -w0 > tried; \
+    kubectl create configmap halite-test-large --from-file=content=tried --dry-run=client -o yaml > large.yaml; \
+    said=$(kubectl replace --request-timeout=30s -f large.yaml 2>&1) || { echo \"$said\"; exit 0; }; cp tried kept; done; \
+    exit 1";
+
+/// Succeeds when the object is the last one that was acknowledged, or the one of which no answer came.
+const COMPARE: &str = "cd /root && kubectl get configmap halite-test-large -o 'jsonpath={.data.content}' > found && \
+    { cmp found kept || cmp found tried; }";
+
+/// Makes the object, and replaces it until that is refused; returns the reason.
+pub(super) fn until_refused(cluster: &Cluster) -> Result<String> {
+    // It may be there from an earlier attempt.
+    cluster.kubectl(&["delete", "configmap", NAME, "--ignore-not-found"])?;
+    cluster.kubectl(&["create", "configmap", NAME])?;
+    let refused = cluster.bootstrap.sh(REPLACE);
+    refused.context("etcd took all of it")
+}
+
+/// Waits until the API takes a write again, and compares the object with what was acknowledged.
+pub(super) fn until_taken(cluster: &Cluster, limit: Duration) -> Result<()> {
+    wait::until("the API to take writes again", limit, || {
+        let words = [
+            "label",
+            "configmap",
+            NAME,
+            "--overwrite",
+            "--request-timeout=30s",
+            "room=made",
+        ];
+        cluster.kubectl(&words).map(drop)
+    })?;
+    let compared = cluster.bootstrap.sh(COMPARE);
+    compared.context("the object is not the one that was acknowledged")?;
+    Ok(())
+}
+
+/// Removes the object and its files.
+pub(super) fn remove(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["delete", "configmap", NAME])?;
+    let files = "cd /root && rm -f kept tried found large.yaml";
+    cluster.bootstrap.sh(files).map(drop)
+}
