@@ -12,7 +12,9 @@ use tonic::{Response, Status as Answered};
 use crate::access::{Access, AccessError};
 use crate::connection::{Connection, Way};
 use crate::error::{EtcdError, NoAnswer, Unanswered};
-use crate::member::{Alarm, AlarmKind, Answer, KEYS, Keys, Member, MemberId, Members, Status};
+use crate::member::{
+    Alarm, AlarmKind, Answer, KEYS, Keys, KeysHash, Member, MemberId, Members, Status,
+};
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
 use crate::wire::alarm_request::AlarmAction;
@@ -227,11 +229,11 @@ impl Client {
         Ok(answer.kvs.into_iter().next().map(|pair| pair.value))
     }
 
-    /// The hash of all keys and values of a member at a revision (0: its newest), and the revision.
+    /// The hash of all keys and values of a member at a revision (0: its newest).
     ///
     /// # Errors
     /// The member does not answer, or does not have the revision.
-    pub async fn hash_kv(&self, member: &Member, revision: i64) -> Result<(u32, i64), EtcdError> {
+    pub async fn hash_kv(&self, member: &Member, revision: i64) -> Result<KeysHash, EtcdError> {
         let call = |connection| async move {
             let request = HashKvRequest { revision };
             MaintenanceClient::new(connection).hash_kv(request).await
@@ -240,7 +242,11 @@ impl Client {
             .at(member, CALL, "read the hash of a member", call)
             .await?;
         let newest = answer.header.map_or(0, |header| header.revision);
-        Ok((answer.hash, if revision == 0 { newest } else { revision }))
+        Ok(KeysHash {
+            hash: answer.hash,
+            revision: if revision == 0 { newest } else { revision },
+            compacted: answer.compact_revision,
+        })
     }
 }
 

@@ -25,7 +25,7 @@ pub use change::{
 };
 pub use client::Client;
 pub use error::{EtcdError, NoAnswer, Unanswered};
-pub use member::{Alarm, AlarmKind, Answer, Keys, Member, MemberId, Members, Status};
+pub use member::{Alarm, AlarmKind, Answer, Keys, KeysHash, Member, MemberId, Members, Status};
 pub use overview::{MemberOverview, Overview};
 pub use pace::{Moment, Pace, RealPace, Wait};
 pub use refusal::Refusal;

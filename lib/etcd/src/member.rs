@@ -109,6 +109,19 @@ pub struct Keys {
     pub count: u64,
 }
 
+/// The hash of a member's keys and values at one revision. Those of two members say something about
+/// their data only when both have the same revision **and** the same compaction: at the revision of
+/// its last compaction a member answers the hash of the time before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeysHash {
+    /// The hash.
+    pub hash: u32,
+    /// The revision.
+    pub revision: i64,
+    /// The revision of the compaction before it; -1: none.
+    pub compacted: i64,
+}
+
 /// The kind of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlarmKind {

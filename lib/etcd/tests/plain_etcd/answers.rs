@@ -29,10 +29,12 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     client.put(b"a", b"1").await.unwrap();
     assert_eq!(client.get(b"a").await.unwrap().as_deref(), Some(&b"1"[..]));
     assert_eq!(client.get(b"b").await.unwrap(), None);
-    let (hash, revision) = client.hash_kv(&members[0], 0).await.unwrap();
+    let first = client.hash_kv(&members[0], 0).await.unwrap();
     client.put(b"a", b"2").await.unwrap();
-    assert_eq!(client.hash_kv(&members[0], revision).await.unwrap().0, hash);
-    assert_ne!(client.hash_kv(&members[0], 0).await.unwrap().0, hash);
+    let again = client.hash_kv(&members[0], first.revision).await;
+    assert_eq!(again.unwrap(), first);
+    let newest = client.hash_kv(&members[0], 0).await.unwrap();
+    assert_ne!(newest.hash, first.hash);
     client.defragment(&members[0]).await.unwrap();
 
     let keys = client.keys(&members[0], 0).await.unwrap();
@@ -41,6 +43,14 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     assert_eq!(client.keys(&members[0], 0).await.unwrap().count, 2);
     let before = client.keys(&members[0], keys.revision).await.unwrap();
     assert_eq!(before, keys);
+
+    // The two hashes of one revision that a compaction leaves say by themselves that they differ.
+    client.compact(before.revision + 1).await.unwrap();
+    let live = client.hash_kv(&members[0], 0).await.unwrap();
+    assert_eq!(live.compacted, live.revision);
+    let noted = client.hash_kv(&members[0], live.revision).await.unwrap();
+    assert_eq!((noted.revision, noted.compacted), (live.revision, -1));
+    assert_ne!(noted.hash, live.hash);
 
     let mut snapshot = client.snapshot(&members[0]).await.unwrap();
     let (size, mut check) = (snapshot.size(), SnapshotCheck::default());
