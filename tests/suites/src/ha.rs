@@ -45,6 +45,7 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::day::{in_turn, today};
 use crate::firewall;
 use crate::kubeadm::control_plane;
 use crate::site::Site;
@@ -109,16 +110,8 @@ const TESTS: &[Test<Cluster>] = &[
         run: roles::given_and_taken,
     },
     Test {
-        name: "ha: a flag that etcd does not know stops at the first host, which goes back",
-        run: bad_flag::stops_at_the_first,
-    },
-    Test {
         name: "ha: without an address the proxies lead to the API servers that answer",
         run: proxies::lead_to_those_that_answer,
-    },
-    Test {
-        name: "ha: all hosts come back by themselves after a power cut",
-        run: all_off::in_reverse,
     },
     Test {
         name: "ha: all hosts come back with certificates that ended while they were off",
@@ -142,6 +135,26 @@ const OF_THE_DAY: &[Test<Cluster>] = &[Test {
     name: "ha: commands are interrupted at the three boundaries of the day, and end the same",
     run: boundaries::of_the_day,
 }];
+
+/// Of these a usual run has one, by day, and `full` all.
+const IN_TURN: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: a flag that etcd does not know stops at the first host, which goes back",
+        run: bad_flag::stops_at_the_first,
+    },
+    Test {
+        name: "ha: all hosts come back by themselves after a power cut",
+        run: all_off::in_reverse,
+    },
+    Test {
+        name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
+        run: etcd::recovered,
+    },
+    Test {
+        name: "ha: a newer patch release comes host by host, and no write is lost",
+        run: upgraded::upgraded,
+    },
+];
 
 /// Further ones of `full`, which leave the cluster as it was. They need the bundle of the first ISO.
 const BEFORE: &[Test<Cluster>] = &[
@@ -189,10 +202,6 @@ const BEFORE: &[Test<Cluster>] = &[
         name: "ha: members of etcd without a quorum are repaired side by side",
         run: quorum::repaired_side_by_side,
     },
-    Test {
-        name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
-        run: wiped::restored,
-    },
 ];
 
 /// Further ones of `full`, on which those after them do not depend.
@@ -219,19 +228,15 @@ const FULL: &[Test<Cluster>] = &[
     },
 ];
 
-/// The tests after those that are numbered.
+/// The tests after those that are numbered. The last one needs the bundle of the first ISO, so an upgrade follows it.
 const THEN: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
         run: etcd::defragmented,
     },
     Test {
-        name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
-        run: etcd::recovered,
-    },
-    Test {
-        name: "ha: a newer patch release comes host by host, and no write is lost",
-        run: upgraded::upgraded,
+        name: "ha: all control planes are wiped, one is restored from a backup, and the others join again",
+        run: wiped::restored,
     },
 ];
 
@@ -301,19 +306,24 @@ const LAST: &[Test<Cluster>] = &[
 
 /// The site of three control planes and one worker. In `full`, all failovers and boundaries are tests.
 pub(super) fn site(full: bool) -> Result<Site> {
+    let day = if full { None } else { Some(today()?) };
+    let [in_turn] = in_turn([IN_TURN], day);
     let numbered: Vec<Case<Cluster>> = if full {
         failovers::numbered()
             .into_iter()
             .chain(boundaries::every()?)
             .chain(cases(BEFORE))
             .chain(cases(THEN))
+            .chain(in_turn)
             .chain(cases(FULL))
             .chain(cases(MOVED_IN_FULL))
             .collect()
     } else {
-        [OF_THE_DAY, THEN, MOVED]
+        [OF_THE_DAY, THEN]
             .into_iter()
             .flat_map(cases)
+            .chain(in_turn)
+            .chain(cases(MOVED))
             .collect()
     };
     Ok(Site {
