@@ -191,6 +191,7 @@ mod tests {
     fn the_defaults_are_a_backup_each_six_hours_that_is_started_each_week() {
         let backup = Backup::default();
         assert_eq!((backup.longest_gap(), backup.copies), (6, 2));
+        assert_eq!(backup.keep, 28, "those of a week");
         assert_eq!(backup.verified_every(), Some(7 * 24));
         let of = |verify: &str| {
             let verify = verify.to_owned();

@@ -19,7 +19,7 @@ pub use fsync::p99 as fsync_p99;
 pub use node_facts::{
     ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
 };
-pub use part::{Added, OtherHost, Part};
+pub use part::{Added, Interface, OtherHost, Part, Planes};
 pub use peers::{Peer, unreachable};
 pub use vip::{VirtualAddress, WhoAnswers};
 

@@ -1,7 +1,7 @@
 //! `halite.preflight`: the checks of a host that is added, before anything changes there. The
 //! minion collects the facts; the master knows the other hosts, and judges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, has_proxies};
 use halite_preflight::checks::{Finding, Verdict};
 use halite_preflight::{
-    Added, ExistingCluster, FUNCTION, NodeFacts, OtherHost, Part, Peer, Question, VirtualAddress,
-    checks,
+    Added, ExistingCluster, FUNCTION, Interface, NodeFacts, OtherHost, Part, Peer, Planes,
+    Question, VirtualAddress, checks,
 };
 use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
@@ -170,7 +170,7 @@ impl StepRunner<'_> {
             registry: gets.has(Role::Registry),
             clock,
             vip: cluster.api_server.vip,
-            planes: planes(node).collect(),
+            addresses: addresses(node),
             others,
             gained: gained(declaration, node, gets),
         });
@@ -237,12 +237,14 @@ impl StepRunner<'_> {
             .await;
         let answer = answer.unwrap_or_default();
         let health: HostHealth = serde_json::from_value(answer).unwrap_or_default();
-        let mtu = |address: Ipv4Addr| Some((address, *health.mtus.get(&address)?));
-        let mtus: BTreeMap<Ipv4Addr, u32> = planes(node).filter_map(mtu).collect();
+        let interface = |address: Ipv4Addr| {
+            let mtu = *health.mtus.get(&address)?;
+            Some(Interface { address, mtu })
+        };
         Some(OtherHost {
             name: name.to_string(),
             machine_id: known["machine_id"].as_str().unwrap_or_default().to_owned(),
-            mtus,
+            interfaces: addresses(node).and_then(interface),
         })
     }
 }
@@ -271,10 +273,12 @@ fn gained(declaration: &Declaration, node: &Node, gets: &Node) -> BTreeSet<u16> 
     checks::gained_ports(gains(Role::ControlPlane), gains(Role::Etcd), proxied)
 }
 
-/// The addresses of a host in the control plane and in the workload plane.
-fn planes(node: &Node) -> impl Iterator<Item = Ipv4Addr> {
-    let workload = node.resolved.as_ref().map(|own| own.workload_plane);
-    node.control_plane().into_iter().chain(workload)
+/// The addresses of a host.
+fn addresses(node: &Node) -> Planes<Ipv4Addr> {
+    Planes {
+        control: node.control_plane(),
+        workload: node.resolved.as_ref().map(|own| own.workload_plane),
+    }
 }
 
 /// What the host must reach: the API servers, bundle servers and etcd members that are there. A

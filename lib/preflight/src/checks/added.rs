@@ -1,11 +1,8 @@
 //! Checks of a host that is added: against the master and the other hosts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
-
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
-use crate::part::{Added, Part};
+use crate::part::{Added, Interface, Part};
 use crate::vip::WhoAnswers;
 
 /// The differences of the clocks, in seconds, above which a host is warned of, and refused.
@@ -82,28 +79,25 @@ pub(super) fn peers(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// Compares the MTUs of the planes: packets larger than the smaller one are lost without a word.
+/// Compares the MTUs in each plane: packets larger than the smaller one are lost without a word.
 pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
-        let own = added.planes.iter().filter_map(|address| {
-            let mtu = facts.mtus.get(address)?;
-            Some((*address, *mtu))
+        let own = added.addresses.and_then(|address| {
+            let mtu = *facts.mtus.get(&address)?;
+            Some(Interface { address, mtu })
         });
-        let own: BTreeMap<Ipv4Addr, u32> = own.collect();
-        let own_mtus: BTreeSet<u32> = own.values().copied().collect();
-        let differs = |mtu: &u32| !own_mtus.contains(mtu);
-        let mut others = added.others.iter().flat_map(|other| {
-            let found = other.mtus.iter().filter(|(_, mtu)| differs(mtu));
-            found.map(move |(address, mtu)| (other, address, mtu))
+        let mut differing = added.others.iter().flat_map(|other| {
+            let pairs = own.pairs(other.interfaces);
+            let differing = pairs.filter(|(_, own, its)| own.mtu != its.mtu);
+            differing.map(move |(plane, own, its)| (plane, own, other, its))
         });
-        let (Some((address, mtu)), Some((other, its, theirs))) = (own.iter().next(), others.next())
-        else {
+        let Some((plane, own, other, its)) = differing.next() else {
             return Verdict::Good;
         };
         Verdict::warning(
             format!(
-                "the MTU is {mtu} at {address}, and {theirs} at {its} of {}",
-                other.name
+                "the MTU in the {plane} is {} at {}, and {} at {} of {}",
+                own.mtu, own.address, its.mtu, its.address, other.name
             ),
             "give all hosts of a network the same MTU: larger packets are lost otherwise",
         )

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
-use crate::part::{Added, Part};
+use crate::part::{Added, Part, Planes};
 
 /// kubeadm's `Port` checks and the components' health and metrics ports.
 const API: u16 = 6443;
@@ -81,7 +81,7 @@ static FIRST: Added = Added {
     registry: true,
     clock: (0, 0),
     vip: None,
-    planes: BTreeSet::new(),
+    addresses: Planes::UNKNOWN,
     others: Vec::new(),
     gained: BTreeSet::new(),
 };
