@@ -1,6 +1,8 @@
 //! The declaration of a bootstrap: the operator's document, the documents on the host, and the
 //! values that are resolved from both.
 
+mod first_host;
+
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -15,7 +17,6 @@ use halite_pillar::etcd::Placement;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
-use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 use super::Preparation;
 use crate::files;
-use crate::paths::CLUSTER_DOCUMENT_MODE;
+use crate::paths::{CLUSTER_DOCUMENT_MODE, CONFIG};
 use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, thresholds};
 
 /// The mode of a node document.
@@ -34,6 +35,8 @@ const NODE_MODE: u32 = 0o644;
 pub struct InitialDocuments {
     texts: Texts,
     existing: ExistingCluster,
+    /// They are those of a backup.
+    is_backup: bool,
 }
 
 impl InitialDocuments {
@@ -72,36 +75,19 @@ impl InitialDocuments {
                 "name the cluster document with --config; `ctl config example` prints one to begin with"
             );
         }
-        // On a second run, the first host has a document already.
-        let is_first = |text: &Text| {
-            let node = yaml::parse(&text.file, &text.text).ok();
-            let roles = node
-                .as_ref()
-                .and_then(|node| node.get("roles"))
-                .map(|roles| roles.items().to_vec());
-            roles
-                .unwrap_or_default()
-                .iter()
-                .any(|role| role.raw == "bootstrap")
-        };
-        if !texts.nodes.iter().any(is_first) {
-            let file = directory
-                .join("nodes")
-                .join(format!("{name}.yaml"))
-                .display()
-                .to_string();
-            texts.nodes.retain(|text| text.file != file);
-            let roles = first_roles(&texts.cluster);
-            let text = Node::new(name, None, &roles).to_text();
-            texts.nodes.push(Text { file, text });
-        }
-        Ok(Self { texts, existing })
+        first_host::declare(&mut texts, directory, name)?;
+        Ok(Self {
+            texts,
+            existing,
+            is_backup: false,
+        })
     }
 
     /// The same documents, of which the host has none yet: they are those of a backup.
     pub fn of_bare_host(self) -> Self {
         Self {
             existing: ExistingCluster::None,
+            is_backup: true,
             ..self
         }
     }
@@ -166,6 +152,14 @@ impl InitialDocuments {
                 "run this on {first}, or give this host's name with --name"
             ))]);
         }
+        let recorded = declaration.cluster.resolved.clone();
+        if self.is_backup
+            && let Some(own) = declaration.cluster.value.resolved.as_mut()
+            && own.master.is_some()
+        {
+            // The other hosts and their masters are gone.
+            own.master = Some(preparation.name.clone());
+        }
         let resolved = resolve::node(
             &mut declaration,
             &preparation.name,
@@ -191,7 +185,7 @@ impl InitialDocuments {
             master: cluster.resolved.as_ref().and_then(|own| own.master.clone()),
             etcd: Some(cluster.etcd.placement).filter(|placement| *placement != Placement::Stacked),
         };
-        let cluster_text = if cluster.resolved.as_ref() == Some(&new) {
+        let cluster_text = if recorded.as_ref() == Some(&new) {
             cluster.source.text().to_owned()
         } else {
             resolve::record(
@@ -218,14 +212,7 @@ impl InitialDocuments {
     }
 }
 
-/// The roles of the first host: without that of a member where etcd is external. A document that
-/// cannot be parsed is reported later.
-fn first_roles(cluster: &Text) -> Vec<Role> {
-    let is_external = is_etcd_external(&to_json(cluster));
-    let kept = |role: &Role| *role != Role::Etcd || !is_external;
-    BOOTSTRAP_ROLES.into_iter().filter(kept).collect()
-}
-
+/// A document as JSON; null if it cannot be parsed, which is reported later.
 fn to_json(document: &Text) -> Value {
     yaml::parse(&document.file, &document.text)
         .map(|root| root.to_json())
@@ -366,16 +353,15 @@ impl Declared {
     }
 
     /// The existing files that would change, with their diffs. A file that may contain secrets is
-    /// only named.
-    pub fn changes(&self, directory: &Path) -> String {
+    /// only named. `existing` answers with a file's text by its path below the configuration directory:
+    /// the host's, or on a bare host that of the backup.
+    pub fn changes(&self, existing: impl Fn(&str) -> Option<String>) -> String {
         let mut text = String::new();
         for (name, new, mode) in &self.files {
-            let path = directory.join(name);
-            let old = std::fs::read_to_string(&path).unwrap_or_default();
-            if old == *new || old.is_empty() {
+            let Some(old) = existing(name).filter(|old| old != new && !old.is_empty()) else {
                 continue;
-            }
-            text.push_str(&format!("{} changes\n", path.display()));
+            };
+            text.push_str(&format!("{CONFIG}/{name} changes\n"));
             if *mode != CLUSTER_DOCUMENT_MODE
                 || self.declaration.cluster.secrets.is_empty() && !old.contains("secrets:")
             {

@@ -25,6 +25,11 @@ fn load(dir: &Path, config: Option<&Path>, name: &str) -> Result<Declared, Vec<P
         .load(&preparation(name))
 }
 
+/// The documents in a directory, as on a host.
+fn in_directory(dir: &Path) -> impl Fn(&str) -> Option<String> {
+    |name| std::fs::read_to_string(dir.join(name)).ok()
+}
+
 #[test]
 fn a_second_run_resolves_the_same_and_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,7 +48,7 @@ fn a_second_run_resolves_the_same_and_writes_nothing() {
         let given = InitialDocuments::read(&etc, config, "a").unwrap();
         assert_eq!(given.existing(), ExistingCluster::This);
         let again = given.load(&preparation("a")).unwrap();
-        assert_eq!(again.changes(&etc), "");
+        assert_eq!(again.changes(in_directory(&etc)), "");
         assert_eq!(again.files, first.files);
     }
 }
@@ -120,7 +125,7 @@ fn a_changed_document_is_shown_but_never_a_secret() {
     std::fs::write(&config, format!("{CLUSTER}dnsDomain: my.local\n")).unwrap();
     let changes = load(dir.path(), Some(&config), "a")
         .unwrap()
-        .changes(dir.path());
+        .changes(in_directory(dir.path()));
     assert!(changes.contains("+dnsDomain: my.local"), "{changes}");
     std::fs::write(
         &config,
@@ -129,9 +134,167 @@ fn a_changed_document_is_shown_but_never_a_secret() {
     .unwrap();
     let changes = load(dir.path(), Some(&config), "a")
         .unwrap()
-        .changes(dir.path());
+        .changes(in_directory(dir.path()));
     assert!(
         changes.contains("cluster.yaml changes") && !changes.contains("canary"),
         "{changes}"
+    );
+}
+
+/// A host of a cluster whose first one has left, as its backup declares it.
+const OWN: &str = "# In the second rack.\napiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [etcd, control-plane, worker]\n\
+                   address: 10.0.0.11\nlabels: {rack: \"2\"}\ntaints: [{key: gpu, effect: NoSchedule}]\ncustom: {port: 80}\n\
+                   resolved:\n  controlPlane: 10.0.0.11\n  workloadPlane: 10.0.0.11\n  vrrpPriority: 253\n";
+const OTHER: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-3}\nroles: [etcd, control-plane]\nresolved:\n  \
+                     controlPlane: 10.0.0.13\n  workloadPlane: 10.0.0.13\n";
+
+/// The documents of a backup with this `resolved.master`, without the records of members.
+fn backup(master: &str, further: &str, nodes: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let resolved =
+        format!("resolved:\n  kubernetes: v1.36.3\n  bundle: \"1\"\n  master: {master}\n");
+    std::fs::write(
+        dir.path().join("cluster.yaml"),
+        format!("{CLUSTER}{further}{resolved}"),
+    )
+    .unwrap();
+    std::fs::create_dir(dir.path().join("nodes")).unwrap();
+    for (name, text) in nodes {
+        std::fs::write(dir.path().join(format!("nodes/{name}.yaml")), text).unwrap();
+    }
+    dir
+}
+
+/// The declaration of a restore from these documents.
+fn restored(dir: &Path, name: &str) -> Declared {
+    let initial = InitialDocuments::read(dir, None, name).unwrap();
+    let declared = initial.of_bare_host().load(&preparation(name));
+    declared.unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+#[test]
+fn a_restored_host_keeps_its_document_when_the_first_host_has_left() {
+    for master in ["cp-2", "cp-3"] {
+        let dir = backup(master, "", &[("cp-2", OWN), ("cp-3", OTHER)]);
+        let declared = restored(dir.path(), "cp-2");
+        assert_eq!(declared.master(), "10.0.0.11:4550");
+        let (name, text, _) = &declared.files[1];
+        assert_eq!(name, "nodes/cp-2.yaml");
+        let roles = "roles: [bootstrap, registry, etcd, control-plane, worker]";
+        let kept = OWN.replace("roles: [etcd, control-plane, worker]", roles);
+        assert_eq!(*text, kept, "all but the roles stays");
+        let changes = declared.changes(in_directory(dir.path()));
+        assert!(
+            changes.starts_with("/etc/halite/cluster.yaml changes") == (master == "cp-3"),
+            "{changes}"
+        );
+        assert!(
+            changes.contains("/etc/halite/nodes/cp-2.yaml changes")
+                && changes.contains("-roles: [etcd, control-plane, worker]")
+                && changes.contains(&format!("+{roles}"))
+                && !changes.contains("-labels"),
+            "{changes}"
+        );
+        // Written, it is the first host's.
+        declared.write(dir.path()).unwrap();
+        let again = load(dir.path(), None, "cp-2").unwrap();
+        assert_eq!(again.changes(in_directory(dir.path())), "");
+    }
+}
+
+#[test]
+fn a_restored_host_without_a_document_gets_one() {
+    let dir = backup("cp-3", "", &[("cp-3", OTHER)]);
+    let declared = restored(dir.path(), "cp-2");
+    let (name, text, _) = &declared.files[1];
+    let roles = "roles: [bootstrap, registry, etcd, control-plane]";
+    assert!(
+        name == "nodes/cp-2.yaml" && text.contains(roles) && text.contains("10.0.0.11"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_restored_control_plane_founds_the_etcd_that_was_on_other_hosts() {
+    let own = OWN
+        .replace("[etcd, control-plane, worker]", "[control-plane]")
+        .replace("  vrrpPriority: 253\n", "  joined: true\n");
+    let other = OTHER.replace("etcd, control-plane", "etcd");
+    let etcd = "etcd: {placement: dedicated, mode: host-service}\n";
+    let dir = backup("cp-2", etcd, &[("cp-2", &own), ("cp-3", &other)]);
+    let declared = restored(dir.path(), "cp-2");
+    assert!(declared.declaration.nodes["cp-2"].founds_etcd());
+    let (_, text, _) = &declared.files[1];
+    assert!(
+        text.contains("roles: [bootstrap, registry, etcd, control-plane]")
+            && text.contains("labels:")
+            && !text.contains("joined"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_restored_first_host_has_the_master_wherever_it_was() {
+    let first = OWN.replace("roles: [", "roles: [bootstrap, registry, ");
+    let standbys = "master: {standbys: [cp-3]}\n";
+    for master in ["cp-2", "cp-3"] {
+        let dir = backup(master, standbys, &[("cp-2", &first), ("cp-3", OTHER)]);
+        let declared = restored(dir.path(), "cp-2");
+        let (_, cluster, _) = &declared.files[0];
+        assert!(
+            cluster.contains("  master: \"cp-2\"") || master == "cp-2",
+            "{cluster}"
+        );
+        assert!(!cluster.contains("master: cp-3"), "{cluster}");
+        assert_eq!(
+            declared.files[1].1, first,
+            "the node document has nothing new"
+        );
+        let view = declared.view(&Pki::default(), "cp-2").unwrap();
+        assert_eq!(view["halite"]["node"]["runs"]["master"], true, "{view}");
+        let changes = declared.changes(in_directory(dir.path()));
+        assert_eq!(
+            changes.contains("+  master: \"cp-2\""),
+            master == "cp-3",
+            "{changes}"
+        );
+    }
+}
+
+/// The host of a cluster that lives is no restored one: its member of etcd stays what it is.
+#[test]
+fn a_host_that_lives_keeps_its_document_too() {
+    let member = "  etcd:\n    member: cp-2\n    initialCluster: \"cp-1=https://10.0.0.10:2380,cp-2=https://10.0.0.11:2380\"\n";
+    let own = format!("{OWN}{member}");
+    let dir = backup("cp-2", "", &[("cp-2", &own)]);
+    let declared = load(dir.path(), None, "cp-2").unwrap();
+    let (_, text, _) = &declared.files[1];
+    assert!(
+        text.contains(member) && text.contains("rack: \"2\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn roles_that_cannot_be_changed_are_a_refusal() {
+    let braces = "{apiVersion: halite/v1, kind: Node, metadata: {name: cp-2}, roles: [worker]}\n";
+    let dir = backup("cp-2", "", &[("cp-2", braces)]);
+    let error = InitialDocuments::read(dir.path(), None, "cp-2")
+        .err()
+        .unwrap();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("cannot make cp-2 the first host of the cluster")
+            && text.contains("write one key per line"),
+        "{text}"
+    );
+    // A role that does not exist is reported with all other problems.
+    let dir = backup("cp-2", "", &[("cp-2", &OWN.replace("worker", "wroker"))]);
+    let problems = load(dir.path(), None, "cp-2").err().unwrap();
+    assert!(
+        problems
+            .iter()
+            .any(|problem| problem.message.contains("wroker")),
+        "{problems:?}"
     );
 }

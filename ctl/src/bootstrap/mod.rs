@@ -111,6 +111,10 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         screen.line(restore.summary());
     }
 
+    let changes = declared.changes(|name| match &restore {
+        Some(restore) => restore.document(name),
+        None => std::fs::read_to_string(Path::new(CONFIG).join(name)).ok(),
+    });
     let plan = plan(&preparation, &declared, screen).await?;
     let summary = format!(
         "plan         {}: {} states, {} to change",
@@ -127,7 +131,6 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         let document = json!({"preflight": preflight::document(&findings), "changed": false,
             "plan": {"states": plan.states, "changed": plan.changed(), "failed": plan.failed()}});
         screen.answer(&document, |paint| {
-            let changes = declared.changes(Path::new(CONFIG));
             format!(
                 "{changes}{}{summary}\nNothing was changed.\n",
                 returns::run(&preparation.name, &plan, view, paint)
@@ -136,7 +139,6 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         return Ok(code);
     }
     screen.line(&summary);
-    let changes = declared.changes(Path::new(CONFIG));
     if !changes.is_empty() {
         screen.line(changes.trim_end());
     }

@@ -9,6 +9,7 @@ mod etcd;
 mod living;
 mod place;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,9 @@ pub struct Restore {
     progress: Progress,
     /// The files of the backup but etcd's snapshot; empty after they are in their places.
     scratch: ScratchDir,
+    /// The documents of the backup that were changed there, by their paths below the configuration
+    /// directory, with the texts that they had.
+    original: BTreeMap<String, String>,
 }
 
 impl Restore {
@@ -67,12 +71,13 @@ impl Restore {
                 recipients.join(", ")
             );
         }
-        let restore = Self {
+        let mut restore = Self {
             backup,
             keys,
             places,
             progress,
             scratch,
+            original: BTreeMap::new(),
         };
         if restore.progress != Progress::Placed {
             restore.unpack()?;
@@ -96,8 +101,9 @@ impl Restore {
 
     /// Removes the records of members from the node documents: the restored etcd has one member, that of
     /// the first host, which may have given it away, and the other hosts join it again.
-    fn forget_members(&self) -> anyhow::Result<()> {
-        let Ok(texts) = Texts::from_dir(&self.config()) else {
+    fn forget_members(&mut self) -> anyhow::Result<()> {
+        let config = self.config();
+        let Ok(texts) = Texts::from_dir(&config) else {
             // Reported with all other problems of the documents.
             return Ok(());
         };
@@ -110,6 +116,10 @@ impl Restore {
                 .map_err(|problem| anyhow::anyhow!("{problem}"))?;
             if let Some(text) = text {
                 std::fs::write(file, text).with_context(|| format!("cannot write {file}"))?;
+                if let Ok(name) = Path::new(file).strip_prefix(&config) {
+                    let original = node.source.text().to_owned();
+                    self.original.insert(name.display().to_string(), original);
+                }
             }
         }
         Ok(())
@@ -121,6 +131,13 @@ impl Restore {
             Progress::Placed => self.places.config.clone(),
             _ => self.scratch.path().join(halite_backup::CONFIG),
         }
+    }
+
+    /// The text of a document by its path below the configuration directory: as it is in the backup, or
+    /// on the host after it is there.
+    pub fn document(&self, name: &str) -> Option<String> {
+        let original = self.original.get(name).cloned();
+        original.or_else(|| std::fs::read_to_string(self.config().join(name)).ok())
     }
 
     /// True as long as this host has nothing of the cluster.

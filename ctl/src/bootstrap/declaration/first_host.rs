@@ -1,0 +1,82 @@
+//! The document of the host that a bootstrap makes the first one of its cluster.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use halite_pillar::load::{Text, Texts};
+use halite_pillar::node::{Node, ResolvedNode, node_block};
+use halite_pillar::resolve::record;
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
+use halite_pillar::roles::with_roles;
+
+use super::{is_etcd_external, to_json};
+
+/// Makes a host the first one where the documents in a directory have none: those of a new cluster, and
+/// those of a backup from which the first host had left before. A document that the host has keeps what it
+/// declares and gets the roles that it lacks. One that cannot be read stays as it is, and is reported
+/// with all other problems.
+///
+/// # Errors
+/// The roles in the host's document cannot be changed.
+pub(super) fn declare(texts: &mut Texts, directory: &Path, name: &str) -> anyhow::Result<()> {
+    if texts.nodes.iter().any(is_first) {
+        return Ok(());
+    }
+    let file = directory.join("nodes").join(format!("{name}.yaml"));
+    let file = file.display().to_string();
+    let founds_etcd = founds_etcd(texts);
+    let needed = BOOTSTRAP_ROLES.into_iter();
+    let needed: Vec<Role> = needed
+        .filter(|role| *role != Role::Etcd || founds_etcd)
+        .collect();
+    let Some(own) = texts.nodes.iter_mut().find(|text| text.file == file) else {
+        let text = Node::new(name, None, &needed).to_text();
+        texts.nodes.push(Text { file, text });
+        return Ok(());
+    };
+    let Some(declared) = roles(own) else {
+        return Ok(());
+    };
+    let further = declared.into_iter().filter(|role| !needed.contains(role));
+    let roles: Vec<Role> = needed.iter().copied().chain(further).collect();
+    let refused = |problem| anyhow!("cannot make {name} the first host of the cluster: {problem}");
+    own.text = with_roles(&own.file, &own.text, &roles).map_err(refused)?;
+    if let Some(resolved) = joined(own).filter(|_| founds_etcd) {
+        // Of a first host this record would say that it has given its member of etcd away.
+        let block = node_block(&ResolvedNode {
+            joined: false,
+            ..resolved
+        });
+        own.text = record(&own.file, &own.text, &block).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Returns true if the document is that of a first host.
+fn is_first(text: &Text) -> bool {
+    let document = to_json(text);
+    let roles = document["roles"].as_array();
+    roles.is_some_and(|roles| roles.iter().any(|role| role == Role::Bootstrap.as_str()))
+}
+
+/// The roles in a document; none if one of them is unknown.
+fn roles(text: &Text) -> Option<Vec<Role>> {
+    let document = to_json(text);
+    let roles = document["roles"].as_array()?.iter();
+    roles.map(|role| Role::named(role.as_str()?)).collect()
+}
+
+/// The record in a document of a host that has joined the cluster.
+fn joined(text: &Text) -> Option<ResolvedNode> {
+    let resolved = to_json(text).get_mut("resolved")?.take();
+    let resolved: ResolvedNode = serde_json::from_value(resolved).ok()?;
+    resolved.joined.then_some(resolved)
+}
+
+/// Returns true if the first host has to found etcd: no host is a member yet. The records of members are
+/// not in the documents of a backup any more when its cluster is restored.
+fn founds_etcd(texts: &Texts) -> bool {
+    let is_member = |text: &Text| to_json(text).pointer("/resolved/etcd").is_some();
+    let is_external = is_etcd_external(&to_json(&texts.cluster));
+    !is_external && !texts.nodes.iter().any(is_member)
+}
