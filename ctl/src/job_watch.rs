@@ -93,8 +93,8 @@ struct JobWatch {
     done: FinishedJob,
     /// The returns of each job, by its id; later jobs have higher ones.
     returns: BTreeMap<String, BTreeMap<String, MinionReturn>>,
-    /// The last wait that was printed: the host and the reason.
-    waits: [String; 2],
+    /// The reason of the last wait that was printed, by the hosts.
+    waits: BTreeMap<String, String>,
 }
 
 impl JobWatch {
@@ -134,14 +134,20 @@ impl JobWatch {
         }
     }
 
-    /// Prints what the job waits for: one line, and another one when the reason has changed.
+    /// Prints what the job waits for: one line for hosts that are reported together, and another one when
+    /// their reason has changed.
     fn wait(&mut self, data: &Value, screen: &mut Screen) {
-        let reason = ["step", "because"].map(|key| data[key].to_string());
-        if self.waits != reason {
+        if self.is_news(data) {
             let mark = screen.paint().notable("!");
             screen.note(format!("{mark} {}", waiting(data)));
-            self.waits = reason;
         }
+    }
+
+    /// Notes a wait; false for one that was printed.
+    fn is_news(&mut self, data: &Value) -> bool {
+        let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+        let reason = text("because");
+        self.waits.insert(text("step"), reason.clone()).as_ref() != Some(&reason)
     }
 
     /// Prints that hosts are not done one after the other.
@@ -313,155 +319,5 @@ pub fn job_document(done: &FinishedJob) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_has_its_usual_time_and_a_remedy_if_there_are_any() {
-        let mut data = json!({"step": "turn", "until": "it is free", "because": "a holds it", "seconds": 10,
-            "usual": null, "remedy": ""});
-        assert_eq!(
-            waiting(&data),
-            "turn: waiting for 10 s until it is free: a holds it"
-        );
-        (data["usual"], data["remedy"]) = (json!(4), json!("look there"));
-        assert_eq!(
-            waiting(&data),
-            "turn: waiting for 10 s (usually 4 s here) until it is free: a holds it; look there"
-        );
-    }
-
-    fn event(tag: &str, data: Value, last: bool) -> v1::Event {
-        v1::Event {
-            tag: tag.into(),
-            data_json: data.to_string(),
-            last,
-            retcode: 0,
-            ..v1::Event::default()
-        }
-    }
-
-    #[test]
-    fn a_job_is_collected_from_its_events() {
-        let mut screen = Screen::new(crate::output::Format::Json);
-        let mut watch = JobWatch::default();
-        let state = json!({"function": "file.managed", "name": "/etc/x"});
-        let prog = json!({"jid": "1", "minion": "w", "index": 0, "total": 2, "state": state});
-        assert_eq!(progress(&prog), "w  1/2  file.managed /etc/x");
-        assert!(!watch.take(&event("halite/job/1/prog/w", prog, false), &mut screen));
-        let ret = json!({"jid": "1", "minion": "w", "success": true, "return": {"states": []}, "error": ""});
-        assert!(!watch.take(&event("halite/job/1/ret/w", ret, false), &mut screen));
-        assert!(watch.take(
-            &event("halite/job/1/done", json!({"jid": "1"}), true),
-            &mut screen
-        ));
-        let document = job_document(&watch.done);
-        assert_eq!(document["changed"], 0);
-        assert_eq!(document["job"], "1");
-        assert_eq!(document["minions"]["w"]["total"], 0);
-    }
-
-    #[test]
-    fn hosts_that_are_done_side_by_side_are_in_the_report() {
-        let mut screen = Screen::new(crate::output::Format::Json);
-        let mut watch = JobWatch::default();
-        assert!(job_document(&watch.done)["sideBySide"].is_null());
-        let data = json!({"jid": "1", "hosts": ["cp-1", "cp-2"], "because": "etcd has no quorum and is repaired, not waited \
-                         for: cp-2 does not answer"});
-        assert_eq!(
-            side_by_side(&data),
-            "etcd has no quorum and is repaired, not waited for: cp-2 does not answer; done side by side: cp-1, cp-2"
-        );
-        assert!(!watch.take(&event("halite/job/1/repair", data, false), &mut screen));
-        let document = job_document(&watch.done);
-        assert_eq!(
-            document["sideBySide"]["hosts"],
-            json!(["cp-1", "cp-2"]),
-            "{document}"
-        );
-    }
-
-    #[test]
-    fn a_return_without_states_is_shown_as_it_is() {
-        let mut screen = Screen::new(crate::output::Format::Json);
-        let mut watch = JobWatch::default();
-        let data = json!({"jid": "1", "minion": "w", "success": true, "return": true, "error": ""});
-        watch.take(&event("halite/job/1/ret/w", data, false), &mut screen);
-        let done = event("halite/job/1/done", json!({"jid": "1"}), true);
-        assert!(watch.take(&done, &mut screen));
-        assert_eq!(
-            job_document(&watch.done)["minions"]["w"]["return"],
-            json!(true)
-        );
-    }
-
-    #[test]
-    fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
-        let mut screen = Screen::new(crate::output::Format::Json);
-        let mut watch = JobWatch::default();
-        let state = |id: &str, result: bool, changes: Value| {
-            json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "s", "result": result,
-                "changes": changes, "comment": "", "start_time": "", "duration": 1.0, "__run_num__": 0,
-                "__state_ran__": true})
-        };
-        let mut ret = |jid: &str, states: Value| {
-            let data = json!({"jid": jid, "minion": "w", "success": true, "return": {"states": states}, "error": ""});
-            watch.take(
-                &event(&format!("halite/job/{jid}/ret/w"), data, false),
-                &mut screen,
-            )
-        };
-        let first = json!([
-            state("program", true, json!({"diff": "x"})),
-            state("same", true, json!({})),
-            state("bad", false, json!({"diff": "x"})),
-        ]);
-        // Repeated, after the connection broke.
-        assert!(!ret("1", first.clone()) && !ret("1", first));
-        assert!(!ret("2", json!([state("program", true, json!({}))])));
-        let data = json!({"jid": "1", "hosts": ["w"], "because": "it is another program", "then": "it is updated first"});
-        assert_eq!(
-            minion_update(&data),
-            "w: it is another program; it is updated first"
-        );
-        for _ in 0..2 {
-            watch.take(
-                &event("halite/job/1/minion", data.clone(), false),
-                &mut screen,
-            );
-        }
-        watch.take(
-            &event("halite/job/2/done", json!({"jid": "2"}), true),
-            &mut screen,
-        );
-        let document = job_document(&watch.done);
-        assert_eq!(
-            (&document["changed"], &document["failed"]),
-            (&json!(1), &json!(0)),
-            "{document}"
-        );
-        assert_eq!(
-            (&document["states"], &document["job"]),
-            (&json!(2), &json!("2"))
-        );
-        assert_eq!(document["minionUpdates"].as_array().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn failures_name_the_state_that_failed_itself() {
-        let state = |name: &str, ran: bool, comment: &str| {
-            json!({"index": 0, "__id__": name, "name": name, "function": "pkg.installed", "__sls__": "halite.host.packages",
-                "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 1.0,
-                "__run_num__": 0, "__state_ran__": ran})
-        };
-        let data = json!({"minion": "w", "success": false, "error": "",
-            "return": {"states": [state("a", true, "no such package"), state("b", false, "requisite failed")]}});
-        assert_eq!(
-            failures(&data),
-            ["w: pkg.installed a (halite.host.packages): no such package"]
-        );
-        let lost =
-            json!({"minion": "w", "success": false, "error": "not connected", "return": null});
-        assert_eq!(failures(&lost), ["w: not connected"]);
-    }
-}
+#[path = "job_watch_tests.rs"]
+mod tests;

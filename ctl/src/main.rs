@@ -25,6 +25,7 @@ mod output;
 mod paths;
 mod preflight;
 mod site;
+mod waiting;
 
 use std::process::ExitCode;
 

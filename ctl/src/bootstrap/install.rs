@@ -16,6 +16,7 @@ use crate::client;
 use crate::client::{Operator, document, refused};
 use crate::job_watch::failed_states;
 use crate::output::Screen;
+use crate::waiting::Waiting;
 
 /// The time within which a daemon has to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,12 +40,18 @@ pub async fn install(
 ) -> anyhow::Result<()> {
     screen.progress("installing the master");
     // The previous master may not understand the states of this bundle.
-    install_daemon(preparation, declared, &MASTER).await?;
-    let mut operator = wait_for_master(global).await?;
+    install_daemon(preparation, declared, &MASTER, screen).await?;
+    let mut operator = Waiting::new(
+        "the master answers",
+        START_TIMEOUT,
+        "`journalctl -u halite-master` shows what it does",
+    )
+    .during(screen, wait_for_master(global))
+    .await?;
     // The minion waits for its identity. If it enrolled first, this installation would restart it
     // during its first job.
     screen.progress("starting this host's minion");
-    install_daemon(preparation, declared, &MINION).await?;
+    install_daemon(preparation, declared, &MINION, screen).await?;
     screen.progress("enrolling this host");
     if !is_enrolled(&mut operator, &preparation.name).await? {
         let request = v1::CreateTokenRequest {
@@ -60,12 +67,24 @@ pub async fn install(
             .into_inner()
             .token;
         let again = Path::new(IDENTITY).exists();
-        preparation
+        let master = declared.master();
+        let enrolled = preparation
             .minion
-            .enrol(&declared.master(), &preparation.name, &token, again)
-            .await?;
+            .enrol(&master, &preparation.name, &token, again);
+        Waiting::without_limit(
+            "this host has enrolled",
+            "`journalctl -u halite-master` shows its requests; the same command repeats it after Ctrl-C",
+        )
+        .during(screen, enrolled)
+        .await?;
     }
-    wait_for_minion(&mut operator, &preparation.name).await?;
+    Waiting::new(
+        "this host's minion is connected",
+        START_TIMEOUT,
+        "`journalctl -u halite-minion` shows what it does",
+    )
+    .during(screen, wait_for_minion(&mut operator, &preparation.name))
+    .await?;
     let paint = screen.paint();
     screen.line(format!(
         "master       {} runs here, and this host's minion is connected",
@@ -79,9 +98,15 @@ async fn install_daemon(
     preparation: &Preparation,
     declared: &Declared,
     daemon: &Daemon,
+    screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let before = daemon.pid().await;
-    let done = apply(preparation, declared, daemon.sls).await?;
+    let mut waiting = Waiting::without_limit(
+        format!("the states {} are applied", daemon.sls),
+        "they write files and have systemd start units, which `systemctl list-jobs` shows; the same command repeats it after Ctrl-C",
+    );
+    let applied = apply(preparation, declared, daemon.sls);
+    let done = waiting.during(screen, applied).await?;
     // A run that was interrupted before the restart left all files correct, and the old program
     // running.
     let is_scheduled = done
@@ -89,18 +114,24 @@ async fn install_daemon(
         .iter()
         .any(|state| state.id == daemon.restart_state && !state.changes.is_empty());
     if !is_scheduled && daemon.is_outdated().await {
-        apply(preparation, declared, daemon.restart_sls).await?;
+        let applied = apply(preparation, declared, daemon.restart_sls);
+        waiting.during(screen, applied).await?;
     }
-    let since = Instant::now();
+    let mut waiting = Waiting::new(
+        format!("{} runs its new program", daemon.unit),
+        START_TIMEOUT,
+        format!("`journalctl -u {}` shows what it does", daemon.unit),
+    );
     // The scheduled restart comes a moment later, and would interrupt the next steps.
     while daemon.is_outdated().await || is_scheduled && before != 0 && daemon.pid().await == before
     {
-        if since.elapsed() > START_TIMEOUT {
+        if waiting.is_over() {
             bail!(
                 "{0} has not restarted and still runs its previous program; run `systemctl restart {0}`, then the same command again",
                 daemon.unit
             );
         }
+        waiting.say(screen);
         tokio::time::sleep(INTERVAL).await;
     }
     Ok(())

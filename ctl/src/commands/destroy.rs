@@ -1,7 +1,7 @@
 //! `ctl destroy`: nothing of Halite is left on any host.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use halite_proto::identity::is_root_of_host;
@@ -15,6 +15,7 @@ use crate::commands::again::Again;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
+use crate::waiting::Waiting;
 
 /// The unit that removes the last of Halite from a host, itself at the end.
 const UNIT: &str = "/etc/systemd/system/halite-leave.service";
@@ -67,16 +68,21 @@ pub async fn run(
 /// # Errors
 /// It has not in time.
 pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
-    let started = Instant::now();
+    let mut waiting = Waiting::new(
+        "halite-leave.service has removed the last of Halite from this host",
+        LIMIT,
+        "`journalctl -u halite-leave` shows its work",
+    );
     while Path::new(UNIT).exists() {
         screen.progress("halite-leave.service removes the rest from this host …");
-        if started.elapsed() > LIMIT {
+        if waiting.is_over() {
             bail!(
                 "cannot remove the last of Halite from this host in {} s: halite-leave.service says why (journalctl -u \
                  halite-leave); remove the cause, then: systemctl start halite-leave",
                 LIMIT.as_secs()
             );
         }
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())

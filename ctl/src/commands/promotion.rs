@@ -14,7 +14,6 @@ use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::Value;
 use tokio::process::Command;
-use tokio::time::Instant;
 
 use crate::bootstrap::daemon::MASTER;
 use crate::cli::{Global, MasterPromote};
@@ -22,6 +21,7 @@ use crate::client::document;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
 use crate::paths::STATE_DIR;
+use crate::waiting::Waiting;
 use crate::{FAILED, client, masters};
 
 /// The master of this host.
@@ -129,7 +129,12 @@ async fn wait_for_minions(
     before: Option<&str>,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
-    let end = Instant::now() + CALLS;
+    let mut waiting = Waiting::new(
+        String::new(),
+        CALLS,
+        "`systemctl status halite-minion` there shows its state; a host that is off may stay off: a highstate brings it to this \
+         master later",
+    );
     let mut said = Vec::new();
     loop {
         let mut operator = client::operator(own).await?;
@@ -138,7 +143,7 @@ async fn wait_for_minions(
         if missing.is_empty() {
             return Ok(());
         }
-        if Instant::now() > end {
+        if waiting.is_over() {
             screen.note(format!(
                 "not connected: {}; a highstate brings them to this master when they are",
                 missing.join(", ")
@@ -151,8 +156,13 @@ async fn wait_for_minions(
                 CALLS.as_secs(),
                 missing.join(", ")
             ));
+            waiting.until(format!(
+                "{} is connected to this master",
+                missing.join(", ")
+            ));
             said = missing;
         }
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -169,12 +179,16 @@ fn missing(status: &Value, before: Option<&str>) -> Vec<String> {
 }
 
 async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()> {
-    let end = Instant::now() + START;
+    let mut waiting = Waiting::new(
+        "the next master serves",
+        START,
+        "`journalctl -u halite-master` on its host shows what it does: it reads the whole of a damaged store first",
+    );
     let mut said = false;
     loop {
         match client::operator(own).await {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > end => {
+            Err(error) if waiting.is_over() => {
                 return Err(error.context(
                     "the host that has the master now does not serve: see its halite-master",
                 ));
@@ -185,6 +199,7 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
             screen.note("waiting for the next master to serve");
             said = true;
         }
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -20,6 +20,7 @@ use crate::job_watch::run_job;
 use crate::orchestration_watch::{FinishedRun, print_outcome};
 use crate::output::Screen;
 use crate::paths::STATE_DIR;
+use crate::waiting::Waiting;
 
 /// The longest wait for the next master: the old one gives up before.
 const MOVE: Duration = Duration::from_secs(300);
@@ -210,6 +211,10 @@ async fn begin(
 ) -> anyhow::Result<()> {
     let (from, to) = (text(plan, "from"), text(plan, "to"));
     let mut said = Vec::new();
+    let mut waiting = Waiting::without_limit(
+        String::new(),
+        "`ctl job cancel` and `ctl orchestrate cancel` end what runs; Ctrl-C ends the wait, and the master stays",
+    );
     loop {
         let mut operator = client::operator(global).await?;
         let answer = operator.hand_over(request(args, from, to, false)).await;
@@ -231,8 +236,10 @@ async fn begin(
         }
         if waits != said {
             screen.note(format!("waiting for the end of {}", waits.join(", ")));
+            waiting.until(format!("{} has ended", waits.join(", ")));
             said = waits;
         }
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -263,9 +270,16 @@ async fn wait_for_move(
         master: plan["own"].as_str().map(str::to_owned),
         ..next.clone()
     };
-    let end = Instant::now() + MOVE;
+    let mut waiting = Waiting::new(
+        format!("the master on {to} serves"),
+        MOVE,
+        format!(
+            "`journalctl -u halite-master` on {to} and on {from} shows the move; a hand-over that fails ends the wait, and {from} \
+             goes on with the master"
+        ),
+    );
     let mut serves_since: Option<Instant> = None;
-    while Instant::now() < end {
+    while !waiting.is_over() {
         screen.progress(&format!("waiting for the master on {to}"));
         if let Ok(now) = status(next).await
             && now["masters"]["epoch"].as_u64() >= plan["epoch"].as_u64()
@@ -281,6 +295,7 @@ async fn wait_for_move(
         if serves_since.is_some_and(|since| since.elapsed() > STOPS) {
             bail!("the master on {from} did not begin to move: run the same command again");
         }
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
     bail!(

@@ -35,6 +35,7 @@ use self::jid::Jids;
 use self::open_job::OpenJob;
 use self::questions::Questions;
 use crate::app::App;
+use crate::clock::Steady;
 use crate::declared::Declarations;
 use crate::kubernetes::access::Clusters;
 use crate::names::MASTER;
@@ -175,6 +176,21 @@ impl Jobs {
         let open = self.open_jobs();
         let pending = open.get(jid).map(|job| job.pending.iter().cloned());
         pending.into_iter().flatten().collect()
+    }
+
+    /// The minions that are waited for now, each with the time since which it is: those that have not
+    /// returned, without those whose turn has not come.
+    #[must_use]
+    pub fn waited_for(&self, jid: &JobId) -> Vec<(MinionId, Steady)> {
+        let open = self.open_jobs();
+        let Some(job) = open.get(jid) else {
+            return Vec::new();
+        };
+        let ready = job.ready_since.iter();
+        let ready = ready.filter(|(minion, _)| job.pending.contains(*minion));
+        ready
+            .map(|(minion, since)| (minion.clone(), *since))
+            .collect()
     }
 
     /// The shared parts of the master.

@@ -21,7 +21,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, within};
+use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, unless_gone, within};
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served};
 
 /// Objects of one answer to a list, as of kubectl.
@@ -250,18 +250,19 @@ impl Api for KubeApi {
 
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         Box::pin(self.call(move |client| async move {
-            let (api, name) = self.of_object(&client, object).await?;
+            let object_api = self.of_object(&client, object);
+            let (api, name) = within(&self.endpoint, REQUEST, object_api).await?;
             let parameters = PatchParams {
                 dry_run,
                 force: true,
                 field_manager: Some(FIELD_MANAGER.into()),
                 ..PatchParams::default()
             };
-            to_json(
-                api.patch(&name, &parameters, &Patch::Apply(object))
-                    .await
-                    .map_err(|e| self.explain(e))?,
-            )
+            let patched = async {
+                let patched = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+                to_json(patched.map_err(|e| self.explain(e))?)
+            };
+            unless_gone(&self.endpoint, REQUEST, patched, self.ready()).await
         }))
     }
 

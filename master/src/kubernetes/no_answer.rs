@@ -26,6 +26,35 @@ pub(super) async fn within<T>(
     })
 }
 
+/// The answer to a request that may take long, of a webhook for example, or the error that its address has
+/// gone: one that has not answered within `limit` is asked whether it is `ready`, and any answer to that
+/// has the request waited for.
+pub(super) async fn unless_gone<T>(
+    endpoint: &str,
+    limit: Duration,
+    answer: impl Future<Output = Result<T, ApiError>>,
+    ready: impl Future<Output = Result<(), ApiError>>,
+) -> Result<T, ApiError> {
+    tokio::pin!(answer);
+    if let Ok(answer) = tokio::time::timeout(limit, &mut answer).await {
+        return answer;
+    }
+    tokio::select! {
+        answer = &mut answer => return answer,
+        ready = ready => {
+            if let Err(ApiError::Unreachable { .. }) = ready {
+                // The request may have reached a server, whatever that question did.
+                let cause = format!(
+                    "no answer within {} s, and none to whether it is ready",
+                    limit.as_secs()
+                );
+                return Err(ApiError::unreachable(endpoint, cause));
+            }
+        }
+    }
+    answer.await
+}
+
 /// Returns whether the connection failed before the request could be sent, the TLS handshake
 /// included.
 pub(super) fn never_connected(error: &kube::Error) -> bool {
@@ -78,5 +107,35 @@ mod tests {
         assert!(text.contains("10.0.0.1:6443"), "{text}");
         assert!(text.contains("no answer within 1 s"), "{text}");
         assert_eq!(within("", REQUEST, async { Ok(1) }).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_takes_long_is_waited_for_while_its_address_answers() {
+        let (at, limit) = ("10.0.0.1:6443", Duration::from_millis(10));
+        let slow = || async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(1)
+        };
+        let alive = async { Ok(()) };
+        assert_eq!(unless_gone(at, limit, slow(), alive).await.unwrap(), 1);
+        let busy = async {
+            Err(ApiError::Refused {
+                code: 500,
+                reason: String::new(),
+                message: "etcd failed".into(),
+            })
+        };
+        assert_eq!(unless_gone(at, limit, slow(), busy).await.unwrap(), 1);
+        // It comes in time: the address is not asked.
+        let asked = async { panic!("it was asked") };
+        let soon = unless_gone(at, REQUEST, async { Ok(2) }, asked).await;
+        assert_eq!(soon.unwrap(), 2);
+        let never = std::future::pending::<Result<(), ApiError>>();
+        let gone = async { Err(ApiError::not_connected(at, "no route")) };
+        let error = unless_gone(at, limit, never, gone).await.unwrap_err();
+        assert!(
+            matches!(&error, ApiError::Unreachable { sent: true, .. }),
+            "{error:?}"
+        );
     }
 }

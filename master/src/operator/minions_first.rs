@@ -17,6 +17,7 @@ use tokio::sync::{MutexGuard, mpsc};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::silent_hosts;
 use crate::due::{Due, SAY};
 use crate::event_stream::EventStream;
 use crate::jobs::cancel::was_cancelled;
@@ -113,10 +114,13 @@ pub(super) async fn run(
         let jid = jobs.create(new).await?;
         let then = "it would be updated first, and these states applied by the new one";
         let first = stream::iter([Ok(report(jobs, &jid, &hosts, DIFFERS, then))]);
-        return Ok(Box::pin(first.chain(jobs.follow(jid, events))));
+        return Ok(Box::pin(
+            first.chain(silent_hosts::follow(jobs, jid, events)),
+        ));
     }
     if let Some(jid) = made_before(jobs, &new).await? {
-        return Ok(jobs.follow(jid, jobs.app().events.subscribe()));
+        let events = jobs.app().events.subscribe();
+        return Ok(silent_hosts::follow(jobs, jid, events));
     }
     jobs.check(&new).await?;
     let (watcher, events) = mpsc::channel(QUEUE);
@@ -204,7 +208,8 @@ impl Update {
         }
         let events = self.jobs.app().events.subscribe();
         let jid = self.jobs.create(new).await?;
-        let last = self.pass_on(self.jobs.follow(jid, events)).await?;
+        let events = silent_hosts::follow(&self.jobs, jid, events);
+        let last = self.pass_on(events).await?;
         self.send(last).await;
         Ok(())
     }
@@ -287,7 +292,8 @@ impl Update {
         let jid = self.jobs.create(new).await?;
         let then = "it is updated first, and the other states follow when it has connected again";
         self.say(&jid, &hosts, DIFFERS, then).await;
-        let last = self.pass_on(self.jobs.follow(jid.clone(), events)).await?;
+        let events = silent_hosts::follow(&self.jobs, jid.clone(), events);
+        let last = self.pass_on(events).await?;
         let (_, rows) = self.jobs.wait(&jid).await?;
         if rows.iter().any(was_cancelled) {
             self.send(last).await;

@@ -17,6 +17,8 @@ mod minions_first;
 mod reports;
 pub mod run;
 pub mod show;
+mod silences;
+mod silent_hosts;
 pub mod status;
 mod updates;
 mod upgrade;

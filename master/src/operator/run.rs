@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_proto::v1::RunRequest;
 use serde_json::{Value, json};
 
-use super::minions_first;
+use super::{minions_first, silent_hosts};
 use crate::app::App;
 use crate::event_stream::EventStream;
 use crate::jobs::function::{Function, Place};
@@ -73,7 +73,7 @@ pub async fn run(
     }
     let bus = app.events.subscribe();
     let jid = jobs.create(new).await?;
-    Ok(jobs.follow(jid, bus))
+    Ok(silent_hosts::follow(jobs, jid, bus))
 }
 
 fn arguments(text: &str) -> Result<Value, Refusal> {

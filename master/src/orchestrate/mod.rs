@@ -37,7 +37,7 @@ mod roles_leave_tests;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;
-mod stall;
+pub(crate) mod stall;
 #[cfg(test)]
 mod stall_fixture;
 #[cfg(test)]

@@ -6,9 +6,30 @@ use serde_json::Value;
 
 use crate::jobs::NewJob;
 
+/// What a job that takes long is to the operator who watches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// The work of a step of an orchestration.
+    Step {
+        /// Whether the step leaves out a host that is lost to it.
+        skips: bool,
+    },
+    /// All that was asked for.
+    Job,
+}
+
+impl Watched {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Step { .. } => "step",
+            Self::Job => "job",
+        }
+    }
+}
+
 /// A job that takes long.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stall {
+pub(crate) struct Stall {
     /// The reason.
     pub because: String,
     /// The next step of the operator.
@@ -52,21 +73,22 @@ const SLOW: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The reason why a job has not ended, of which these pending minions are not connected. `skips`: the
-/// step leaves out a host that is lost to it.
-pub(super) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], skips: bool) -> Stall {
-    let cancel = format!("`ctl job cancel {jid}` ends the step");
+/// The reason why a job has not ended, of which these pending minions are not connected.
+pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
+    let noun = watched.noun();
+    let cancel = format!("`ctl job cancel {jid}` ends the {noun}");
     if !away.is_empty() {
         let names: Vec<&str> = away.iter().map(|minion| minion.as_str()).collect();
         let names = names.join(", ");
         return Stall {
             because: format!("{names} is not connected, and may still work on the job {jid}"),
             remedy: format!(
-                "switch the host on, and the step goes on; if it is gone for good: {}, then `ctl node replace` or `ctl node \
+                "switch the host on, and the {noun} goes on; if it is gone for good: {}, then `ctl node replace` or `ctl node \
                  remove --dead`",
-                match skips {
-                    true => format!("`ctl job cancel {jid}` leaves it out"),
-                    false => cancel,
+                match watched {
+                    Watched::Step { skips: true } =>
+                        format!("`ctl job cancel {jid}` leaves it out"),
+                    Watched::Step { skips: false } | Watched::Job => cancel,
                 }
             ),
         };
@@ -114,6 +136,7 @@ mod tests {
 
     use super::*;
 
+    const STEP: Watched = Watched::Step { skips: false };
     const JID: &str = "20261121000000123000";
 
     fn of(sls: &[&str], away: &[&MinionId]) -> Stall {
@@ -122,7 +145,7 @@ mod tests {
             args: json!({"sls": sls}),
             ..NewJob::default()
         };
-        stall(&JID.parse().unwrap(), &new, away, false)
+        stall(&JID.parse().unwrap(), &new, away, STEP)
     }
 
     #[test]
@@ -169,12 +192,12 @@ mod tests {
         let (jid, worker) = (JID.parse().unwrap(), "worker-1".parse().unwrap());
         let new = NewJob::default();
         let leaves = format!("`ctl job cancel {JID}` leaves it out");
-        assert!(stall(&jid, &new, &[&worker], true).remedy.contains(&leaves));
-        assert!(
-            !stall(&jid, &new, &[&worker], false)
-                .remedy
-                .contains(&leaves)
-        );
+        let remedy = |watched| stall(&jid, &new, &[&worker], watched).remedy;
+        assert!(remedy(Watched::Step { skips: true }).contains(&leaves));
+        assert!(!remedy(STEP).contains(&leaves));
+        let of_job = remedy(Watched::Job);
+        assert!(!of_job.contains("step"), "{of_job}");
+        assert!(of_job.contains(&format!("`ctl job cancel {JID}` ends the job")));
         let ending = ending(&jid, "alice");
         assert!(ending.because.contains("cancelled by alice"), "{ending:?}");
         assert!(ending.remedy.contains("--force"), "{ending:?}");

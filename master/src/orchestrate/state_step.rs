@@ -11,7 +11,7 @@ use halite_states::low::{Chunk, RunReturn};
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::stall::{ending, stall};
+use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
 use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
 use crate::jobs::NewJob;
@@ -351,7 +351,8 @@ impl StepRunner<'_> {
                 continue;
             };
             let away: Vec<&MinionId> = pending.iter().filter(|minion| is_away(minion)).collect();
-            let stall = stall(jid, new, &away, options.skips_offline);
+            let skips = options.skips_offline;
+            let stall = stall(jid, new, &away, Watched::Step { skips });
             pace.say_with(until, stall.because, limit, &stall.remedy)
                 .await;
         }

@@ -1,0 +1,151 @@
+//! The silences of the hosts of a job, by its events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use halite_proto::ids::MinionId;
+use halite_proto::v1;
+use serde_json::Value;
+
+use crate::clock::Steady;
+use crate::due::Due;
+
+/// The times at which the hosts of a job were heard of last.
+pub(super) struct Silences {
+    /// The begin of the watch: nothing is known of the time before it.
+    since: Steady,
+    hosts: BTreeMap<MinionId, Host>,
+}
+
+/// What is known of a host.
+#[derive(Default)]
+struct Host {
+    /// The time of its last event; none before the first.
+    heard: Option<Steady>,
+    /// The state after the last one that it reported; none before it has started.
+    next: Option<usize>,
+    due: Due,
+}
+
+impl Silences {
+    /// A job whose watch begins now.
+    pub(super) fn since(since: Steady) -> Self {
+        Self {
+            since,
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    /// Takes an event of the job; those of a host end its silence.
+    pub(super) fn hear(&mut self, event: &v1::Event, now: Steady) {
+        let mut parts = event.tag.split('/').skip(3);
+        let kind = parts.next().unwrap_or_default();
+        let Some(host) = parts.next().and_then(|host| host.parse().ok()) else {
+            return;
+        };
+        let next = match kind {
+            "start" => Some(0),
+            "prog" => {
+                let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
+                let index = data["index"].as_u64();
+                index.and_then(|index| usize::try_from(index + 1).ok())
+            }
+            _ => None,
+        };
+        let host: &mut Host = self.hosts.entry(host).or_default();
+        host.heard = Some(now);
+        // What states trigger at the end of a run has their positions.
+        host.next = host.next.max(next);
+        host.due = Due::default();
+    }
+
+    /// The hosts among these whose silence is reported now. Each comes with the time since which it is waited
+    /// for.
+    pub(super) fn due(&mut self, waited_for: &[(MinionId, Steady)], now: Steady) -> Vec<MinionId> {
+        let mut due = Vec::new();
+        for (minion, ready) in waited_for {
+            let host = self.hosts.entry(minion.clone()).or_default();
+            let heard = host.heard.unwrap_or(self.since).max(*ready);
+            let silent = u64::try_from(now - heard).unwrap_or_default();
+            if host.due.take(Duration::from_millis(silent)) {
+                due.push(minion.clone());
+            }
+        }
+        due
+    }
+
+    /// The state after the last one that a host reported; none before it has started.
+    pub(super) fn next_state(&self, host: &MinionId) -> Option<usize> {
+        self.hosts.get(host)?.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::names::minion;
+
+    const HOST: &str = "worker-1";
+
+    fn event(kind: &str, host: &str, data: &Value) -> v1::Event {
+        v1::Event {
+            tag: format!("halite/job/1/{kind}/{host}"),
+            data_json: data.to_string(),
+            ..v1::Event::default()
+        }
+    }
+
+    /// The seconds at which a host is reported that is ready at once, and reports at these seconds.
+    fn reported(reports: &[i64]) -> Vec<i64> {
+        let mut silences = Silences::since(Steady(1_000));
+        let waited_for = [(minion(HOST), Steady(1_000))];
+        let mut said = Vec::new();
+        for second in 0..45 {
+            let now = Steady(1_000 + second * 1_000);
+            if reports.contains(&second) {
+                silences.hear(&event("prog", HOST, &json!({"index": 0})), now);
+            }
+            if !silences.due(&waited_for, now).is_empty() {
+                said.push(second);
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_silent_host_is_reported_every_ten_seconds_and_one_that_reports_is_not() {
+        assert_eq!(reported(&[]), [10, 20, 30, 40]);
+        let every_nine: Vec<i64> = (0..45).step_by(9).collect();
+        assert_eq!(reported(&every_nine), [0; 0]);
+        // Its silence begins again with each event.
+        assert_eq!(reported(&[15]), [10, 25, 35]);
+    }
+
+    #[test]
+    fn the_turn_of_a_host_and_the_begin_of_the_watch_begin_its_silence() {
+        let mut silences = Silences::since(Steady(5_000));
+        let (early, late) = (minion("a"), minion("b"));
+        let both = [(early.clone(), Steady(1)), (late.clone(), Steady(9_000))];
+        assert!(silences.due(&both, Steady(14_999)).is_empty());
+        assert_eq!(silences.due(&both, Steady(15_000)), [early]);
+        assert_eq!(silences.due(&both, Steady(19_000)), [late]);
+    }
+
+    #[test]
+    fn the_state_after_the_last_report_is_known_and_does_not_go_back() {
+        let mut silences = Silences::since(Steady(0));
+        let host = minion(HOST);
+        assert_eq!(silences.next_state(&host), None);
+        let mut next = |kind: &str, index: u64| {
+            let heard = event(kind, HOST, &json!({"index": index}));
+            silences.hear(&heard, Steady(1));
+            silences.next_state(&host)
+        };
+        assert_eq!(next("start", 0), Some(0));
+        assert_eq!(next("prog", 4), Some(5));
+        // A state that another one triggers at the end.
+        assert_eq!(next("prog", 1), Some(5));
+    }
+}

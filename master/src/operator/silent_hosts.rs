@@ -1,0 +1,273 @@
+//! Hosts of a job that report nothing: the operator who follows the job hears of them, in the form of a
+//! step of an orchestration that waits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use halite_proto::ids::{JobId, MinionId};
+use halite_proto::v1;
+use halite_states::low::{Chunk, LowState};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::silences::Silences;
+use crate::event_stream::EventStream;
+use crate::jobs::failure::succeeded;
+use crate::jobs::{Jobs, NewJob};
+use crate::orchestrate::stall::{Stall, Watched, stall};
+use crate::refusal::Refusal;
+use crate::store::{Event, Job, JobRow, Millis, RowState};
+
+/// The pause between two looks at the hosts that have not returned.
+const TICK: Duration = Duration::from_secs(1);
+/// The number of newest jobs among which those of the same kind are searched.
+const JOBS: u32 = 20;
+/// The number of parts that are enough for a usual time.
+const ENOUGH: usize = 5;
+/// The number of characters of a state's id in a report.
+const ID: usize = 80;
+
+/// The events of a job, and a `wait` event whenever a host that is waited for has reported nothing for a
+/// while. `bus` as in [`Jobs::follow`].
+pub(super) fn follow(jobs: &Arc<Jobs>, jid: JobId, bus: Receiver<Event>) -> EventStream {
+    let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Watch {
+        events: jobs.follow(jid.clone(), bus),
+        silences: Silences::since(jobs.app().clock.steady()),
+        jobs: Arc::clone(jobs),
+        jid,
+        ticks,
+        reports: VecDeque::new(),
+        usual: BTreeMap::new(),
+    };
+    Box::pin(stream::unfold(watch, |mut watch| async {
+        let event = watch.next().await?;
+        Some((event, watch))
+    }))
+}
+
+struct Watch {
+    jobs: Arc<Jobs>,
+    jid: JobId,
+    events: EventStream,
+    ticks: Interval,
+    silences: Silences,
+    /// The reports that were not passed on yet.
+    reports: VecDeque<v1::Event>,
+    /// The usual times of hosts, looked up with the first report.
+    usual: BTreeMap<MinionId, Option<Duration>>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<v1::Event, Refusal>> {
+        loop {
+            if let Some(report) = self.reports.pop_front() {
+                return Some(Ok(report));
+            }
+            tokio::select! {
+                event = self.events.next() => {
+                    if let Some(Ok(event)) = &event {
+                        self.silences.hear(event, self.jobs.app().clock.steady());
+                    }
+                    return event;
+                }
+                _ = self.ticks.tick() => {}
+            }
+            if let Err(refusal) = self.look().await {
+                // The job goes on, and its events are passed on.
+                tracing::debug!(job = %self.jid, error = %refusal.message, "silent hosts are not reported");
+            }
+        }
+    }
+
+    /// Makes the reports on the hosts that are silent now; hosts of one reason have one.
+    async fn look(&mut self) -> Result<(), Refusal> {
+        let now = self.jobs.app().clock.steady();
+        let waited_for = self.jobs.waited_for(&self.jid);
+        let due = self.silences.due(&waited_for, now);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let Some(job) = self.jobs.app().store.job(&self.jid).await? else {
+            return Ok(());
+        };
+        let since = |host: &MinionId| {
+            let found = waited_for.iter().find(|(minion, _)| minion == host);
+            found.map_or(0, |(_, ready)| now - *ready)
+        };
+        let mut groups: Vec<(Stall, Vec<MinionId>)> = Vec::new();
+        let connections = &self.jobs.app().connections;
+        let is_away = |host: &MinionId| !host.is_master() && !connections.is_connected(host);
+        let (away, present): (Vec<MinionId>, Vec<MinionId>) = due.into_iter().partition(is_away);
+        if !away.is_empty() {
+            let names: Vec<&MinionId> = away.iter().collect();
+            let stall = stall(&self.jid, &as_made(&job, &[]), &names, Watched::Job);
+            groups.push((stall, away));
+        }
+        for host in present {
+            let Some(stall) = self.reason(&job, &host).await? else {
+                continue;
+            };
+            match groups.iter_mut().find(|(other, _)| *other == stall) {
+                Some((_, hosts)) => hosts.push(host),
+                None => groups.push((stall, vec![host])),
+            }
+        }
+        for (stall, hosts) in groups {
+            let longest = hosts.iter().map(since).max().unwrap_or_default();
+            let usual = match hosts.first() {
+                Some(first) => self.usual(&job, first).await?,
+                None => None,
+            };
+            let data = waiting(&job, &hosts, &stall, longest, usual);
+            let event = Event {
+                seq: 0,
+                tag: format!("halite/job/{}/wait", self.jid),
+                time: self.jobs.app().clock.now(),
+                data_json: data.to_string(),
+                last: false,
+                retcode: 0,
+            };
+            self.reports.push_back(event.into());
+        }
+        Ok(())
+    }
+
+    /// The reason why a connected host has not returned; none if it has now.
+    async fn reason(&mut self, job: &Job, host: &MinionId) -> Result<Option<Stall>, Refusal> {
+        let rows = self.jobs.app().store.open_rows(host).await?;
+        let Some(own) = rows.iter().find(|row| row.jid == self.jid) else {
+            return Ok(None);
+        };
+        let applies = |row: &&JobRow| row.low_json.is_some() && row.jid != self.jid;
+        if own.state == RowState::Queued
+            && own.low_json.is_some()
+            && let Some(first) = rows.iter().find(applies)
+        {
+            return Ok(Some(queued(&self.jid, &first.jid)));
+        }
+        Ok(Some(working(job, own, self.silences.next_state(host))))
+    }
+
+    /// The time that a job of this kind usually takes on the host, the median of those that succeeded; none
+    /// without any.
+    async fn usual(&mut self, job: &Job, host: &MinionId) -> Result<Option<Duration>, Refusal> {
+        if let Some(known) = self.usual.get(host) {
+            return Ok(*known);
+        }
+        let store = &self.jobs.app().store;
+        let of = [host.clone()];
+        let mut times = Vec::new();
+        for before in store.jobs(JOBS).await? {
+            if is_alike(&before, job) && before.minions.contains(host) {
+                let rows = store.returns(&before.jid, &of).await?;
+                times.extend(rows.iter().filter_map(time));
+            }
+            if times.len() >= ENOUGH {
+                break;
+            }
+        }
+        times.sort_unstable();
+        let usual = times.get(times.len() / 2).copied();
+        self.usual.insert(host.clone(), usual);
+        Ok(usual)
+    }
+}
+
+/// Whether another job does the same.
+fn is_alike(other: &Job, job: &Job) -> bool {
+    other.jid != job.jid
+        && other.function == job.function
+        && other.args_json == job.args_json
+        && other.test == job.test
+}
+
+/// The time that a host has worked on its part of a job, if it succeeded.
+fn time(row: &JobRow) -> Option<Duration> {
+    let millis = row.ended? - row.started.or(row.sent)?;
+    let millis = u64::try_from(millis).ok()?;
+    succeeded(row).then(|| Duration::from_millis(millis))
+}
+
+/// The job as far as a report needs it; `sls`: those that a host works on, where they are known.
+fn as_made(job: &Job, sls: &[&str]) -> NewJob {
+    NewJob {
+        function: job.function.clone(),
+        args: json!({"sls": sls}),
+        ..NewJob::default()
+    }
+}
+
+/// The reason of a host on which another job applies states.
+fn queued(jid: &JobId, first: &JobId) -> Stall {
+    Stall {
+        because: format!("the job {first} comes first there, and one job at a time applies states"),
+        remedy: format!(
+            "`ctl job show {first}` shows its parts, `ctl job cancel {first}` ends it; `ctl job cancel {jid}` ends this job"
+        ),
+    }
+}
+
+/// The reason of a host that works on its part; `next`: the state after the last one that it reported.
+fn working(job: &Job, row: &JobRow, next: Option<usize>) -> Stall {
+    let low = row.low_json.as_deref();
+    let low = low.and_then(|text| serde_json::from_str::<LowState>(text).ok());
+    let chunks = low.map(|low| low.chunks).unwrap_or_default();
+    let Some((index, chunk)) = next.and_then(|next| Some((next, chunks.get(next)?))) else {
+        return stall(&job.jid, &as_made(job, &[]), &[], Watched::Job);
+    };
+    let mut stall = stall(
+        &job.jid,
+        &as_made(job, &[chunk.sls.as_str()]),
+        &[],
+        Watched::Job,
+    );
+    // A minion does not report each state that was in order, so that it may be a few states further.
+    let at = format!(
+        "; it is at state {} of {}, or soon after: {}",
+        index + 1,
+        chunks.len(),
+        named(chunk)
+    );
+    stall.because.push_str(&at);
+    stall
+}
+
+/// A state, on one line: `id (function, SLS)`.
+fn named(chunk: &Chunk) -> String {
+    let first = chunk.id.lines().next().unwrap_or_default();
+    let id: String = first.chars().take(ID).collect();
+    let more = if id == chunk.id { "" } else { "…" };
+    format!("{id}{more} ({}, {})", chunk.function(), chunk.sls)
+}
+
+/// The data of a report: since when it is waited for these hosts, and not since when they are silent, as
+/// of a step.
+fn waiting(
+    job: &Job,
+    hosts: &[MinionId],
+    stall: &Stall,
+    since: Millis,
+    usual: Option<Duration>,
+) -> Value {
+    let names = hosts.join(", ");
+    let limit = job.deadline.map(|deadline| (deadline - job.created) / 1000);
+    json!({
+        "jid": job.jid,
+        "step": names,
+        "until": format!("{names} has returned"),
+        "because": stall.because,
+        "seconds": since / 1000,
+        "usual": usual.map(|usual| usual.as_secs()),
+        "limit": limit,
+        "remedy": stall.remedy,
+    })
+}
+
+#[cfg(test)]
+#[path = "silent_hosts_tests.rs"]
+mod tests;
