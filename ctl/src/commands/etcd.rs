@@ -94,11 +94,28 @@ fn overview(status: &Value, paint: &Paint) -> String {
         ""
     };
     let quorum = table::cell(&status["quorum"]);
-    let mut text = format!("{quorum}{external}\n\n{}", members(status));
+    let mut text = format!(
+        "{quorum}{external}\n\n{}{}",
+        members(status),
+        schedule(status)
+    );
     for problem in status["problems"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
     }
     text
+}
+
+/// Formats the line about the defragmentation that the master does by itself, if the members are the cluster's.
+fn schedule(status: &Value) -> String {
+    let declared = &status["defrag"];
+    match (declared["at"].as_str(), declared["above"].as_str()) {
+        (Some("never"), _) => "\ndefragmented by `ctl etcd defrag` only\n".to_owned(),
+        (Some(at), Some(above)) => {
+            let (at, above) = (table::line(at), table::line(above));
+            format!("\ndefragmented {at}, where more than {above} of the database is free\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Formats the members as a table.
@@ -157,6 +174,7 @@ mod tests {
                  "dbQuota": null, "version": null},
             ],
             "problems": ["cp-2: no answer within 2 s"],
+            "defrag": {"at": "Sun 03:30", "above": "45%"},
         });
         let text = overview(&status, &Paint { colour: false });
         let expected = "\
@@ -166,9 +184,16 @@ MEMBER  ID                ROLE      LAG  DATABASE  IN USE  QUOTA     VERSION
 cp-1    8e9e05c52164694d  leader    0    20 MiB    10 MiB  2048 MiB  3.6.8
 cp-2    b1                follower  -    -         -       -         -
 
+defragmented Sun 03:30, where more than 45% of the database is free
+
 ✗ cp-2: no answer within 2 s
 ";
         assert_eq!(text, expected);
+        let mut by_hand = status.clone();
+        by_hand["defrag"]["at"] = json!("never");
+        let wanted = "\ndefragmented by `ctl etcd defrag` only\n";
+        let text = overview(&by_hand, &Paint { colour: false });
+        assert!(text.contains(wanted), "{text}");
         let mut external = status;
         external["external"] = json!(true);
         let text = overview(&external, &Paint { colour: false });

@@ -8,7 +8,7 @@ use super::{etcd, health};
 use crate::cli::{Global, Job, Render};
 use crate::client::document;
 use crate::output::returns::View;
-use crate::output::{Paint, Screen, returns, table, yaml};
+use crate::output::{Paint, Screen, age, returns, table, yaml};
 use crate::{FAILED, client};
 
 /// Runs `ctl status`.
@@ -176,18 +176,21 @@ fn standbys(status: &Value, paint: &Paint) -> String {
     }
 }
 
-/// Formats the line about the hosts with backups of the cluster, if some make any.
+/// Formats the line about the hosts with backups of the cluster and their ages, if some make any.
 fn saved(backups: &Value) -> String {
     let hosts = backups["hosts"].as_array().into_iter().flatten();
     let each = hosts.map(|host| {
         let name = table::cell(&host["node"]);
-        match (host["newest"].as_str(), host["verified"].as_str()) {
+        let since = |key: &str| host[key].as_u64().map(age);
+        match (since("newestAge"), since("verifiedAge")) {
             (None, _) => match host["next"].as_str() {
                 Some(next) => format!("{name} none yet (next {next})"),
                 None => format!("{name} none yet"),
             },
-            (Some(newest), None) => format!("{name} {newest}"),
-            (Some(newest), Some(verified)) => format!("{name} {newest} (verified {verified})"),
+            (Some(newest), None) => format!("{name} {newest} ago"),
+            (Some(newest), Some(verified)) => {
+                format!("{name} {newest} ago (verified {verified} ago)")
+            }
         }
     });
     match each.collect::<Vec<_>>().join("  ") {

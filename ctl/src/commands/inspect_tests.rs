@@ -59,8 +59,12 @@ fn the_overview_names_unconnected_minions_and_problems() {
             "backups     a none yet (next T1)\n",
         ),
         (
-            json!({"node": "a", "newest": "T0", "next": "T1", "verified": null}),
-            "backups     a T0\n",
+            json!({"node": "a", "newest": "T0", "newestAge": 7100, "next": "T1", "verified": null}),
+            "backups     a 118m ago\n",
+        ),
+        (
+            json!({"node": "a", "newest": "T0", "newestAge": 119, "verified": "T1", "verifiedAge": 345_600}),
+            "backups     a 119s ago (verified 4d ago)\n",
         ),
     ] {
         assert_eq!(saved(&json!({"hosts": [host]})), wanted);

@@ -4,4 +4,6 @@ pub mod bundle_diff;
 pub mod changes;
 pub mod returns;
 
-pub use halite_terminal::{Format, Paint, Screen, count, megabytes, seconds, table, visible, yaml};
+pub use halite_terminal::{
+    Format, Paint, Screen, age, count, megabytes, seconds, table, visible, yaml,
+};

@@ -254,6 +254,15 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// Formats an age in seconds as `kubectl get` does, in its largest unit of which there are at least two:
+/// `119s`, `2m`, `47h`, `2d`.
+pub fn age(seconds: u64) -> String {
+    const UNITS: [(u64, char); 3] = [(24 * 60 * 60, 'd'), (60 * 60, 'h'), (60, 'm')];
+    let unit = UNITS.into_iter().find(|(unit, _)| seconds >= 2 * unit);
+    let (unit, letter) = unit.unwrap_or((1, 's'));
+    format!("{}{letter}", seconds / unit)
+}
+
 /// `8.1 MB`.
 pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
@@ -277,6 +286,9 @@ mod tests {
         assert_eq!(seconds(0.04), "0.0 s");
         assert_eq!(seconds(41.4), "41 s");
         assert_eq!(seconds(123.0), "2 min 3 s");
+        let ages = [0, 119, 120, 7_199, 7_200, 172_799, 172_800];
+        let shown = ["0s", "119s", "2m", "119m", "2h", "47h", "2d"];
+        assert_eq!(ages.map(age), shown);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(super) fn inspect(
         .collect();
     let document = json!({
         "copies": backup.copies,
-        "hosts": holders.iter().map(Holder::document).collect::<Vec<_>>(),
+        "hosts": holders.iter().map(|holder| holder.document(now)).collect::<Vec<_>>(),
     });
     (document, judge(backup, &holders, now))
 }
@@ -141,13 +141,17 @@ impl Holder {
         }
     }
 
-    fn document(&self) -> Value {
+    /// The times for `ctl status`, with the ages in seconds of the newest backup and of its last verification.
+    fn document(&self, now: Millis) -> Value {
+        let age = |time: Millis| (now - time).max(0) / 1000;
         let good = self.verified.as_ref().filter(|last| last.failure.is_none());
         json!({
             "node": self.name,
             "newest": self.newest().map(rfc3339),
+            "newestAge": self.newest().map(age),
             "next": self.next.map(rfc3339),
             "verified": good.map(|last| rfc3339(last.ended)),
+            "verifiedAge": good.map(|last| age(last.ended)),
             "keys": good.and_then(|last| last.good.as_ref()?.keys),
         })
     }

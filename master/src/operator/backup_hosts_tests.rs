@@ -263,14 +263,16 @@ fn only_verified_backups_count_as_copies() {
 
 #[test]
 fn the_status_has_each_host_with_its_newest_backup() {
-    let shown = fresh("cp-2").document();
+    let shown = fresh("cp-2").document(NOW);
     assert_eq!(shown["newest"], "2027-01-15T07:00:00.000Z");
     assert_eq!(shown["verified"], "2027-01-14T08:00:00.000Z");
+    assert_eq!(shown["newestAge"], 60 * 60);
+    assert_eq!(shown["verifiedAge"], 24 * 60 * 60);
     assert_eq!(shown["keys"], 700);
     assert_eq!(shown["next"], Value::Null);
-    let failed = verified(fresh("cp-2"), NOW, Some("damaged")).document();
+    let failed = verified(fresh("cp-2"), NOW, Some("damaged")).document(NOW);
     assert_eq!(
-        (&failed["verified"], &failed["keys"]),
-        (&Value::Null, &Value::Null)
+        (&failed["verified"], &failed["verifiedAge"], &failed["keys"]),
+        (&Value::Null, &Value::Null, &Value::Null)
     );
 }

@@ -8,7 +8,7 @@ use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::refusal::{Refusal, RefusalKind};
 
-/// The members, the alarms, the quorum and the problems.
+/// The members, the alarms, the quorum and the problems, and when the master defragments the members.
 ///
 /// # Errors
 /// No member answers.
@@ -17,8 +17,13 @@ pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<Value, 
     let overview = Overview::take(members.as_ref()).await;
     let overview =
         overview.map_err(|error| Refusal::new(RefusalKind::Unavailable, chain(&error)))?;
-    let is_external = snapshot.declaration().cluster.external_etcd().is_some();
-    Ok(json(&overview, is_external))
+    let cluster = &snapshot.declaration().cluster;
+    let is_external = cluster.external_etcd().is_some();
+    let mut document = json(&overview, is_external);
+    if !is_external {
+        document["defrag"] = json!(cluster.etcd.defrag);
+    }
+    Ok(document)
 }
 
 /// The members as a document.
