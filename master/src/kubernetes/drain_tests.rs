@@ -240,14 +240,23 @@ fn cordon_and_uncordon_change_only_what_differs_and_try_again_after_a_lost_race(
 }
 
 /// An API whose caller dies at its write of this number, before or after it.
-struct Stopped<'a> {
+pub(super) struct Stopped<'a> {
     api: &'a FakeApi,
     at: usize,
     after: bool,
     writes: AtomicUsize,
 }
 
-impl Stopped<'_> {
+impl<'a> Stopped<'a> {
+    pub(super) fn new(api: &'a FakeApi, at: usize, after: bool) -> Self {
+        Self {
+            api,
+            at,
+            after,
+            writes: AtomicUsize::new(0),
+        }
+    }
+
     fn write<'s, T: Send + 's>(&'s self, write: ApiFuture<'s, T>) -> ApiFuture<'s, T> {
         let dies = self.writes.fetch_add(1, Ordering::Relaxed) == self.at;
         Box::pin(async move {
@@ -354,12 +363,7 @@ fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
     for at in 0..WHOLE.len() {
         for after in [false, true] {
             let api = api();
-            let stopped = Stopped {
-                api: &api,
-                at,
-                after,
-                writes: AtomicUsize::new(0),
-            };
+            let stopped = Stopped::new(&api, at, after);
             let pace = Virtual::default();
             let killed = Drain {
                 api: &stopped,

@@ -28,6 +28,8 @@ pub struct FakeApi {
     pub passing: Mutex<BTreeMap<String, u32>>,
     /// Pods that a budget holds for so many attempts to evict them; `u32::MAX` is for ever.
     pub held: Mutex<BTreeMap<String, u32>>,
+    /// The last of these pods is put when one is evicted, as a controller and the scheduler would.
+    pub successors: Mutex<Vec<Value>>,
     /// So many updates lose a race.
     pub conflicts: AtomicU32,
     /// Questions for an object hang.
@@ -268,6 +270,9 @@ impl Api for FakeApi {
             } else {
                 objects.remove(pod);
             }
+            drop(objects);
+            let successor = self.successors.lock().unwrap().pop();
+            successor.into_iter().for_each(|pod| self.put(pod));
             Ok(())
         })
     }

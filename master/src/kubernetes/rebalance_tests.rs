@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::drain_tests::{Virtual, finish, writes};
+use super::Api;
+use super::drain_tests::{Stopped, Virtual, finish, writes};
 use super::fake::FakeApi;
 use super::rebalance::{Rebalance, RebalanceError};
 
@@ -44,6 +45,11 @@ fn api() -> FakeApi {
 }
 
 fn rebalance(api: &FakeApi) -> Result<Vec<String>, RebalanceError> {
+    finish_on(api).expect("the fake never waits")
+}
+
+/// Spreads the pods; none when the caller of the API has died.
+fn finish_on(api: &dyn Api) -> Option<Result<Vec<String>, RebalanceError>> {
     let pace = Virtual::default();
     let rebalance = Rebalance {
         api,
@@ -52,7 +58,7 @@ fn rebalance(api: &FakeApi) -> Result<Vec<String>, RebalanceError> {
         deployment: "coredns",
         limit: Duration::from_secs(20),
     };
-    finish(rebalance.run()).expect("the fake never waits")
+    finish(rebalance.run())
 }
 
 #[test]
@@ -103,4 +109,55 @@ fn pods_stay_where_no_other_node_takes_them_or_they_are_not_ready() {
     }
     assert!(rebalance(&spread).unwrap().is_empty() && writes(&spread).is_empty());
     assert!(rebalance(&FakeApi::default()).unwrap().is_empty());
+}
+
+/// Three replicas on the first of three nodes, each of the others takes one.
+fn three() -> FakeApi {
+    let api = api();
+    api.put(node("worker-2"));
+    api.put(pod("dns-c", "cp-1"));
+    let mut deployment = api.object("Deployment", "coredns").unwrap();
+    deployment["spec"]["replicas"] = json!(3);
+    api.put(deployment);
+    let successors = [pod("dns-e", "worker-2"), pod("dns-d", "worker-1")];
+    *api.successors.lock().unwrap() = successors.to_vec();
+    api
+}
+
+/// The nodes of the pods.
+fn places(api: &FakeApi) -> Vec<(String, Value)> {
+    let objects = api.objects.lock().unwrap();
+    let pods = objects.iter().filter(|(object, _)| object.kind == "Pod");
+    pods.map(|(object, pod)| (object.name.clone(), pod["spec"]["nodeName"].clone()))
+        .collect()
+}
+
+/// The table of kill points: before and after each eviction of a spread.
+#[test]
+fn a_spread_that_was_killed_at_any_eviction_ends_like_one_that_was_not() {
+    let whole = three();
+    assert_eq!(rebalance(&whole).unwrap().len(), 2);
+    let all = writes(&whole);
+    assert_eq!(
+        all,
+        ["evict Pod kube-system/dns-c", "evict Pod kube-system/dns-b"]
+    );
+    for at in 0..all.len() {
+        for after in [false, true] {
+            let api = three();
+            let killed = finish_on(&Stopped::new(&api, at, after));
+            assert!(killed.is_none(), "it went on after write {at}");
+            assert_eq!(writes(&api).len(), at + usize::from(after));
+            rebalance(&api).unwrap();
+            assert_eq!(writes(&api), all, "killed at {at}, after: {after}");
+            assert_eq!(
+                places(&api),
+                places(&whole),
+                "killed at {at}, after: {after}"
+            );
+        }
+    }
+    // Once more, by a process that was killed after its last write and before it knew.
+    assert!(rebalance(&whole).unwrap().is_empty());
+    assert_eq!(writes(&whole), all);
 }

@@ -7,6 +7,7 @@ use halite_etcd::fake::FakeCluster;
 use halite_proto::v1;
 use serde_json::json;
 
+use super::fixture;
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
@@ -106,6 +107,40 @@ fn the_address_moves_once_and_from_its_holder_only() {
     let (retcode, data) = move_off(&life, "worker-1", 60);
     assert_eq!(retcode, 0, "{data}");
     assert!(data.contains("worker-1 has no control plane"), "{data}");
+}
+
+/// The master is killed after each event of the step in turn: the address moves once.
+#[test]
+fn a_move_that_was_killed_at_any_event_is_done_once() {
+    for kill_after in 1.. {
+        let site = site();
+        let holder = Arc::new(Mutex::new("bootstrap-1"));
+        let first = host("bootstrap-1", "cp-2", &holder);
+        let second = host("cp-2", "bootstrap-1", &holder);
+        let life = site.live();
+        life.connect(&first);
+        life.connect(&second);
+        let pillar = json!({"node": "bootstrap-1", "timeout": 60});
+        let moving = fixture::request("orchestrate.away", &pillar);
+        let ended = fixture::killed(life, moving, kill_after);
+        let life = site.live();
+        let run = fixture::newest_run(&life);
+        life.connect(&first);
+        life.connect(&second);
+        let (retcode, data) = fixture::resumed(&life, &run);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
+        let moves = (applied(&first), applied(&second));
+        assert_eq!(moves, (1, 0), "killed after {kill_after}");
+        assert_eq!(*holder.lock().unwrap(), "cp-2", "killed after {kill_after}");
+        // Run again by another run, it finds the address elsewhere.
+        let (retcode, data) = move_off(&life, "bootstrap-1", 60);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
+        let moves = (applied(&first), applied(&second));
+        assert_eq!(moves, (1, 0), "killed after {kill_after}");
+        if ended {
+            return;
+        }
+    }
 }
 
 /// etcd's leader goes where the address is; without an answer of that host to the newest member.

@@ -112,6 +112,7 @@ mod tests {
         let left = "## One member of etcd is left";
         let lost = "## The master's host is lost, and a standby is left";
         let all = "## The first host, or all control planes, are lost";
+        let data = "## A member of etcd has lost its data";
         let leaves = "## A control plane leaves";
         for (page, heading, begin, wanted) in [
             ("disaster.md", backups, "ctl backup create", ""),
@@ -155,6 +156,19 @@ mod tests {
                 left,
                 "ctl node replace",
                 " cp-2 --force --cluster demo",
+            ),
+            ("disaster.md", data, "ctl etcd status", ""),
+            (
+                "disaster.md",
+                data,
+                "ctl node remove",
+                " cp-2 --force --cluster demo",
+            ),
+            (
+                "disaster.md",
+                data,
+                "ctl node add",
+                " cp-2=10.0.0.12 --roles control-plane,etcd",
             ),
             (
                 "high-availability.md",

@@ -11,9 +11,12 @@ mod etcd;
 mod expired;
 mod failovers;
 mod fewer;
+mod full_disk;
+mod leader;
 mod leaving;
 mod links;
 mod losses;
+mod lost_data;
 mod operators;
 mod pod;
 mod proxies;
@@ -202,6 +205,14 @@ const BEFORE: &[Test<Cluster>] = &[
         name: "ha: members of etcd without a quorum are repaired side by side",
         run: quorum::repaired_side_by_side,
     },
+    Test {
+        name: "ha: a full disk under one member of etcd stops only that member, and it comes back by itself when there is room",
+        run: full_disk::of_the_leader,
+    },
+    Test {
+        name: "ha: a member that lost its data is removed and added again, as the guide says",
+        run: lost_data::removed_and_added_again,
+    },
 ];
 
 /// Further ones of `full`, on which those after them do not depend.
@@ -225,6 +236,10 @@ const FULL: &[Test<Cluster>] = &[
     Test {
         name: "ha: a standby that removes the dead host of the master takes the master first",
         run: taken_out::by_a_standby,
+    },
+    Test {
+        name: "ha: a standby recovers etcd from its own member when the master is gone",
+        run: etcd::recovered_on_a_standby,
     },
 ];
 
@@ -297,6 +312,11 @@ const LAST: &[Test<Cluster>] = &[
     Test {
         name: "ha: a retired first host is bare, and the cluster goes on",
         run: retiring::leaves,
+    },
+    // On what the one before leaves: the second host has the master, and the third one follows.
+    Test {
+        name: "ha: the last but one control plane is removed, and the one that is left serves",
+        run: fewer::one_is_left,
     },
     Test {
         name: "ha: nothing tried to leave",
@@ -401,9 +421,13 @@ pub fn is_complete(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all members have the same content.
+/// Waits until all members have the same content, of which each control plane has one.
 fn same_content(cluster: &Cluster) -> Result<()> {
-    let planes = cluster.control_planes();
+    same_content_of(cluster, &cluster.control_planes())
+}
+
+/// The same while only these control planes are there; the first one is asked.
+fn same_content_of(cluster: &Cluster, planes: &[&Host]) -> Result<()> {
     let first = planes.first().context("no control plane")?;
     wait::until("equal content of all members", BACK, || {
         let answers = etcdctl(cluster, first, &["endpoint", "hashkv", "--cluster"])?;

@@ -13,6 +13,7 @@ mod destroy;
 mod disaster;
 mod enrolment;
 mod etcd;
+mod etcd_disk;
 mod every_option;
 mod explain;
 mod external;

@@ -123,9 +123,15 @@ impl Cluster {
 
     /// The same with `ctl` on another host.
     pub fn add_on(&self, on: &Host, names: &[&str], roles: &str) -> Result<Duration> {
+        let hosts = self.named(names)?;
+        self.add_by(on, names, &nodes_add(&hosts, roles))
+    }
+
+    /// The same by a command on that host, which names them in this order.
+    pub fn add_by(&self, on: &Host, names: &[&str], add: &[String]) -> Result<Duration> {
         let start = Instant::now();
-        let add = self.enrol_on(on, names, roles)?;
-        if !on.show(&add)?.success() {
+        self.enrol_by(on, names, add)?;
+        if !on.show(add)?.success() {
             bail!("adding {} failed", names.join(", "));
         }
         Ok(start.elapsed())
@@ -134,20 +140,21 @@ impl Cluster {
     /// Declares hosts with these roles, parted by commas, and runs the printed command on each. Returns
     /// the command that waits until all are Ready: the same one again, which declares nothing new.
     pub fn enrol(&self, names: &[&str], roles: &str) -> Result<Vec<String>> {
-        self.enrol_on(&self.bootstrap, names, roles)
+        let add = nodes_add(&self.named(names)?, roles);
+        self.enrol_by(&self.bootstrap, names, &add)?;
+        Ok(add)
     }
 
-    fn enrol_on(&self, on: &Host, names: &[&str], roles: &str) -> Result<Vec<String>> {
-        let hosts = names
-            .iter()
-            .map(|name| self.host(name))
-            .collect::<Result<Vec<_>>>()?;
-        let add = nodes_add(&hosts, roles);
-        let lines = lines(on, &only_declares(add.clone()))?;
-        for (host, line) in hosts.iter().zip(&lines) {
+    fn enrol_by(&self, on: &Host, names: &[&str], add: &[String]) -> Result<()> {
+        let lines = lines(on, &only_declares(add.to_vec()))?;
+        for (host, line) in self.named(names)?.iter().zip(&lines) {
             enrol(host, line)?;
         }
-        Ok(add)
+        Ok(())
+    }
+
+    fn named(&self, names: &[&str]) -> Result<Vec<&Host>> {
+        names.iter().map(|name| self.host(name)).collect()
     }
 }
 

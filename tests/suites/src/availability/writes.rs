@@ -243,13 +243,15 @@ mod tests {
         assert_eq!(gap.length, Duration::from_millis(1180 - 55));
     }
 
-    /// A server of two connections that answers each so many times, and then no more.
-    fn server(answers: usize) -> (String, thread::JoinHandle<Vec<String>>) {
+    /// A server that answers each connection so many times, and then no more. It hands on what was sent to it.
+    fn server(answers: usize) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let served = thread::spawn(move || {
-            let (mut bodies, mut silent) = (Vec::new(), Vec::new());
-            for _ in 0..2 {
+        let (hand_on, served) = channel();
+        // It ends with the test, which does not wait for connections that never come.
+        thread::spawn(move || {
+            let (mut bodies, mut silent) = (0, Vec::new());
+            loop {
                 let mut stream = BufReader::new(listener.accept().unwrap().0);
                 for _ in 0..answers {
                     let mut length = 0;
@@ -263,8 +265,9 @@ mod tests {
                     }
                     let mut body = vec![0; length];
                     stream.read_exact(&mut body).unwrap();
-                    bodies.push(String::from_utf8(body).unwrap());
-                    let status = if bodies.len() == 3 {
+                    hand_on.send(String::from_utf8(body).unwrap()).unwrap();
+                    bodies += 1;
+                    let status = if bodies == 3 {
                         "503 Service Unavailable"
                     } else {
                         "200 OK"
@@ -274,7 +277,6 @@ mod tests {
                 }
                 silent.push(stream);
             }
-            bodies
         });
         (url, served)
     }
@@ -298,7 +300,7 @@ mod tests {
         assert_eq!(record.acknowledged(), [0, 1, 3, 4, 5].into());
         let error = record.writes[2].error.clone().unwrap();
         assert!(error.starts_with("503 Service Unavailable"), "{error}");
-        assert_eq!(served.join().unwrap().len(), 6);
+        assert_eq!(served.try_iter().count(), 6);
     }
 
     #[test]

@@ -1,13 +1,24 @@
-//! Work on etcd by `ctl`: free pages are given back, and the last member makes a cluster again.
+//! Work on etcd by `ctl`: free pages are given back, and the last member makes a cluster again, on the host of the
+//! master and on a standby.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
+use super::retiring::retire;
+use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers, wait_until_noticed};
 use super::{BACK, is_complete, same_content};
+use crate::checks::refused;
 use crate::guide;
 use crate::test::Counts;
+
+/// The heading of the guide about the last member, whose hosts have the same names.
+const LEFT: &str = "## One member of etcd is left";
+
+/// An object that the last member must have.
+const KEPT: &str = "before-the-loss";
 
 /// Runs `ctl etcd` on the first host, with the answer as JSON.
 fn ctl_etcd(cluster: &Cluster, words: &[&str]) -> Result<Value> {
@@ -50,9 +61,7 @@ pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
 /// has, and the others are replaced.
 pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
-    // The hosts of the guide have the same names.
-    let heading = "## One member of etcd is left";
-    let recover = guide::command("disaster.md", heading, "ctl etcd recover")?;
+    let recover = guide::command("disaster.md", LEFT, "ctl etcd recover")?;
     let output = first.output(&recover)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
@@ -60,7 +69,7 @@ pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
         !output.status.success() && said.contains("etcd has a quorum"),
         "{said}"
     );
-    cluster.kubectl(&["create", "configmap", "before-the-loss", "-n", "default"])?;
+    cluster.kubectl(&["create", "configmap", KEPT, "-n", "default"])?;
     let lost: Vec<String> = (cluster.control_planes().iter())
         .skip(1)
         .map(|host| host.spec.name.clone())
@@ -68,20 +77,69 @@ pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
     cluster.lab.power_off(&lost, true)?;
     let said = first.run(&recover)?;
     ensure!(said.contains("serves alone"), "{said}");
+    whole_again(cluster, first, &lost)?;
+    Ok(Counts::ONE)
+}
+
+/// The host of the master and another member are gone with their disks: the standby that is left takes the master and
+/// then makes a cluster of its own member, by one command. The others are replaced from there, and the master
+/// moves back.
+pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
+    let (first, [left, other]) = (&cluster.bootstrap, STANDBYS);
+    let next = cluster.host(left)?;
+    let lost = [first.spec.name.clone(), other.to_owned()];
+    wait_for_followers(first, &STANDBYS)?;
+    cluster.kubectl(&["create", "configmap", KEPT, "-n", "default"])?;
+    // A write is acknowledged when two members have it, and the lost ones are two.
+    same_content(cluster)?;
+    cluster.lab.power_off(&lost, true)?;
+    wait_until_noticed(next)?;
+    let mut recover = guide::command("disaster.md", LEFT, "ctl etcd recover")?;
+    // The guide recovers from the host that had the master here.
+    let reason = "the master was on cp-1, which is left";
+    refused(next, &recover, &[reason])?;
+    // A refusal has promoted no host.
+    wait_until_noticed(next)?;
+
+    let from = recover.iter().position(|word| word == "--from");
+    let from = from.and_then(|at| recover.get_mut(at + 1));
+    left.clone_into(from.context("no member in the command")?);
+    let said = next.sh(&format!("{} 2>&1", recover.join(" ")))?;
+    println!("  {}", said.trim().replace('\n', "\n  "));
+    let place = |part: &str| {
+        let place = said.find(part);
+        place.with_context(|| format!("{part:?} is not in: {said}"))
+    };
+    let promoted = "the master was on cp-1 and does not answer: this standby takes its place first";
+    ensure!(
+        place(promoted)? < place("cp-2 serves alone")?,
+        "recovered before it was promoted: {said}"
+    );
+    whole_again(cluster, next, &lost)?;
+    wait_for_followers(next, &["cp-1", other])?;
+    retire(next, &[left, "--to", "cp-1", "--keep"])?;
+    wait_for_followers(first, &STANDBYS)?;
+    nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// The last member, which has the master, serves what it had; the lost hosts are replaced from there.
+fn whole_again(cluster: &Cluster, last: &Host, lost: &[String]) -> Result<()> {
+    let name = last.spec.name.as_str();
     wait::until("the API on the last member", BACK, || {
-        let get = ["get", "configmap", "before-the-loss", "-n", "default"];
-        cluster.kubectl(&get).map(drop)
+        let get = ["get", "configmap", KEPT, "-n", "default"];
+        cluster.kubectl_on(name, &get).map(drop)
     })?;
-    let manifest = std::fs::read_to_string(first.file("/etc/kubernetes/manifests/etcd.yaml"))?;
+    let manifest = std::fs::read_to_string(last.file("/etc/kubernetes/manifests/etcd.yaml"))?;
     ensure!(
         !manifest.contains("force-new-cluster"),
         "etcd would forget its members at each start"
     );
-    for name in &lost {
-        guide::replace(cluster, first, heading, name)?;
+    for host in lost {
+        guide::replace(cluster, last, LEFT, host)?;
     }
     wait::until("all members to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
-    cluster.kubectl(&["delete", "configmap", "before-the-loss", "-n", "default"])?;
-    Ok(Counts::ONE)
+    cluster.kubectl_on(name, &["delete", "configmap", KEPT, "-n", "default"])?;
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! Fewer control planes for a while: one of three becomes a worker, or two leave; then there are three again. A
-//! client writes to the virtual address all the time.
+//! Fewer control planes: one of three becomes a worker, or two leave, and then there are three again; in the end one is
+//! left. A client writes to the virtual address all the time.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::leaving::has_gone;
+use super::leaving::{has_gone, has_gone_as_seen_on};
 use super::losses::{at_the_vip, wait_for_one_holder};
+use super::retiring::retire;
 use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete, same_content};
-use crate::bare::has_no_control_plane;
+use crate::bare::{has_no_control_plane, wait_until_bare};
 use crate::checks::refused;
 use crate::test::Counts;
 
@@ -80,6 +81,31 @@ pub(super) fn one_and_three_again(cluster: &Cluster) -> Result<Counts> {
     })?;
     measured.check("three control planes, one, and three", GAP)?;
     as_before(cluster)
+}
+
+/// The last but one control plane leaves: the first host has left before, and the second one has the master. What is
+/// left serves, and no highstate has anything to do.
+pub(super) fn one_is_left(cluster: &Cluster) -> Result<Counts> {
+    let [left, name] = STANDBYS;
+    // The test before this one has done it, unless that is of another part of the whole.
+    let first = &cluster.bootstrap;
+    if first.file("/usr/local/bin/ctl").exists() {
+        retire(first, &[&["--to", left][..], &CONFIRMED].concat())?;
+        wait_until_bare(first)?;
+    }
+    let left = cluster.host(left)?;
+    wait_for_followers(left, &[name])?;
+    let measured = at_the_vip(cluster, left, "one-left", || {
+        let remove = ["ctl", "node", "remove", name];
+        left.run(&[&remove[..], &CONFIRMED].concat())?;
+        has_gone_as_seen_on(cluster, left, name)?;
+        votes(left, "1 member, none may fail\n")
+    })?;
+    measured.check("one control plane is left", GAP)?;
+    let holder = wait_for_one_holder(cluster)?;
+    ensure!(holder == left.spec.name, "{holder} has the virtual address");
+    nothing_to_do(left, &[&left.spec.name, "worker-1", "master"])?;
+    Ok(Counts::ONE)
 }
 
 /// The beginning of what `ctl etcd status` says.

@@ -284,6 +284,11 @@ fn replaced_as_it_was(cluster: &Cluster, name: &str) -> Result<()> {
 
 /// Nothing of Halite is left on the host, and the cluster has forgotten it.
 pub(super) fn has_gone(cluster: &Cluster, name: &str) -> Result<()> {
+    has_gone_as_seen_on(cluster, &cluster.bootstrap, name)
+}
+
+/// The same while another host has the master, which is asked.
+pub(super) fn has_gone_as_seen_on(cluster: &Cluster, master: &Host, name: &str) -> Result<()> {
     let host = cluster.host(name)?;
     wait_until_bare(host)?;
     let others = (cluster.control_planes().iter())
@@ -294,9 +299,9 @@ pub(super) fn has_gone(cluster: &Cluster, name: &str) -> Result<()> {
         .join("|");
     is_bare(host, &others)?;
     wait::until("the host to be forgotten", BACK, || {
-        let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
+        let nodes = cluster.kubectl_on(&master.spec.name, &["get", "nodes", "-o", "name"])?;
         ensure!(!nodes.contains(name), "{nodes}");
-        let keys = cluster.bootstrap.run(&["ctl", "key", "list"])?;
+        let keys = master.run(&["ctl", "key", "list"])?;
         ensure!(!keys.contains(name), "{keys}");
         Ok(())
     })

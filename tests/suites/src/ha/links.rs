@@ -66,7 +66,8 @@ pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
 fn both_and_one(cluster: &Cluster, time: Time, is_back: impl Fn() -> Result<()>) -> Result<Counts> {
     let both = [Direction::Out, Direction::In];
     for (what, directions) in [("link-both-ways", &both[..]), ("link-one-way", &both[..1])] {
-        cut(cluster, what, directions, time)?.check(what, time.gap)?;
+        let (measured, own) = cut(cluster, what, directions, time)?;
+        measured.check(what, time.gap + own)?;
         is_back()?;
     }
     Ok(Counts {
@@ -76,9 +77,15 @@ fn both_and_one(cluster: &Cluster, time: Time, is_back: impl Fn() -> Result<()>)
 }
 
 /// Cuts these directions for a time while a client writes. The shared time in the answer begins when the link
-/// is back: hosts that do not hear each other may both hold the address.
-fn cut(cluster: &Cluster, what: &str, directions: &[Direction], time: Time) -> Result<Measured> {
-    let mut healed = None;
+/// is back: hosts that do not hear each other may both hold the address. The second answer is the time for which
+/// some of the links were cut and others not, which is the lab's own.
+fn cut(
+    cluster: &Cluster,
+    what: &str,
+    directions: &[Direction],
+    time: Time,
+) -> Result<(Measured, Duration)> {
+    let (mut healed, mut own) = (None, Duration::ZERO);
     let measured = under_writes(cluster, Way::Vip, what, |holder| {
         let start = Instant::now();
         let planes = cluster.control_planes();
@@ -90,10 +97,15 @@ fn cut(cluster: &Cluster, what: &str, directions: &[Direction], time: Time) -> R
         let taken = on_each(holder, &others, directions, |from, to| {
             cluster.lab.cut_link(from, to)
         })
-        .and_then(|()| until_another_holds_it(&others, start, time.cut));
+        .and_then(|()| {
+            own = start.elapsed();
+            until_another_holds_it(&others, start + own, time.cut)
+        });
+        let restored = Instant::now();
         on_each(holder, &others, directions, |from, to| {
             cluster.lab.restore_link(from, to)
         })?;
+        own += restored.elapsed();
         healed = Some(Sampler::start(&planes, VIP));
         taken
     });
@@ -103,10 +115,11 @@ fn cut(cluster: &Cluster, what: &str, directions: &[Direction], time: Time) -> R
     wait::until("all hosts to serve", time.back, || is_complete(cluster))?;
     wait_for_one_holder(cluster)?;
     same_content(cluster)?;
-    Ok(Measured {
+    let measured = Measured {
         shared: shared.longest_shared(),
         ..measured
-    })
+    };
+    Ok((measured, own))
 }
 
 /// Does something to each direction between the holder and another host.

@@ -35,6 +35,8 @@ pub(super) const CUT: Duration = Duration::from_secs(12);
 const PROXY: Duration = Duration::from_secs(3);
 /// Limit of the time in which two hosts hold the address.
 const SHARED: Duration = Duration::from_millis(1500);
+/// Time between two looks at the holders from which on the machine itself was held up.
+const HELD_UP: Duration = Duration::from_millis(500);
 /// Where the loop of writes puts its ConfigMaps.
 pub(super) const NAMESPACE: &str = "writes";
 
@@ -60,15 +62,37 @@ pub struct Measured {
     pub gap: Gap,
     /// The longest time in which two hosts held the address.
     pub shared: Duration,
+    /// The longest time between two looks at the holders, which are to be 20 ms apart.
+    pub pause: Duration,
 }
 
 impl Measured {
+    /// Measures, and checks it. What exceeds a limit while the machine itself was held up is measured once more.
+    pub(super) fn check_of(
+        what: &str,
+        limit: Duration,
+        measure: impl Fn() -> Result<Self>,
+    ) -> Result<()> {
+        let measured = measure()?;
+        match measured.check(what, limit) {
+            Err(error) if measured.pause > HELD_UP => {
+                println!(
+                    "  {what}: again, this machine was held up for {} ms: {error:#}",
+                    measured.pause.as_millis()
+                );
+                measure()?.check(what, limit)
+            }
+            checked => checked,
+        }
+    }
+
     /// Prints the figures, and fails where a limit is exceeded.
     pub(super) fn check(&self, what: &str, limit: Duration) -> Result<()> {
         let Self {
             acknowledged,
             gap,
             shared,
+            pause: _,
         } = self;
         println!(
             "  {what}: {acknowledged} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
@@ -158,7 +182,7 @@ pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
 pub(super) fn of_proxies(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.control_planes() {
         let what = format!("proxy-{}", host.spec.name);
-        behind_the_proxy(cluster, host)?.check(&what, PROXY)?;
+        Measured::check_of(&what, PROXY, || behind_the_proxy(cluster, host))?;
     }
     Ok(Counts::ONE)
 }
@@ -243,6 +267,7 @@ fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<
         acknowledged: record.acknowledged().len(),
         gap: record.longest_gap(),
         shared: held.longest_shared(),
+        pause: held.longest_pause(),
     })
 }
 
@@ -273,8 +298,12 @@ fn written(
     act: impl FnOnce() -> Result<()>,
 ) -> Result<Record> {
     // It may be there from an earlier attempt.
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
-    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+    let asked = rest.spec.name.as_str();
+    cluster.kubectl_on(
+        asked,
+        &["delete", "namespace", NAMESPACE, "--ignore-not-found"],
+    )?;
+    cluster.kubectl_on(asked, &["create", "namespace", NAMESPACE])?;
     let target = Target {
         kind: Kind::Kubernetes {
             namespace: NAMESPACE.to_owned(),
@@ -307,7 +336,7 @@ fn written(
         missing.is_empty(),
         "acknowledged and not there: {missing:?}"
     );
-    cluster.kubectl_on(&rest.spec.name, &["delete", "namespace", NAMESPACE])?;
+    cluster.kubectl_on(asked, &["delete", "namespace", NAMESPACE])?;
     Ok(record)
 }
 

@@ -17,7 +17,7 @@ use crate::test::Counts;
 const PLANNED: Duration = Duration::from_secs(3);
 
 pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
-    of_another_holder(cluster)?.check("reboot", PLANNED)?;
+    Measured::check_of("reboot", PLANNED, || of_another_holder(cluster))?;
     Ok(Counts::ONE)
 }
 

@@ -10,7 +10,7 @@ use halite_lab::wait;
 
 use super::losses::{VIP, Way, under_writes};
 use super::standbys::{answer, keys, nothing_to_do, wait_for_followers};
-use super::{BACK, etcdctl};
+use super::{BACK, etcdctl, same_content_of};
 use crate::bare::{is_bare, wait_until_bare};
 use crate::checks::refused;
 use crate::firewall;
@@ -102,6 +102,7 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     let members = list["members"].as_array().context("no list of members")?;
     let members: BTreeSet<&str> = members.iter().filter_map(|m| m["name"].as_str()).collect();
     ensure!(members == BTreeSet::from(["cp-2", "cp-3"]), "{members:?}");
+    same_content_of(cluster, &[next, cluster.host("cp-3")?])?;
     let nodes = cluster.kubectl_on("cp-2", &["get", "nodes", "-o", "name"])?;
     ensure!(!nodes.contains("cp-1"), "{nodes}");
     for name in ["cp-2", "cp-3", "worker-1"] {

@@ -9,7 +9,7 @@ use halite_lab::host::Host;
 use serde_json::{Value, json};
 
 use super::allowed::Allowed;
-use super::difference::Picture;
+use super::difference::{Difference, Picture};
 use super::files::File;
 use super::inputs::CRI_SOCKET;
 use super::reference::KUBEADM;
@@ -63,11 +63,23 @@ const SUPER_ADMIN: &str = "super-admin.conf";
 /// Flag of etcd with the members that a member knows at its first start.
 const INITIAL_CLUSTER: &str = "--initial-cluster=";
 
-/// Compares the last control plane, which joined; each place of the pictures counts.
+/// Compares each control plane that joined; each place of the pictures counts.
 pub(crate) fn compare(cluster: &Cluster) -> Result<Counts> {
     let planes = cluster.control_planes();
     let (_, joined) = planes.split_first().context("no control plane")?;
-    let host = joined.last().context("no further control plane")?;
+    ensure!(!joined.is_empty(), "no further control plane");
+    let (mut passed, mut found) = (0, Vec::new());
+    for host in joined {
+        let (places, differences) = compared(host, &planes)?;
+        passed += places;
+        found.push((host.spec.name.as_str(), differences));
+    }
+    refuse(&judge(found, &mut Allowed::load()?))?;
+    Ok(Counts { passed, failed: 0 })
+}
+
+/// Compares a control plane that joined: the number of places of kubeadm's picture, and the differences.
+fn compared(host: &Host, planes: &[&Host]) -> Result<(usize, Vec<Difference>)> {
     let mut theirs = printed(host, &kubeadm(host))?;
     let mut ours = printed(host, &["sh", "-c", &format!("{}{COMPARED}", files::DUMP)])?;
     ensure!(
@@ -93,12 +105,7 @@ pub(crate) fn compare(cluster: &Cluster) -> Result<Counts> {
         host.spec.name
     );
     let differences = differ::compare(&pictures.0, &pictures.1);
-    let found = vec![("a further control plane", differences)];
-    refuse(&judge(found, &mut Allowed::load()?))?;
-    Ok(Counts {
-        passed: pictures.0.len(),
-        failed: 0,
-    })
+    Ok((pictures.0.len(), differences))
 }
 
 /// The command that prints what kubeadm would write on a host.

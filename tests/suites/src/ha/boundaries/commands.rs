@@ -1,14 +1,14 @@
 //! The commands that are interrupted, each with what precedes and follows it.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use halite_lab::cluster::Cluster;
-use halite_lab::wait;
-use halite_states::shipped::{ADD_NODE, REBOOT_NODE, RECOVER_ETCD, REMOVE_NODE};
+use halite_states::shipped::{
+    ADD_NODE, DEFRAG_ETCD, DRAIN_NODE, REBOOT_NODE, RECOVER_ETCD, REMOVE_NODE,
+};
 use serde_json::{Value, json};
 
-use super::super::leaving::{self, has_gone};
-use super::super::standbys::{STANDBYS, wait_for_followers};
-use super::super::{BACK, is_complete, losses};
+use super::super::standbys::STANDBYS;
+use super::outcomes;
 
 /// What dies at a boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +21,10 @@ pub(super) enum Victim {
     Power,
     /// The host in question, by a power cut.
     Subject,
-    /// The host of the member of etcd that leads as the command begins, by a power cut.
+    /// The host of the member of etcd that leads as the command begins, by a power cut. It is not the host
+    /// in question.
     Leader,
-    /// The host of a member of etcd that follows then, by a power cut.
+    /// The host of a member of etcd that follows then, by a power cut. It is not the host in question.
     Follower,
 }
 
@@ -36,13 +37,18 @@ pub(super) struct Command {
     pub(super) sls: &'static str,
     /// The pillar of that, as far as the steps depend on it.
     pub(super) pillar: fn() -> Value,
-    /// The host in question.
-    pub(super) subject: &'static str,
+    /// The host in question; none where all of them are.
+    pub(super) subject: Option<&'static str>,
     /// True if that host may go down by the command's doing: the lab's hosts do not start again by
     /// themselves.
     reboots: bool,
     /// They take turns.
     pub(super) victims: &'static [Victim],
+    /// The step with which the minion of the host in question ends for good: it is no victim from there on.
+    pub(super) minion_leaves: Option<&'static str>,
+    /// The steps whose ends are its boundaries; none means all of them. The others are steps of another command
+    /// of this table, too.
+    pub(super) only: Option<&'static [&'static str]>,
     /// The steps after which each of them dies, in a test of its own.
     pub(super) each_after: &'static [&'static str],
     /// True for those that have boundaries in the usual runs.
@@ -54,8 +60,6 @@ pub(super) struct Command {
     pub(super) ended: fn(&Cluster) -> Result<()>,
 }
 
-const INFRA: &str = "node-role.kubernetes.io/infra";
-
 /// The command that adds a control plane, in the lab's words.
 const ADD: &str = "node add cp-3 --address 10.10.0.13 --roles control-plane,etcd";
 
@@ -66,22 +70,26 @@ pub(super) const COMMANDS: &[Command] = &[
         words: "node roles worker-1 worker,infra",
         sls: ADD_NODE,
         pillar: || json!({"node": "worker-1", "roles": ["worker", "infra"]}),
-        subject: "worker-1",
+        subject: Some("worker-1"),
         reboots: false,
         victims: &[Victim::Master, Victim::Minion, Victim::Power],
+        minion_leaves: None,
+        only: None,
         each_after: &[],
         is_quick: true,
         over: None,
         prepare: |_| Ok(()),
-        ended: roles,
+        ended: outcomes::roles,
     },
     Command {
         words: "node reboot cp-3 --yes --delete-emptydir-data",
         sls: REBOOT_NODE,
         pillar: || json!({"node": "cp-3", "drain": {}}),
-        subject: "cp-3",
+        subject: Some("cp-3"),
         reboots: true,
         victims: &[Victim::Master, Victim::Power],
+        minion_leaves: None,
+        only: None,
         each_after: &[],
         is_quick: true,
         over: None,
@@ -92,33 +100,61 @@ pub(super) const COMMANDS: &[Command] = &[
         words: "node remove worker-1 --yes --delete-emptydir-data",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "worker-1", "drain": {}}),
-        subject: "worker-1",
+        subject: Some("worker-1"),
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        minion_leaves: None,
+        only: None,
         each_after: &[],
         is_quick: true,
         over: Some("there is no node worker-1"),
         prepare: |_| Ok(()),
-        ended: |cluster| removed(cluster, "worker-1"),
+        ended: |cluster| outcomes::removed(cluster, "worker-1"),
     },
     Command {
         words: "node remove cp-3 --force --cluster demo",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "cp-3", "drain": {}}),
-        subject: "cp-3",
+        subject: Some("cp-3"),
         reboots: false,
-        victims: &[Victim::Master, Victim::Power],
-        each_after: &[],
+        victims: &[
+            Victim::Master,
+            Victim::Minion,
+            Victim::Power,
+            Victim::Subject,
+            Victim::Leader,
+            Victim::Follower,
+        ],
+        minion_leaves: Some("minion"),
+        only: None,
+        // Two members are left, of which none may fail.
+        each_after: &["member"],
         is_quick: false,
         over: Some("there is no node cp-3"),
         prepare: |_| Ok(()),
-        ended: |cluster| removed(cluster, "cp-3"),
+        ended: |cluster| outcomes::removed(cluster, "cp-3"),
+    },
+    Command {
+        words: "node remove cp-3 --dead --force --cluster demo",
+        sls: REMOVE_NODE,
+        pillar: || json!({"node": "cp-3", "dead": true}),
+        subject: Some("cp-3"),
+        reboots: false,
+        victims: &[Victim::Master, Victim::Power],
+        minion_leaves: None,
+        // Where it differs from `ctl node replace`: nothing of what was declared stays.
+        only: Some(&["node", "undeclared", "names"]),
+        each_after: &[],
+        is_quick: false,
+        over: Some("there is no node cp-3"),
+        prepare: |cluster| lost(cluster, &["cp-3"]),
+        ended: |cluster| outcomes::removed_dead(cluster, "cp-3"),
     },
     Command {
         words: ADD,
         sls: ADD_NODE,
         pillar: || json!({"node": "cp-3"}),
-        subject: "cp-3",
+        subject: Some("cp-3"),
         reboots: false,
         victims: &[
             Victim::Master,
@@ -127,101 +163,100 @@ pub(super) const COMMANDS: &[Command] = &[
             Victim::Leader,
             Victim::Follower,
         ],
+        minion_leaves: None,
+        only: None,
         // From the learner to the vote and the first API server that uses it.
         each_after: &["turn", "learner", "etcd", "promoted", "control-plane"],
         is_quick: false,
         over: None,
-        prepare: |cluster| enrolled_again(cluster, "cp-3", ADD),
-        ended: |cluster| joined(cluster, "cp-3"),
+        prepare: |cluster| outcomes::enrolled_again(cluster, "cp-3", ADD),
+        ended: |cluster| outcomes::joined(cluster, "cp-3"),
     },
     Command {
         words: "node replace cp-2 --force --cluster demo --no-wait",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "cp-2", "dead": true, "keep": true}),
-        subject: "cp-2",
+        subject: Some("cp-2"),
         reboots: false,
-        victims: &[Victim::Master, Victim::Power],
-        each_after: &[],
+        victims: &[
+            Victim::Master,
+            Victim::Leader,
+            Victim::Follower,
+            Victim::Power,
+        ],
+        minion_leaves: None,
+        only: None,
+        each_after: &["member"],
         is_quick: false,
         over: None,
-        prepare: |cluster| cluster.lab.power_off(&["cp-2".to_owned()], true),
+        prepare: |cluster| lost(cluster, &["cp-2"]),
         ended: |cluster| cluster.replace("cp-2").map(drop),
     },
     Command {
         words: "etcd recover --from cp-1 --force --cluster demo",
         sls: RECOVER_ETCD,
         pillar: || json!({"node": "cp-1"}),
-        subject: "cp-1",
+        subject: Some("cp-1"),
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
+        minion_leaves: None,
+        only: None,
         each_after: &[],
         is_quick: false,
         // The last member of a cluster of one has a quorum.
         over: Some("etcd has a quorum"),
-        prepare: |cluster| cluster.lab.power_off(&STANDBYS.map(str::to_owned), true),
-        ended: recovered,
+        prepare: |cluster| lost(cluster, &STANDBYS),
+        ended: outcomes::recovered,
+    },
+    Command {
+        words: "node drain worker-1 --delete-emptydir-data",
+        sls: DRAIN_NODE,
+        pillar: || json!({"node": "worker-1", "drain": {}}),
+        subject: Some("worker-1"),
+        reboots: false,
+        victims: &[Victim::Master, Victim::Power],
+        minion_leaves: None,
+        only: None,
+        each_after: &["drained"],
+        is_quick: false,
+        over: None,
+        prepare: |_| Ok(()),
+        ended: |cluster| outcomes::drained(cluster, "worker-1"),
+    },
+    Command {
+        words: "etcd defrag",
+        sls: DEFRAG_ETCD,
+        pillar: || json!({}),
+        subject: None,
+        reboots: false,
+        victims: &[Victim::Leader, Victim::Master, Victim::Follower],
+        minion_leaves: None,
+        only: None,
+        // The members are defragmented from then on, the leader last.
+        each_after: &["turn"],
+        is_quick: false,
+        over: None,
+        prepare: |_| Ok(()),
+        ended: |_| Ok(()),
     },
 ];
 
 /// Switches the host in question on again when the command has ended its power.
 pub(super) fn keep_on(cluster: &Cluster, command: &Command) -> Result<()> {
-    let host = cluster.host(command.subject)?;
-    if !command.reboots || host.init().is_some() {
+    let Some(name) = command.subject.filter(|_| command.reboots) else {
+        return Ok(());
+    };
+    let host = cluster.host(name)?;
+    if host.init().is_some() {
         return Ok(());
     }
     // What the machine held for it goes too.
     host.power_cut()?;
-    cluster.lab.power_on(&[command.subject.to_owned()])
+    cluster.lab.power_on(&[name.to_owned()])
 }
 
-/// The worker has its further role, and loses it again.
-fn roles(cluster: &Cluster) -> Result<()> {
-    let text = cluster.kubectl(&["get", "node", "worker-1", "-o", "json"])?;
-    let node: Value = serde_json::from_str(&text)?;
-    ensure!(
-        !node["metadata"]["labels"][INFRA].is_null(),
-        "worker-1 has no label of its new role"
-    );
-    let back = ["ctl", "node", "roles", "worker-1", "worker"];
-    cluster.bootstrap.run(&back).map(drop)
-}
-
-/// Nothing of Halite is left on the host, the cluster has forgotten it, and it joins again.
-fn removed(cluster: &Cluster, name: &str) -> Result<()> {
-    has_gone(cluster, name)?;
-    cluster.join(&[name])?;
-    joined(cluster, name)
-}
-
-/// The host is back as it was.
-fn joined(cluster: &Cluster, name: &str) -> Result<()> {
-    wait::until(&format!("{name} to be back"), BACK, || is_complete(cluster))?;
-    losses::wait_for_one_holder(cluster)?;
-    wait_for_followers(&cluster.bootstrap, &STANDBYS).map(drop)
-}
-
-/// The host has left and is enrolled again: `add`, which follows, makes it what it was.
-fn enrolled_again(cluster: &Cluster, name: &str, add: &str) -> Result<()> {
-    let roles = add.rsplit_once(' ').map_or(add, |(_, roles)| roles);
-    let words = leaving::enrolled_again(cluster, name, roles)?.join(" ");
-    ensure!(words == format!("ctl {add}"), "the lab adds it by {words}");
-    Ok(())
-}
-
-/// The last member serves, and the lost ones are replaced.
-fn recovered(cluster: &Cluster) -> Result<()> {
-    wait::until("the API on the last member", BACK, || {
-        cluster.kubectl(&["get", "nodes"]).map(drop)
-    })?;
-    let manifest = cluster
-        .bootstrap
-        .file("/etc/kubernetes/manifests/etcd.yaml");
-    let manifest = std::fs::read_to_string(manifest).context("the manifest of etcd")?;
-    ensure!(
-        !manifest.contains("force-new-cluster"),
-        "etcd would forget its members at each start"
-    );
-    STANDBYS
-        .iter()
-        .try_for_each(|name| cluster.replace(name).map(drop))
+/// Hosts are gone with their disks.
+fn lost(cluster: &Cluster, names: &[&str]) -> Result<()> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    cluster.lab.power_off(&names, true)
 }

@@ -2,11 +2,12 @@
 //! three control planes: at each the command is interrupted, and run again it ends in the same state.
 //!
 //! The master dies there together with `ctl`, or the minion of the host in question, or the host of the
-//! master, the host in question or one with a member of etcd loses its power. What follows brings the cluster back to the state before, and a
-//! highstate of any host has nothing to do.
+//! master, the host in question or one with a member of etcd loses its power. What follows brings the cluster
+//! back to the state before, and a highstate of any host has nothing to do.
 
 mod commands;
 mod masters;
+mod outcomes;
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use halite_lab::layout::HA;
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::{BACK, etcdctl, is_complete, same_content};
+use super::{BACK, is_complete, leader, same_content};
 use crate::day::today;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
@@ -59,17 +60,25 @@ fn numbered() -> Result<Vec<Boundary>> {
     for command in COMMANDS {
         let steps = steps(command.sls, &(command.pillar)(), &HA)
             .with_context(|| format!("ctl {}", command.words))?;
-        for (place, step) in steps.into_iter().enumerate() {
-            let turn = command.victims[place % command.victims.len()];
+        let chosen = |step: &String| {
+            command
+                .only
+                .is_none_or(|only| only.contains(&step.as_str()))
+        };
+        let mut possible = command.victims.to_vec();
+        for (place, step) in steps.into_iter().filter(chosen).enumerate() {
+            if command.minion_leaves == Some(step.as_str()) {
+                possible.retain(|victim| *victim != Victim::Minion);
+            }
             let victims = match command.each_after.contains(&step.as_str()) {
-                true => command.victims,
-                false => &[turn],
+                true => possible.clone(),
+                false => vec![possible[place % possible.len()]],
             };
-            all.extend(victims.iter().map(|victim| Boundary {
+            all.extend(victims.into_iter().map(|victim| Boundary {
                 command,
                 step: step.clone(),
                 place,
-                victim: *victim,
+                victim,
             }));
         }
     }
@@ -199,25 +208,15 @@ fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
 
 /// The host on which the victim is.
 fn struck<'c>(cluster: &'c Cluster, boundary: &Boundary) -> Result<&'c Host> {
+    let subject = boundary.command.subject;
     match boundary.victim {
         Victim::Master | Victim::Power => Ok(&cluster.bootstrap),
-        Victim::Minion | Victim::Subject => cluster.host(boundary.command.subject),
-        Victim::Leader => member(cluster, true),
-        Victim::Follower => member(cluster, false),
+        Victim::Minion | Victim::Subject => {
+            cluster.host(subject.context("no host is in question")?)
+        }
+        Victim::Leader => leader::leading(cluster, subject),
+        Victim::Follower => leader::following(cluster, subject),
     }
-}
-
-/// The host whose member of etcd leads, or one whose member follows.
-fn member(cluster: &Cluster, leads: bool) -> Result<&Host> {
-    let first = &cluster.bootstrap;
-    let status = etcdctl(cluster, first, &["endpoint", "status"])?;
-    let leader = status[0]["Status"]["leader"].as_u64();
-    let leader = leader.with_context(|| format!("no leader: {status}"))?;
-    let list = etcdctl(cluster, first, &["member", "list"])?;
-    let mut members = list["members"].as_array().into_iter().flatten();
-    let found = members.find(|member| (member["ID"].as_u64() == Some(leader)) == leads);
-    let name = found.and_then(|member| member["name"].as_str());
-    cluster.host(name.with_context(|| format!("the leader is {leader}: {list}"))?)
 }
 
 /// Kills the victim, and `ctl`, which ends with the power of its own host.
@@ -331,6 +330,8 @@ mod tests {
             ("node add cp-3", "registered"),
             ("node add cp-3", "dns"),
             ("node replace", "fenced"),
+            ("node drain", "drained"),
+            ("etcd defrag", "defragmented"),
         ] {
             assert!(of(words).contains(&step), "{words}: {:?}", of(words));
         }
@@ -347,6 +348,32 @@ mod tests {
                 let victims: Vec<Victim> = of_step.map(|one| one.victim).collect();
                 assert_eq!(victims, command.victims, "{} {step}", command.words);
             }
+        }
+    }
+
+    #[test]
+    fn each_victim_of_a_command_has_its_turn_while_it_is_there() {
+        let all = numbered().unwrap();
+        for command in COMMANDS {
+            let own: Vec<&Boundary> = all
+                .iter()
+                .filter(|one| one.command.words == command.words)
+                .collect();
+            for victim in command.victims {
+                let has_turn = own.iter().any(|one| one.victim == *victim);
+                assert!(has_turn, "{}: {victim:?}", command.words);
+            }
+            for step in command.only.into_iter().flatten() {
+                assert!(own.iter().any(|one| one.step == *step), "{step}");
+            }
+            let gone = own
+                .iter()
+                .skip_while(|one| Some(one.step.as_str()) != command.minion_leaves);
+            assert!(gone.into_iter().all(|one| one.victim != Victim::Minion));
+            let leaves = own
+                .iter()
+                .any(|one| Some(one.step.as_str()) == command.minion_leaves);
+            assert_eq!(leaves, command.minion_leaves.is_some());
         }
     }
 
