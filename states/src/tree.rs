@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn earlier_roots_win_and_no_file_outside_is_read() {
-        let base = std::env::temp_dir().join(format!("halite-tree-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
         let (one, two, own) = (base.join("one"), base.join("two"), base.join("own"));
         for directory in [&one, &two.join("sub"), &own] {
             std::fs::create_dir_all(directory).unwrap();
@@ -339,6 +340,5 @@ mod tests {
             (b"d".as_slice(), Some(0o755))
         );
         assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "d.sls", "sub/b.sls"]);
-        std::fs::remove_dir_all(base).unwrap();
     }
 }

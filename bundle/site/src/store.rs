@@ -147,7 +147,7 @@ impl Change<'_> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt as _;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use rustix::process::geteuid;
 
@@ -168,6 +168,9 @@ mod tests {
             .args(["--exclusive", "--nonblock"])
             .arg(dir.path())
             .args(["sleep", "60"])
+            // What it runs lives on, and must not hold the test's output open.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .uid(65534)
             .spawn()
             .unwrap();

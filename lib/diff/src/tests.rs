@@ -171,5 +171,5 @@ fn long_texts_do_not_take_long() {
     assert!(!diff(&odd, &other, CONTEXT).is_empty());
     assert!(!diff(&blank, &odd, CONTEXT).is_empty());
     assert!(!diff(&blank, &blank.replace('x', "\n"), CONTEXT).is_empty());
-    assert!(begin.elapsed() < std::time::Duration::from_secs(20));
+    assert!(begin.elapsed() < std::time::Duration::from_secs(60));
 }

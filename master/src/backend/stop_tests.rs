@@ -134,7 +134,7 @@ fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
         }
     };
     life.runtime.block_on(fill);
-    let events = life.collect(start(&life, "test.ping", "*", json!({}), 4));
+    let events = life.collect(start(&life, "test.ping", "*", json!({}), 20));
     assert_eq!(summary(&events)["succeeded"], json!(["worker-1"]));
     assert!(!life.app.connections.is_connected(&minion("bootstrap-1")));
     // It comes back, and is served.
@@ -150,16 +150,18 @@ fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
 #[test]
 fn a_job_whose_time_is_over_is_ended_on_its_minion() {
     let site = Site::new(TREE);
-    let life = site.live();
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
     let mut wire = Wire::connect(&life, "worker-1");
     let hung = start(
         &life,
         "cmd.run",
         "worker-1",
         json!({"cmd": "sleep infinity"}),
-        1,
+        600,
     );
     let job = wire.job();
+    clock.advance(600_000);
     let cancel = wire.cancel();
     assert_eq!(
         (cancel.job.as_str(), cancel.reason.as_str(), cancel.force),
@@ -272,21 +274,29 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
 fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
     use std::sync::atomic::Ordering::SeqCst;
     let site = Site::new(TREE);
-    let life = site.live();
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
     let hung = &site.api.hung;
     hung.on.store(true, SeqCst);
+    let questions = |count: u32| {
+        let came = async {
+            while hung.came.load(SeqCst) < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limited = async { tokio::time::timeout(Duration::from_secs(60), came).await };
+        life.runtime.block_on(limited).expect("no such question");
+    };
     let args = json!({"sls": ["objects"]});
-    let first = start(&life, "state.apply", "master", args.clone(), 1);
+    let first = start(&life, "state.apply", "master", args.clone(), 600);
+    questions(1);
+    clock.advance(600_000);
     let events = life.collect(first);
     assert_eq!(summary(&events)["lost"], json!(["master"]));
     let second = start(&life, "state.apply", "master", args, 600);
-    life.runtime.block_on(async {
-        while hung.came.load(SeqCst) < 2 {
-            tokio::task::yield_now().await;
-        }
-        hung.on.store(false, SeqCst);
-        hung.free.notify_one();
-    });
+    questions(2);
+    hung.on.store(false, SeqCst);
+    hung.free.notify_one();
     let events = life.collect(second);
     assert_eq!(summary(&events)["succeeded"], json!(["master"]));
     assert_eq!(hung.most.load(SeqCst), 1);

@@ -397,6 +397,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
 
 #[test]
 fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
+    use std::sync::atomic::Ordering::SeqCst;
     let site = Site::new(TREE);
     let life = site.live();
     let request = || v1::RunRequest {
@@ -404,10 +405,10 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
         function: "state.highstate".into(),
         ..v1::RunRequest::default()
     };
-    // Its state waits for the API, which comes back after a few questions.
-    site.api
-        .silent_for
-        .store(2, std::sync::atomic::Ordering::SeqCst);
+    // Its state waits for the API, which comes back when the stop waits for it.
+    let silent_for = &site.api.silent_for;
+    silent_for.store(u32::MAX, SeqCst);
+    let comes_back = async { silent_for.store(0, SeqCst) };
     let status = |jobs: &Value, index: usize| jobs[index]["status"].clone();
     life.runtime.block_on(async {
         let _events = life.backend.run("root", request()).await.unwrap();
@@ -420,7 +421,9 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
             status(&life.backend.list_jobs(1).await.unwrap(), 0),
             "running"
         );
-        life.backend.finish().await.unwrap();
+        // The stop is polled first, and waits.
+        let (ended, ()) = tokio::join!(biased; life.backend.finish(), comes_back);
+        ended.unwrap();
         let job = &life.backend.list_jobs(1).await.unwrap()[0];
         assert_eq!(
             (&job["status"], &job["retcode"]),

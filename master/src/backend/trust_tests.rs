@@ -190,7 +190,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
             .await
             .unwrap();
         // Each would have been a commit of some milliseconds, all of them minutes.
-        assert!(began.elapsed() < std::time::Duration::from_secs(15));
+        assert!(began.elapsed() < std::time::Duration::from_secs(60));
         let row = life
             .store
             .row(&jid, &minion("worker-1"))

@@ -52,7 +52,7 @@ async fn closed(streams: &mut [TcpStream]) -> usize {
 
 /// A call of a minion that reaches the table, which refuses it.
 async fn reaches_the_table(running: &Running, minion: &ClientIdentity) {
-    let call = tokio::time::timeout(Duration::from_secs(10), running.call(Some(minion)));
+    let call = tokio::time::timeout(Duration::from_secs(60), running.call(Some(minion)));
     let refused = call.await.expect("no answer in time").unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
 }

@@ -101,12 +101,12 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["bundle"]["charts"] = json!({"demo": "1.0.0", "logs": "2.0.0"});
     pillar["halite"]["charts"] = json!(["demo"]);
-    let bundle_dir =
-        std::env::temp_dir().join(format!("halite-tree-charts-{}", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let bundle_dir = directory.path();
     fs::create_dir_all(bundle_dir.join("charts")).unwrap();
     let text = "kind: Service\napiVersion: v1\nmetadata: {name: demo}\n---\nkind: Role\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {name: demo}\n";
     fs::write(bundle_dir.join("charts/demo.yaml"), text).unwrap();
-    let tree = DirTree::new().bundle(&bundle_dir).root(here().join("tree"));
+    let tree = DirTree::new().bundle(bundle_dir).root(here().join("tree"));
     let compile = |pillar: &Value| {
         compile::highstate(&Input {
             tree: &tree,
@@ -138,7 +138,6 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
         "{}",
         problems[0]
     );
-    fs::remove_dir_all(bundle_dir).unwrap();
 }
 
 /// The firewall opens the kubelet's port to metrics-server only, and the kubelet gets a serving

@@ -1,11 +1,10 @@
 //! The enrolment script, run with programs that only note how they were called.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::support::{contents, of};
+use crate::support::{contents, make_program, of};
 
 /// External programs that the script may call.
 const PROGRAMS: [&str; 11] = [
@@ -45,11 +44,7 @@ impl Scratch {
         let note = format!(
             "#!/bin/sh\nprintf '%s\\n' \"${{0##*/}} $* token=${{HALITE_TOKEN-}}\" >> {here}/calls\n"
         );
-        let put = |path: &str, text: &str| {
-            fs::write(root.path().join(path), text).unwrap();
-            let mode = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(root.path().join(path), mode).unwrap();
-        };
+        let put = |path: &str, text: &str| make_program(&root.path().join(path), text);
         for program in PROGRAMS {
             let answer = if program == "id" { "echo 0\n" } else { "" };
             put(&format!("bin/{program}"), &format!("{note}{answer}"));

@@ -1,10 +1,8 @@
 //! A host's own services and files.
 
-use std::fs;
-
 use serde_json::json;
 
-use crate::support::{chunk, contents, fixture, highstate, of};
+use crate::support::{chunk, contents, fixture, highstate, make_program, of};
 
 /// `creates` would never renew the operator's certificate.
 #[test]
@@ -55,23 +53,15 @@ fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
 }
 
 /// The exit code of a line, run with fakes of `systemctl` and `ctr`.
-fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
-    let programs = std::env::temp_dir().join(format!("halite-tree-{}-{name}", std::process::id()));
-    fs::create_dir_all(&programs).unwrap();
+fn shell(line: &str, active: bool, plugins: &str) -> Option<i32> {
+    let directory = tempfile::tempdir().unwrap();
+    let programs = directory.path();
     for (program, text) in [
         ("systemctl", format!("exit {}", if active { 0 } else { 3 })),
         ("ctr", format!("printf '{plugins}'")),
         ("sleep", "exit 0".to_owned()),
     ] {
-        // Another process writes it: a child that another test has just started would have the file
-        // open too, and a file that is open for writing cannot be run (ETXTBSY).
-        let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#;
-        let written = std::process::Command::new("/bin/sh")
-            .args(["-ec", write])
-            .arg(programs.join(program))
-            .arg(text)
-            .status();
-        assert!(written.unwrap().success());
+        make_program(&programs.join(program), &format!("#!/bin/sh\n{text}\n"));
     }
     let path = format!("{}:/usr/bin:/bin", programs.display());
     let output = std::process::Command::new("/bin/sh")
@@ -79,7 +69,6 @@ fn shell(line: &str, name: &str, active: bool, plugins: &str) -> Option<i32> {
         .env("PATH", path)
         .output()
         .unwrap();
-    fs::remove_dir_all(programs).unwrap();
     output.status.code()
 }
 
@@ -105,19 +94,15 @@ fn a_containerd_without_its_cri_is_no_runtime() {
             "STATUS    \\nio.containerd.grpc.v1    images    -    ok",
         );
         assert_eq!(
-            shell(unless, target, false, ""),
+            shell(unless, false, ""),
             Some(0),
             "not started: nothing can be said"
         );
+        assert_eq!(shell(unless, true, &good), Some(0), "it answers: no change");
+        assert_eq!(shell(unless, true, &bad), Some(1));
+        assert_eq!(shell(&wait.name, true, &good), Some(0));
         assert_eq!(
-            shell(unless, target, true, &good),
-            Some(0),
-            "it answers: no change"
-        );
-        assert_eq!(shell(unless, target, true, &bad), Some(1));
-        assert_eq!(shell(&wait.name, target, true, &good), Some(0));
-        assert_eq!(
-            shell(&wait.name, target, true, &bad),
+            shell(&wait.name, true, &bad),
             Some(1),
             "it says so after a while"
         );

@@ -3,7 +3,7 @@
 use halite_states::compile;
 use serde_json::{Value, json};
 
-use crate::support::{fixture, highstate, sure, with};
+use crate::support::{fixture, highstate, make_program, sure, with};
 
 /// What stays with `--packages`: the operator may use it, or had it before.
 const STAYS: &[&str] = &[
@@ -81,10 +81,7 @@ fn a_bundle_server_goes_only_without_a_site_of_the_operator() {
     let removes = |lines: &str| {
         for (program, said) in [("apt-get", lines), ("dpkg-query", ""), ("dpkg", "")] {
             let script = format!("#!/bin/sh\ncat <<'END'\n{said}\nEND\n");
-            let path = bin.join(program);
-            std::fs::write(&path, script).unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&path, mode).unwrap();
+            make_program(&bin.join(program), &script);
         }
     };
     let stays = || {

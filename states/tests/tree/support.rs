@@ -9,6 +9,18 @@ use halite_states::low::Chunk;
 use halite_states::tree::DirTree;
 use serde_json::Value;
 
+/// Makes a program. Another process writes it: a child that another test has just started would have the
+/// file open too, and a file that is open for writing cannot be run (ETXTBSY).
+pub fn make_program(path: &Path, text: &str) {
+    let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let written = std::process::Command::new("/bin/sh")
+        .args(["-ec", write])
+        .arg(path)
+        .arg(text)
+        .status();
+    assert!(written.unwrap().success());
+}
+
 pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -1,7 +1,7 @@
 //! A real registry, the `distribution` program, with TLS and logins.
 
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -34,69 +34,26 @@ impl Registry {
                     github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
             )
         });
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let (certificate, key) = authority.files(dir);
+        let files = authority.files(dir);
         let logins = run("apache2-utils", dir, "htpasswd", &["-Bbn", "me", "secret"]);
         std::fs::write(dir.join("htpasswd"), logins).unwrap();
-        let text = format!(
-            "\
-version: 0.1
-log: {{level: error}}
-storage: {{filesystem: {{rootdirectory: {root}}}}}
-auth: {{htpasswd: {{realm: test, path: {logins}}}}}
-http:
-  addr: 127.0.0.1:{port}
-  tls: {{certificate: {certificate}, key: {key}}}
-",
-            root = dir.join("storage").display(),
-            logins = dir.join("htpasswd").display(),
-            certificate = certificate.display(),
-            key = key.display(),
-        );
-        let conf = dir.join("registry.yml");
-        std::fs::write(&conf, text).unwrap();
-        let log = dir.join("registry.log");
-        let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg(conf)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap());
-        let mut child = command.spawn().unwrap();
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let said = || std::fs::read_to_string(&log).unwrap();
-            assert!(
-                child.try_wait().unwrap().is_none(),
-                "the registry ended: {}",
-                said()
-            );
-            assert!(
-                started.elapsed() < Duration::from_secs(30),
-                "the registry does not listen: {}",
-                said()
-            );
-            std::thread::yield_now();
+        let agent = agent(authority);
+        // Another test may get the port between the two moments.
+        for _ in 0..4 {
+            let port = TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port();
+            if let Some(child) = serve(&program, dir, &files, port, &agent) {
+                return Self {
+                    child: Mutex::new(child),
+                    port,
+                    agent,
+                };
+            }
         }
-        let certificate = Certificate::from_pem(&std::fs::read(&authority.path).unwrap()).unwrap();
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
-        let tls = tls.unversioned_rustls_crypto_provider(provider).build();
-        let agent = ureq::Agent::config_builder()
-            .tls_config(tls)
-            .proxy(None)
-            .build()
-            .into();
-        Self {
-            child: Mutex::new(child),
-            port,
-            agent,
-        }
+        panic!("the registry found no free port");
     }
 
     /// `localhost:PORT`.
@@ -179,4 +136,79 @@ impl Drop for Registry {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// A client that trusts that authority.
+fn agent(authority: &Authority) -> ureq::Agent {
+    let certificate = Certificate::from_pem(&std::fs::read(&authority.path).unwrap()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let tls = TlsConfig::builder().root_certs(RootCerts::from([certificate]));
+    let tls = tls.unversioned_rustls_crypto_provider(provider).build();
+    ureq::Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .build()
+        .into()
+}
+
+/// Starts the registry on this port and waits until it answers; none if the port is taken.
+fn serve(
+    program: &Path,
+    dir: &Path,
+    (certificate, key): &(PathBuf, PathBuf),
+    port: u16,
+    agent: &ureq::Agent,
+) -> Option<Child> {
+    let text = format!(
+        "\
+version: 0.1
+log: {{level: error}}
+storage: {{filesystem: {{rootdirectory: {root}}}}}
+auth: {{htpasswd: {{realm: test, path: {logins}}}}}
+http:
+  addr: 127.0.0.1:{port}
+  tls: {{certificate: {certificate}, key: {key}}}
+",
+        root = dir.join("storage").display(),
+        logins = dir.join("htpasswd").display(),
+        certificate = certificate.display(),
+        key = key.display(),
+    );
+    let conf = dir.join("registry.yml");
+    std::fs::write(&conf, text).unwrap();
+    let log = dir.join("registry.log");
+    let mut command = Command::new(program);
+    command
+        .arg("serve")
+        .arg(conf)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let started = Instant::now();
+    let url = format!("https://localhost:{port}/v2/");
+    let answers = || {
+        let limit = Some(Duration::from_secs(5));
+        let asked = agent.get(&url).config().timeout_global(limit).build();
+        // Without a login it says that it needs one.
+        matches!(asked.call(), Err(ureq::Error::StatusCode(401)))
+    };
+    while !answers() {
+        let said = || std::fs::read_to_string(&log).unwrap();
+        if child.try_wait().unwrap().is_some() {
+            let said = said();
+            assert!(
+                said.contains("address already in use"),
+                "the registry ended: {said}"
+            );
+            return None;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "the registry does not answer: {}",
+            said()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(child)
 }

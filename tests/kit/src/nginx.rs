@@ -9,6 +9,9 @@ use std::{fs, thread};
 use crate::tls::Authority;
 
 const NEEDED: &str = "this test needs nginx: install the Debian package nginx-light";
+/// Limit of a wait for its files.
+const SOON: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// An nginx on a port of 127.0.0.1; stopped through its own pid file when dropped.
 pub struct Nginx {
@@ -69,10 +72,18 @@ impl Nginx {
         );
     }
 
-    /// The statuses that it answered with, in order.
+    /// The statuses that it answered with, in order; waits for those of so many requests.
     #[must_use]
-    pub fn answered(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
+    pub fn answered(&self, requests: usize) -> Vec<String> {
+        // It writes the line when the client has its answer already.
+        let since = Instant::now();
+        let log = loop {
+            let log = fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
+            if log.matches('\n').count() >= requests || since.elapsed() > SOON {
+                break log;
+            }
+            thread::sleep(PAUSE);
+        };
         log.lines()
             .map(|line| {
                 line.split('"')
@@ -112,11 +123,8 @@ fn configured(dir: &Path, servers: &impl Fn(u16) -> String) -> (PathBuf, u16) {
 fn wait_for_pid(dir: &Path) {
     let since = Instant::now();
     while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {
-        assert!(
-            since.elapsed() < Duration::from_secs(30),
-            "nginx wrote no pid"
-        );
-        thread::sleep(Duration::from_millis(5));
+        assert!(since.elapsed() < SOON, "nginx wrote no pid");
+        thread::sleep(PAUSE);
     }
 }
 

@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn without_the_same_packages_the_last_used_of_the_same_compiler_are_taken() {
-        let cache = std::env::temp_dir().join(format!("halite-lab-cache-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
         let own = cache.join("target-0000-rustcnew");
         assert_eq!(last_used(&cache, &own).unwrap(), None);
         for (name, hour) in [
@@ -249,7 +250,6 @@ mod tests {
         // Interrupted before it was used.
         fs::create_dir_all(cache.join("target-6666-rustcnew")).unwrap();
         let found = last_used(&cache, &own).unwrap();
-        fs::remove_dir_all(&cache).unwrap();
         assert_eq!(found, Some(cache.join("target-2222-rustcnew")));
     }
 

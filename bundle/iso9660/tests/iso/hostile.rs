@@ -101,7 +101,7 @@ fn changed(name: &str, change: impl FnOnce(&mut [u8], usize)) -> String {
     change(&mut bytes, at);
     let started = Instant::now();
     let error = open(&made, &bytes).unwrap_err();
-    assert!(started.elapsed().as_secs() < 10, "{error}");
+    assert!(started.elapsed().as_secs() < 60, "{error}");
     assert!(error.contains("copy it again from its source"), "{error}");
     error
 }

@@ -8,7 +8,7 @@ use super::site::{PATIENCE, Site, address, answered, changes, eventually, pace, 
 
 const NAMES: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
 /// Shorter than the time after which a cluster without a quorum counts as one that is to be repaired.
-const SHORT: Duration = Duration::from_secs(5);
+const SHORT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {

@@ -2,7 +2,7 @@
 
 use halite_etcd::{AlarmKind, Client, Members as _, Overview};
 
-use super::site::{PATIENCE, Site, changes, eventually, pace, voters};
+use super::site::{PATIENCE, Site, answered, changes, eventually, pace, voters};
 use super::writer::assert_equal_hashes;
 
 const NAMES: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
@@ -25,7 +25,7 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     let mut site = Site::new(&NAMES);
     let client = site.client();
     three(&mut site, &client).await;
-    client.put(b"kept", b"value").await.unwrap();
+    answered("a write", async || client.put(b"kept", b"value").await).await;
     // The same key again and again: all but the last is the past. A write whose answer was lost, as
     // while a leader is elected, may be there or not.
     let (mut last, mut unknown) = (None, Vec::new());
@@ -57,13 +57,23 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     let pace = pace();
     let freed = changes(&client, &pace, PATIENCE).make_room().await.unwrap();
     assert!(!freed.is_empty());
-    let overview = Overview::take(&client).await.unwrap();
+    let overview = answered("the state of each member", async || {
+        let overview = Overview::take(&client)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut members = overview.members.iter();
+        match members.find(|own| own.status.is_none()) {
+            Some(silent) => Err(format!("{} is silent", silent.member.title())),
+            None => Ok(overview),
+        }
+    })
+    .await;
     assert_eq!(overview.alarms, []);
     for own in &overview.members {
         let status = own.status.as_ref().unwrap();
         assert!(status.db_size < status.db_quota / 2, "{status:?}");
     }
-    client.put(b"taken", b"1").await.unwrap();
+    answered("a write", async || client.put(b"taken", b"1").await).await;
     let read = client.get(b"often").await.unwrap();
     assert!(
         read == last || unknown.into_iter().any(|value| read == Some(value)),
@@ -89,8 +99,8 @@ async fn data_that_reach_the_quota_keep_the_alarm_until_some_are_deleted() {
         }
     }
     let pace = pace();
-    // It says so when the time is over, and has to know by then.
-    let limit = std::time::Duration::from_secs(10);
+    // It says so when the time is over, and has to know by then: after a defragmentation.
+    let limit = std::time::Duration::from_secs(30);
     let refused = changes(&client, &pace, limit).make_room().await;
     let text = refused.unwrap_err().to_string();
     assert!(
