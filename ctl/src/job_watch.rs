@@ -93,7 +93,7 @@ struct JobWatch {
     done: FinishedJob,
     /// The returns of each job, by its id; later jobs have higher ones.
     returns: BTreeMap<String, BTreeMap<String, MinionReturn>>,
-    /// The reason of the last wait that was printed, by the hosts.
+    /// The reason of the last wait that was printed, by host or by step.
     waits: BTreeMap<String, String>,
 }
 
@@ -145,9 +145,16 @@ impl JobWatch {
 
     /// Notes a wait; false for one that was printed.
     fn is_news(&mut self, data: &Value) -> bool {
-        let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-        let reason = text("because");
-        self.waits.insert(text("step"), reason.clone()).as_ref() != Some(&reason)
+        let reason = data["because"].as_str().unwrap_or_default();
+        let hosts = data["hosts"].as_array();
+        let step = hosts.is_none().then_some(&data["step"]);
+        let mut is_news = false;
+        for name in hosts.into_iter().flatten().chain(step) {
+            let name = name.as_str().unwrap_or_default().to_owned();
+            let before = self.waits.insert(name, reason.to_owned());
+            is_news |= before.as_deref() != Some(reason);
+        }
+        is_news
     }
 
     /// Prints that hosts are not done one after the other.

@@ -60,6 +60,15 @@ fn a_wait_for_hosts_is_printed_once_for_each_reason() {
     assert!(!is_news("w1", "the job runs"));
     assert!(is_news("w1", "w1 is not connected"));
     assert!(is_news("w1", "the job runs"));
+    // Of hosts that are reported together some return, or their number grows.
+    let mut of_hosts = |hosts: &[&str], because: &str| {
+        let step = hosts.join(", ");
+        watch.is_news(&json!({"jid": "1", "step": step, "hosts": hosts, "because": because}))
+    };
+    assert!(of_hosts(&["a", "b", "c"], "the job runs"));
+    assert!(!of_hosts(&["a", "c"], "the job runs"));
+    assert!(of_hosts(&["a", "c", "d"], "the job runs"));
+    assert!(of_hosts(&["a", "c"], "another reason"));
 }
 
 #[test]

@@ -181,15 +181,21 @@ fn saved(backups: &Value) -> String {
     let hosts = backups["hosts"].as_array().into_iter().flatten();
     let each = hosts.map(|host| {
         let name = table::cell(&host["node"]);
-        let since = |key: &str| host[key].as_u64().map(age);
-        match (since("newestAge"), since("verifiedAge")) {
+        let since = |key: &str| {
+            host[key]
+                .as_u64()
+                .map(|seconds| format!("{} ago", age(seconds)))
+        };
+        // A master of before ages were shown has the time alone.
+        let time = || host["newest"].as_str().map(str::to_owned);
+        match (since("newestAge").or_else(time), since("verifiedAge")) {
             (None, _) => match host["next"].as_str() {
                 Some(next) => format!("{name} none yet (next {next})"),
                 None => format!("{name} none yet"),
             },
-            (Some(newest), None) => format!("{name} {newest} ago"),
+            (Some(newest), None) => format!("{name} {newest}"),
             (Some(newest), Some(verified)) => {
-                format!("{name} {newest} ago (verified {verified} ago)")
+                format!("{name} {newest} (verified {verified})")
             }
         }
     });

@@ -59,6 +59,10 @@ fn the_overview_names_unconnected_minions_and_problems() {
             "backups     a none yet (next T1)\n",
         ),
         (
+            json!({"node": "a", "newest": "T0", "next": "T1"}),
+            "backups     a T0\n",
+        ),
+        (
             json!({"node": "a", "newest": "T0", "newestAge": 7100, "next": "T1", "verified": null}),
             "backups     a 118m ago\n",
         ),

@@ -125,10 +125,10 @@ impl Jobs {
         let mut index = 0;
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {
-            index += 1;
             let shown = serde_json::to_string(state).unwrap_or_default();
             let state = serde_json::from_str(&redactor.json(&shown)).unwrap_or_default();
             self.progressed(jid, &MASTER, index, total, state);
+            index += 1;
         })
         .await;
         let retcode = i32::from(!run.succeeded());

@@ -143,12 +143,14 @@ impl Watch {
         let Some(own) = rows.iter().find(|row| row.jid == self.jid) else {
             return Ok(None);
         };
-        let applies = |row: &&JobRow| row.low_json.is_some() && row.jid != self.jid;
-        if own.state == RowState::Queued
-            && own.low_json.is_some()
-            && let Some(first) = rows.iter().find(applies)
-        {
-            return Ok(Some(queued(&self.jid, &first.jid)));
+        // One whose own turn has not come yet, as in a highstate host after host, holds up nothing.
+        let runs = |row: &&JobRow| {
+            row.low_json.is_some() && row.jid != self.jid && row.state != RowState::Queued
+        };
+        if own.state == RowState::Queued && own.low_json.is_some() {
+            // Without one that runs it is about to be sent.
+            let first = rows.iter().find(runs);
+            return Ok(first.map(|first| queued(&self.jid, &first.jid)));
         }
         Ok(Some(working(job, own, self.silences.next_state(host))))
     }
@@ -259,6 +261,7 @@ fn waiting(
     json!({
         "jid": job.jid,
         "step": names,
+        "hosts": hosts,
         "until": format!("{names} has returned"),
         "because": stall.because,
         "seconds": since / 1000,

@@ -13,7 +13,7 @@ use crate::names::minion;
 
 const HOST: &str = "worker-1";
 const TREE: &[(&str, &str)] = &[
-    ("top.sls", "base:\n  '*':\n    - host\n"),
+    ("top.sls", "base:\n  '*-1':\n    - host\n"),
     (
         "host.sls",
         "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n\
@@ -58,8 +58,12 @@ async fn report(events: &mut EventStream) -> Option<Value> {
 }
 
 async fn highstate(life: &Life) -> EventStream {
+    highstate_of(life, HOST).await
+}
+
+async fn highstate_of(life: &Life, target: &str) -> EventStream {
     let request = v1::RunRequest {
-        target: HOST.into(),
+        target: target.into(),
         function: "state.highstate".into(),
         ..v1::RunRequest::default()
     };
@@ -86,11 +90,15 @@ struct Hand<'l> {
 
 impl<'l> Hand<'l> {
     async fn connect(life: &'l Life) -> (Self, ConnectionGuard) {
-        let host = minion(HOST);
+        Self::connect_as(life, HOST).await
+    }
+
+    async fn connect_as(life: &'l Life, name: &str) -> (Self, ConnectionGuard) {
+        let host = minion(name);
         let address = IpAddr::from([10, 10, 1, 12]);
         let (connection, messages) = life.app.connections.join(&host, address);
         let grains =
-            json!({"id": HOST, "os": "Debian", "ip4_interfaces": {"host0": ["10.10.1.12"]}});
+            json!({"id": name, "os": "Debian", "ip4_interfaces": {"host0": ["10.10.1.12"]}});
         let hello = v1::MinionHello {
             protocol: 1,
             grains_json: grains.to_string(),
@@ -211,6 +219,32 @@ fn a_job_behind_another_one_names_that() {
         let own = said["jid"].as_str().unwrap();
         let cancel = format!("`ctl job cancel {own}` ends this job");
         assert!(own != first && remedy.ends_with(&cancel), "{said}");
+    });
+    life.kill();
+}
+
+#[test]
+fn a_job_whose_turn_on_a_host_has_not_come_holds_up_nothing_there() {
+    let site = Site::new(TREE);
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
+    life.accept("bootstrap-1");
+    life.accept(HOST);
+    life.runtime.block_on(async {
+        let (mut other, _other) = Hand::connect_as(&life, "bootstrap-1").await;
+        let (mut hand, _connection) = Hand::connect(&life).await;
+        // Of both hosts, one after the other: the second one has it queued.
+        let _ordered = highstate_of(&life, "*").await;
+        let ordered = other.start().await;
+        let _first = highstate(&life).await;
+        let first = hand.start().await;
+        assert_ne!(first, ordered);
+        let mut events = highstate(&life).await;
+        clock.advance(10_000);
+        let said = report(&mut events).await.unwrap();
+        let because = said["because"].as_str().unwrap();
+        let comes_first = format!("the job {first} comes first there");
+        assert!(because.starts_with(&comes_first), "{said}");
     });
     life.kill();
 }
