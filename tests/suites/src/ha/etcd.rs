@@ -8,7 +8,9 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::retiring::retire;
-use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers, wait_until_noticed};
+use super::standbys::{
+    STANDBYS, nothing_to_do, promoted_first, wait_for_followers, wait_until_noticed,
+};
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
 use crate::guide;
@@ -106,15 +108,7 @@ pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     left.clone_into(from.context("no member in the command")?);
     let said = next.sh(&format!("{} 2>&1", recover.join(" ")))?;
     println!("  {}", said.trim().replace('\n', "\n  "));
-    let place = |part: &str| {
-        let place = said.find(part);
-        place.with_context(|| format!("{part:?} is not in: {said}"))
-    };
-    let promoted = "the master was on cp-1 and does not answer: this standby takes its place first";
-    ensure!(
-        place(promoted)? < place("cp-2 serves alone")?,
-        "recovered before it was promoted: {said}"
-    );
+    promoted_first(&said, "cp-2 serves alone")?;
     whole_again(cluster, next, &lost)?;
     wait_for_followers(next, &["cp-1", other])?;
     retire(next, &[left, "--to", "cp-1", "--keep"])?;

@@ -181,6 +181,20 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
     })
 }
 
+/// Fails unless a command on a standby said that it takes the place of the master, and after it `then`.
+pub(super) fn promoted_first(said: &str, then: &str) -> Result<()> {
+    let place = |part: &str| {
+        let place = said.find(part);
+        place.with_context(|| format!("{part:?} is not in: {said}"))
+    };
+    let promoted = "the master was on cp-1 and does not answer: this standby takes its place first";
+    ensure!(
+        place(promoted)? < place(then)?,
+        "{then:?} before the promotion: {said}"
+    );
+    Ok(())
+}
+
 /// Waits until a standby has noticed that no master answers.
 pub(super) fn wait_until_noticed(standby: &Host) -> Result<()> {
     wait::until("the standby to notice", BACK, || {

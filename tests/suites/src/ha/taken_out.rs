@@ -8,7 +8,7 @@ use halite_lab::wait;
 
 use super::retiring::retire;
 use super::standbys::{
-    STANDBYS, answers, keys, nothing_to_do, wait_for_followers, wait_until_noticed,
+    STANDBYS, answers, keys, nothing_to_do, promoted_first, wait_for_followers, wait_until_noticed,
 };
 use super::{BACK, etcdctl, is_complete, same_content};
 use crate::checks::refused;
@@ -48,15 +48,7 @@ pub(super) fn by_a_standby(cluster: &Cluster) -> Result<Counts> {
 
     let said = next.sh(&format!("{} 2>&1", remove(name, "demo").join(" ")))?;
     println!("  {}", said.trim().replace('\n', "\n  "));
-    let place = |part: &str| {
-        let place = said.find(part);
-        place.with_context(|| format!("{part:?} is not in: {said}"))
-    };
-    let promoted = "the master was on cp-1 and does not answer: this standby takes its place first";
-    ensure!(
-        place(promoted)? < place("cp-1 has left the cluster demo")?,
-        "removed before it was replaced: {said}"
-    );
+    promoted_first(&said, "cp-1 has left the cluster demo")?;
     let list = etcdctl(cluster, next, &["member", "list"])?;
     let members = list["members"].as_array().context("no list of members")?;
     let members: BTreeSet<&str> = members.iter().filter_map(|m| m["name"].as_str()).collect();
