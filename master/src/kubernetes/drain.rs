@@ -21,6 +21,8 @@ pub use super::drain_pods::Options;
 const NAMED: usize = 5;
 /// The annotation of a node that is cordoned only until the work on its host has ended.
 const MAINTENANCE: &str = "halite/maintenance";
+/// The taint of a cordoned node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// How often an update that lost a race against another writer is made again from the new object.
 const CONFLICTS: u32 = 5;
 
@@ -255,6 +257,22 @@ fn put(mapping: &mut Value, key: &str, value: Option<Value>) {
     }
 }
 
+/// Removes the taint that the controller manager puts on a cordoned node.
+///
+/// The controller manager removes it too, but tries once only: one refused request, as in a change of
+/// its leader, leaves the taint until the node changes again, which takes up to five minutes
+/// (`doNodeProcessingPassWorker` in `pkg/controller/nodelifecycle`).
+fn remove_taint(node: &mut Value) {
+    let taints = node.pointer_mut("/spec/taints");
+    let Some(taints) = taints.and_then(Value::as_array_mut) else {
+        return;
+    };
+    taints.retain(|taint| taint["key"] != UNSCHEDULABLE);
+    if taints.is_empty() {
+        put(&mut node["spec"], "taints", None);
+    }
+}
+
 /// Lets a node take new pods, or not; answers whether that changed something.
 ///
 /// # Errors
@@ -280,6 +298,9 @@ pub async fn set_cordon(api: &dyn Api, node: &str, cordon: Cordon) -> Result<boo
             "unschedulable",
             after.0.then(|| json!(true)),
         );
+        if !after.0 {
+            remove_taint(&mut wanted);
+        }
         let annotations = &mut wanted["metadata"]["annotations"];
         put(annotations, MAINTENANCE, after.1.then(|| json!("")));
         match api.replace(&wanted, false).await {

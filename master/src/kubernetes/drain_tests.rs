@@ -357,6 +357,42 @@ fn the_cordon_of_a_maintenance_ends_with_it_and_that_of_an_operator_does_not() {
     }
 }
 
+/// The controller manager may leave its taint for minutes, and no pod comes until it has gone.
+#[test]
+fn the_taint_of_a_cordon_goes_with_it_and_other_taints_stay() {
+    let own = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
+    for (kept, expected) in [(vec![own.clone()], json!([own])), (vec![], Value::Null)] {
+        let api = api();
+        finish(set_cordon(&api, "worker-1", Cordon::On))
+            .unwrap()
+            .unwrap();
+        let mut node = api.object("Node", "worker-1").unwrap();
+        let mut taints = vec![json!({
+            "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule",
+            "timeAdded": "2026-01-01T00:00:00Z",
+        })];
+        taints.extend(kept);
+        node["spec"]["taints"] = json!(taints);
+        api.put(node);
+        finish(set_cordon(&api, "worker-1", Cordon::On))
+            .unwrap()
+            .unwrap();
+        let count = |node: &Value| node["spec"]["taints"].as_array().map_or(0, Vec::len);
+        assert_eq!(
+            count(&api.object("Node", "worker-1").unwrap()),
+            taints.len()
+        );
+        finish(set_cordon(&api, "worker-1", Cordon::Off))
+            .unwrap()
+            .unwrap();
+        let node = api.object("Node", "worker-1").unwrap();
+        assert_eq!(
+            node["spec"].get("taints").unwrap_or(&Value::Null),
+            &expected
+        );
+    }
+}
+
 /// The table of kill points: before and after each write of a drain.
 #[test]
 fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
