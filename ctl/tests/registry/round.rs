@@ -279,8 +279,10 @@ fn the_registry_moves_links_to_their_places() {
 fn pushes_during_a_backup_are_in_it_or_not() {
     let world = World::new();
     world.push("app", &image("app", "0", &[100_000], 1));
-    let (told, pushed) = mpsc::channel();
     let backups: Vec<String> = std::thread::scope(|scope| {
+        // No more than five are pushed before the first backups have been made: some are still to come. The
+        // receiver is of this scope, so that a backup that fails does not leave the pushes waiting.
+        let (told, pushed) = mpsc::sync_channel(4);
         let world = &world;
         scope.spawn(move || {
             for push in 1..=15 {

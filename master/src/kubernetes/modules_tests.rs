@@ -224,7 +224,9 @@ async fn node_labels_and_taints() {
 
 #[tokio::test]
 async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() {
-    let (api, cluster) = cluster(false);
+    let (api, mut cluster) = cluster(false);
+    // Only a failure waits so long.
+    cluster.patience.total = Duration::from_secs(60);
     api.silent_for.store(5, Ordering::SeqCst);
     let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
     apply_and_check_again(&cluster, &state).await;

@@ -349,7 +349,8 @@ mod tests {
         );
         let pid = std::fs::read_to_string(&child).unwrap();
         let gone = || !std::path::Path::new(&format!("/proc/{}/exe", pid.trim())).exists();
-        tokio::time::timeout(Duration::from_secs(10), async {
+        // Only a failure waits so long.
+        tokio::time::timeout(Duration::from_secs(60), async {
             while !gone() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
