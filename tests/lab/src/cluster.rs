@@ -172,8 +172,25 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
+/// Limit for a host to hold the virtual address again. keepalived takes it from a host whose API server answers late for
+/// some seconds.
+const HELD: Duration = Duration::from_secs(20);
+
+/// What kubectl says of an address that no host holds: its request was not sent.
+const NOT_HELD: &str = ":6443: connect: no route to host";
+
+/// Runs a command of kubectl on a host, and again while no host holds the virtual address, at which it asks.
+pub fn run_kubectl(host: &Host, command: &[&str]) -> Result<String> {
+    wait::until("a host to hold the virtual address", HELD, || {
+        match host.run(command) {
+            Err(error) if error.to_string().contains(NOT_HELD) => Err(error),
+            done => Ok(done),
+        }
+    })?
+}
+
 fn kubectl(host: &Host, args: &[&str]) -> Result<String> {
-    host.run(&[&["kubectl"], args].concat())
+    run_kubectl(host, &[&["kubectl"], args].concat())
 }
 
 /// Waits until every pod of the cluster of `host`, which has a control plane, runs and is ready, or

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
@@ -12,6 +11,7 @@ use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
 use serde_json::Value;
 
+use super::cluster::PODS;
 use super::repair::{highstate, pods, quiet, settled};
 use crate::test::{Counts, Test};
 
@@ -34,11 +34,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 const BEFORE: &str = "root/before-addons.txt";
 /// Fewest objects that the two addons have.
 const OBJECTS: usize = 16;
-/// Limit for the addons to be ready: images are pulled, and metrics-server waits for its second
-/// measurement.
-const READY: Duration = Duration::from_secs(180);
-/// Limit for pods to end in their own time, and their volumes to be deleted.
-const GONE: Duration = Duration::from_secs(120);
 
 /// Kinds of objects that come and go by themselves.
 const PASSING: &[&str] = &[
@@ -88,7 +83,7 @@ pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
 pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
     wait::until(
         "everything that was switched off to be gone, and nothing else",
-        GONE,
+        PODS,
         || {
             let now = objects(cluster)?;
             if now == *wanted {
@@ -143,7 +138,7 @@ fn on(cluster: &Cluster) -> Result<Counts> {
 /// certificates.
 pub(super) fn measured(cluster: &Cluster) -> Result<()> {
     // Through the aggregation layer, and from the pod to the kubelet of either host.
-    wait::until("both nodes to be measured", READY, || {
+    wait::until("both nodes to be measured", PODS, || {
         let top = cluster.kubectl(&["top", "nodes", "--no-headers"])?;
         let measured = |name: &&str| {
             top.lines()
@@ -155,7 +150,7 @@ pub(super) fn measured(cluster: &Cluster) -> Result<()> {
             Err(Error::msg(top))
         }
     })?;
-    wait::until("pods to be measured", READY, || {
+    wait::until("pods to be measured", PODS, || {
         let top = cluster.kubectl(&["top", "pods", "-A", "--no-headers"])?;
         let measured = |name: &&str| top.lines().any(|line| line.contains(name));
         if ["kube-apiserver", "coredns", "metrics-server"]
@@ -187,7 +182,7 @@ pub(super) fn measured(cluster: &Cluster) -> Result<()> {
 pub(super) fn holds_data(cluster: &Cluster) -> Result<()> {
     fs::write(cluster.bootstrap.root().join("root/volume.yaml"), volume())?;
     cluster.kubectl(&["apply", "-f", "/root/volume.yaml"])?;
-    let written = wait::until("a pod to write into a volume", READY, || {
+    let written = wait::until("a pod to write into a volume", PODS, || {
         let read = ["exec", "keeps-data", "--", "cat", "/data/it"];
         cluster.kubectl(&read)
     })?;
@@ -304,7 +299,8 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     ensure!(still.trim() == "written by keeps-data", "{still:?}");
 
     cluster.kubectl(&["delete", "-f", "/root/volume.yaml", "--wait=true"])?;
-    wait::until("the volume to be removed", GONE, || {
+    // local-path deletes it by a pod, which it gives two minutes before it tries again.
+    wait::until("the volume to be removed", PODS, || {
         let left = cluster.kubectl(&["get", "pv", "-o", "name"])?;
         if left.trim().is_empty() {
             Ok(())

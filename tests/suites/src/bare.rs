@@ -9,21 +9,27 @@ use halite_lab::wait;
 /// Limit for the unit that goes last: the minion finishes its work first.
 const GONE: Duration = Duration::from_secs(240);
 
-/// Files that go last.
-const LAST: &str = "! test -e /usr/local/bin/halite-minion && ! test -e /var/lib/halite && ! test -e /etc/halite && \
-                    ! test -e /etc/systemd/system/halite-leave.service";
+/// Files that go last. Backups stay unless data is wiped: the timer may have made one on any host of etcd.
+const LAST: &str = "! test -e /usr/local/bin/halite-minion && ! ls -A /var/lib/halite 2>/dev/null | grep -vx backup && \
+                    ! test -e /etc/halite && ! test -e /etc/systemd/system/halite-leave.service";
 
-/// The checks of a host that has no control plane and no member of etcd.
+/// Limit for the kubelet to end the pods of a control plane, and for an API server with open watches to end, which
+/// takes half a minute.
+const ENDED: Duration = Duration::from_secs(120);
+
+/// The programs of a control plane and of a member of etcd, and their ports.
+const PROGRAMS_OF_PLANE: &str = "! pgrep -x 'kube-apiserver|kube-controller|kube-scheduler|etcd|keepalived' && \
+                                 ! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '";
+
+/// The checks of a host that has no control plane and no member of etcd, once their programs have ended.
 const NO_PLANE: &[&str] = &[
     "! ls -A /etc/kubernetes/manifests | grep .",
-    "! pgrep -x 'kube-apiserver|kube-controller|kube-scheduler|etcd|keepalived'",
     "! find /etc/kubernetes /etc/halite -name '*.key' ! -path '/etc/halite/minion/*' | grep -E 'ca.key|sa.key|etcd|operator|apiserver'",
     "! ls /etc/kubernetes | grep -E 'admin.conf|manager.conf|scheduler.conf'",
     "! test -e /var/lib/etcd/member && ! test -e /var/lib/halite/etcd-member.json && ls -d /var/lib/etcd/member.removed-*",
     "! test -e /root/.kube/config && ! test -e /etc/halite/operator && ! test -e /etc/halite/masters",
     "! test -e /var/lib/halite/master && ! test -e /etc/halite/cluster.yaml && ! test -e /etc/halite/nodes && ! systemctl --quiet is-active halite-master",
     "! test -e /etc/keepalived/check-apiserver && ! systemctl --quiet is-enabled keepalived",
-    "! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '",
 ];
 
 /// Programs of the packages that Halite installs, and that no tool of the operator's is.
@@ -65,8 +71,10 @@ pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
 }
 
 /// Fails when something of a control plane or of a member of etcd is left on a host, but for the data that was
-/// put aside; its kubelet reaches the API by its name.
+/// put aside; its kubelet reaches the API by its name. Waits for the programs to end, which no command does.
 pub(crate) fn has_no_control_plane(host: &Host) -> Result<()> {
+    let what = format!("the control plane of {} to end", host.spec.name);
+    wait::until(&what, ENDED, || host.sh(PROGRAMS_OF_PLANE).map(drop))?;
     let own = "grep -q 'server: https://api.demo.internal:6443$' /etc/kubernetes/kubelet.conf";
     for check in NO_PLANE.iter().chain(&[own]) {
         host.sh(check)
@@ -75,13 +83,18 @@ pub(crate) fn has_no_control_plane(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Fails when packages that Halite installed, or what etcd stored, are left on a host that left with
-/// `--packages --wipe-data`.
-pub(crate) fn has_no_packages_or_data(host: &Host) -> Result<()> {
-    let programs = format!("for program in {PROGRAMS}; do ! command -v $program || exit 1; done");
-    for check in [programs.as_str(), "! test -e /var/lib/etcd/member"] {
-        host.sh(check)
-            .with_context(|| format!("on {}: {check}", host.spec.name))?;
-    }
+/// Fails when what etcd stored, or a backup, is left on a host that left with `--wipe-data`.
+pub(crate) fn has_no_data(host: &Host) -> Result<()> {
+    let check = "! test -e /var/lib/etcd/member && ! test -e /var/lib/halite";
+    host.sh(check)
+        .with_context(|| format!("on {}: {check}", host.spec.name))?;
     Ok(())
+}
+
+/// Fails when packages that Halite installed, or data, are left on a host that left with `--packages --wipe-data`.
+pub(crate) fn has_no_packages_or_data(host: &Host) -> Result<()> {
+    let check = format!("for program in {PROGRAMS}; do ! command -v $program || exit 1; done");
+    host.sh(&check)
+        .with_context(|| format!("on {}: {check}", host.spec.name))?;
+    has_no_data(host)
 }

@@ -10,8 +10,12 @@ use halite_lab::wait;
 
 use crate::repair::highstate;
 
-/// Limit for the hosts to have nothing to do: a kubelet may renew its certificate first.
-const QUIET: Duration = Duration::from_secs(240);
+/// Limit for the hosts to have nothing to do: a kubelet may renew its certificate first, and waits for up to
+/// five minutes before it starts a program again that lost its lease.
+pub(crate) const QUIET: Duration = Duration::from_secs(420);
+
+/// Limit for the master to notice the end of a minion.
+const AWAY: Duration = Duration::from_secs(180);
 
 /// Runs a command that must fail with a message that contains all of the given texts.
 pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], parts: &[&str]) -> Result<()> {
@@ -57,6 +61,15 @@ pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
         "another bundle on the site changed {others:?}"
     );
     Ok(())
+}
+
+/// Waits until the master has noticed that the worker's minion has stopped.
+pub(super) fn wait_until_worker_is_away(cluster: &Cluster) -> Result<()> {
+    wait::until("the worker's minion to be away", AWAY, || {
+        let ping = cluster.bootstrap.output(&[CTL, "ping", WORKER])?;
+        ensure!(!ping.status.success(), "it answers");
+        Ok(())
+    })
 }
 
 /// Waits until a highstate of all hosts would change nothing.

@@ -40,8 +40,17 @@ pub(super) const STAYING: &str = "on";
 /// Port on which servers listen.
 const PORT: u16 = 8080;
 
+/// Limit for pods to run, and to be gone. The kubelet waits up to five minutes before it starts a scheduler or a
+/// controller manager again that lost its lease, and a taint of a new node that Kubernetes has failed to remove stays
+/// until the kubelet's next report, which takes as long.
+pub(super) const PODS: Duration = Duration::from_secs(420);
+
 /// Limit for one pod to reach another.
 const REACHED: Duration = Duration::from_secs(90);
+
+/// Limit for kubeadm to plan an upgrade. It gives a Job of its own a fixed time to complete, which may be too short on a
+/// busy machine.
+const PLANNED: Duration = Duration::from_secs(390);
 
 pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
     let list: Value = serde_json::from_str(&cluster.kubectl(&["get", "nodes", "-o", "json"])?)?;
@@ -99,14 +108,21 @@ fn file(prefix: &str) -> String {
 pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
     std::fs::write(cluster.bootstrap.file(&file(prefix)), servers(prefix))?;
     cluster.kubectl(&["apply", "-f", &file(prefix)])?;
-    cluster.wait_for_pods(Duration::from_secs(120))
+    cluster.wait_for_pods(PODS)
+}
+
+/// Deletes objects, which these arguments of kubectl name, and waits until they are gone.
+pub(super) fn delete(cluster: &Cluster, objects: &[&str]) -> Result<()> {
+    let limit = format!("--timeout={}s", PODS.as_secs());
+    let options = ["--wait", &limit];
+    cluster
+        .kubectl(&[&["delete"], objects, &options].concat())
+        .map(drop)
 }
 
 /// Removes servers that a test made in addition to those that stay.
 pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
-    cluster
-        .kubectl(&["delete", "-f", &file(prefix), "--wait", "--timeout=60s"])
-        .map(drop)
+    delete(cluster, &["-f", &file(prefix)])
 }
 
 /// Waits until the server of each node reaches the other one: by its Service's address and name,
@@ -213,13 +229,16 @@ fn kubeadm_accepts(cluster: &Cluster) -> Result<Counts> {
         .rsplit_once('.')
         .context("a version has three parts")?;
     let next = format!("{minor}.{}", patch.parse::<u32>()? + 1);
-    let plan = cluster.bootstrap.run(&[
+    let plan = [
         "kubeadm",
         "upgrade",
         "plan",
-        &next,
+        next.as_str(),
         "--allow-experimental-upgrades",
-    ])?;
+    ];
+    let plan = wait::until("a plan of kubeadm", PLANNED, || {
+        cluster.bootstrap.run(&plan)
+    })?;
     for component in [
         "kube-apiserver",
         "kube-controller-manager",

@@ -11,13 +11,15 @@ use halite_states::shipped;
 use serde_json::json;
 
 use crate::bare::{has_no_packages_or_data, is_bare, wait_until_bare};
+use crate::checks::wait_until_worker_is_away;
 use crate::etcd;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::moments;
 use crate::test::{Case, Counts, Test};
 
-/// Limit for a minion to be connected again, and for the pods of the new cluster.
-const BACK: Duration = Duration::from_secs(240);
+/// Limit for a minion to be connected again, for the pods of the new cluster, and for the command that ends what an
+/// earlier one began: one try of it may take minutes, and there must be time for another.
+const BACK: Duration = Duration::from_secs(600);
 /// Directories at which a file system is mounted, below what is removed: on the worker, and that of
 /// the backups on the first host.
 const MOUNTED: [&str; 2] = ["/var/lib/halite/mine", "/var/lib/halite/backup"];
@@ -106,7 +108,8 @@ fn refusals(cluster: &Cluster) -> Result<()> {
     );
     let worker = &cluster.worker;
     worker.run(&["systemctl", "stop", "halite-minion"])?;
-    let said = refused(cluster, &DESTROY[2..], 1);
+    // The command would be taken while the master has not noticed.
+    let said = wait_until_worker_is_away(cluster).and_then(|()| refused(cluster, &DESTROY[2..], 1));
     worker.run(&["systemctl", "start", "halite-minion"])?;
     let said = said?;
     ensure!(

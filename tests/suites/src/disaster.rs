@@ -6,19 +6,17 @@ mod full_disk;
 pub(crate) mod restoring;
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
-use restoring::{DIRECTORY, KEY, ctl, declare, recipient};
+use halite_lab::wait;
+use restoring::{BACK, DIRECTORY, KEY, ctl, declare, recipient};
 use serde_json::Value;
 
 use crate::test::{Counts, Test};
-use crate::{guide, repair};
+use crate::{etcd, guide, repair};
 
-/// Limit for the pods of both hosts to be back.
-const BACK: Duration = Duration::from_secs(240);
 const UNIT: &str = "halite-backup.service";
 
 pub(super) use boundaries::numbered;
@@ -251,8 +249,12 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     kept.goes_on(cluster)?;
     let text = refused(host, &restoring::with_key()?)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
-    let status = ctl(host, &["etcd", "status"])?;
-    ensure!(status["problems"] == serde_json::json!([]), "{status}");
+    // A member that is silent for a moment is a problem of that moment.
+    wait::until("etcd without a problem", etcd::ANSWER, || {
+        let status = ctl(host, &["etcd", "status"])?;
+        ensure!(status["problems"] == serde_json::json!([]), "{status}");
+        Ok(())
+    })?;
     repair::settled(cluster, repair::pods(cluster)?)?;
     repair::quiet(cluster).context("after the restore")?;
     Ok(Counts::ONE)

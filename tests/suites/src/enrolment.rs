@@ -10,6 +10,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::repair;
+use crate::checks::wait_until_worker_is_away;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -254,12 +255,7 @@ fn orchestrated(cluster: &Cluster) -> Result<()> {
     cluster
         .worker
         .run(&["systemctl", "stop", "halite-minion"])?;
-    let away = wait::until("the worker to be away", LIMIT, || {
-        let output = cluster.bootstrap.output(&[CTL, "ping", WORKER])?;
-        ensure!(!output.status.success(), "it answers");
-        Ok(())
-    })
-    .and_then(|()| {
+    let away = wait_until_worker_is_away(cluster).and_then(|()| {
         refused(cluster, &run, WORKER)?;
         let custom = cluster.bootstrap.root().join("etc/halite/custom");
         let skips = ORCHESTRATION

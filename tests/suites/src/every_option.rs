@@ -5,7 +5,6 @@
 //! too.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::{Cluster, WORKER};
@@ -14,6 +13,7 @@ use halite_upstream::versions::OLDER;
 use serde_json::Value;
 
 use super::bundles::{chart, problems};
+use super::cluster::PODS;
 use super::external::harmless_chrony;
 use super::registry::curl;
 use super::repair::quiet;
@@ -34,9 +34,6 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 
 /// All roles of a host in addition to the first one's.
 pub(super) const ROLES: &str = "worker,infra,frontend,registry";
-
-/// Limit for images to be pulled and metrics-server to make its second measurement.
-const PODS: Duration = Duration::from_secs(180);
 
 /// A kernel parameter of the document, in addition to Halite's own.
 const KEEPALIVE: (&str, &str) = ("net/ipv4/tcp_keepalive_time", "1234");

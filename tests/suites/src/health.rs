@@ -14,7 +14,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     run: lost_scheduler,
 }];
 
-/// Limit for the kubelet to notice a manifest that has gone, and for a remedy to take effect.
+/// Limit for the kubelet to notice a manifest that has gone, for a remedy to take effect, and for all to answer.
 const LIMIT: Duration = Duration::from_secs(180);
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 /// The end of the message once the kubelet has ended the pod.
@@ -43,11 +43,31 @@ pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
     said.map(drop).context("the cluster is not healthy")
 }
 
+/// Waits until the status shows an API that answers, and all hosts connected and Ready. It gives the API and each host
+/// three seconds, which may be too few on a busy machine.
+pub(super) fn all_answer(cluster: &Cluster) -> Result<()> {
+    wait::until("the status to show that all answer", LIMIT, || {
+        let status = status(cluster)?;
+        let nodes = status["nodes"].as_array();
+        let nodes = nodes.context("a status without nodes")?;
+        let well = |node: &Value| node["connected"] == true && node["kubernetes"]["ready"] == true;
+        ensure!(
+            status["api"]["answers"] == true && nodes.iter().all(well),
+            "ctl status: {status:#}"
+        );
+        Ok(())
+    })
+}
+
 fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     is_well(cluster)?;
-    let (code, health) = document(cluster, &["health"])?;
-    ensure!(code == Some(0), "exit code {code:?}: {health:#}");
+    // An API that answers late is a finding of its own, and hides others.
+    wait::until("a health without a finding", LIMIT, || {
+        let (code, health) = document(cluster, &["health"])?;
+        ensure!(code == Some(0), "exit code {code:?}: {health:#}");
+        Ok(())
+    })?;
     let aside = "/root/kube-scheduler.yaml";
     host.run(&["mv", MANIFEST, aside])?;
     let found = wait::until("the health to name the scheduler", LIMIT, || {
@@ -70,13 +90,16 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         remedy.contains(&format!("`ctl highstate {BOOTSTRAP}`")),
         "{remedy}"
     );
-    let output = host.output(&[CTL, "status"])?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        output.status.code() == Some(1) && said.contains(&message) && said.contains(&remedy),
-        "ctl status ended with {}: {said}",
-        output.status
-    );
+    wait::until("the status to name the scheduler", LIMIT, || {
+        let output = host.output(&[CTL, "status"])?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.code() == Some(1) && said.contains(&message) && said.contains(&remedy),
+            "ctl status ended with {}: {said}",
+            output.status
+        );
+        Ok(())
+    })?;
     // As the remedy says.
     host.run(&[CTL, "highstate", BOOTSTRAP])?;
     host.run(&["test", "-s", MANIFEST])?;

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
@@ -13,7 +12,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::chart::PODNET;
 
-use super::cluster::{STAYING, across_nodes, ensure_servers, nodes_ready, remove_servers};
+use super::cluster::{PODS, STAYING, across_nodes, ensure_servers, nodes_ready, remove_servers};
 use super::repair::{highstate, quiet, running};
 use super::{addons, guide};
 use crate::test::{Counts, Test};
@@ -39,8 +38,6 @@ const OPENING: &str = "own-pod-network";
 /// Number of a pod network's objects: a namespace with its service account and CA ConfigMap, three
 /// RBAC objects, a ConfigMap, a DaemonSet with its revision and pods.
 const OBJECTS: usize = 10;
-/// Limit for pods to start and to end.
-const READY: Duration = Duration::from_secs(180);
 
 /// Paths below which files may change: those of pod networks, the firewall's, and the operator's
 /// own.
@@ -219,7 +216,7 @@ fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()>
         flannels.len() >= OBJECTS,
         "before there was only {flannels:?}"
     );
-    wait::until("the chart's objects to be all that is new", READY, || {
+    wait::until("the chart's objects to be all that is new", PODS, || {
         let now = objects(cluster)?;
         let gone: BTreeSet<String> = before.difference(&now).cloned().collect();
         let come: BTreeSet<String> = now.difference(before).cloned().collect();
@@ -233,7 +230,7 @@ fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()>
 
 /// Waits until a pod network's own pods are ready on both nodes.
 fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
-    wait::until("the pod network to be ready on both nodes", READY, || {
+    wait::until("the pod network to be ready on both nodes", PODS, || {
         let path = "jsonpath={.items[*].status.numberReady}";
         let ready = cluster.kubectl(&["-n", namespace, "get", "daemonsets", "-o", path]);
         match ready?.as_str() {
@@ -287,7 +284,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
 
     let before = fs::read_to_string(remembered(cluster, "objects"))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
-    wait::until("the objects to be those that were there", READY, || {
+    wait::until("the objects to be those that were there", PODS, || {
         let now = objects(cluster)?;
         let differ: Vec<&String> = now.symmetric_difference(&before).collect();
         if differ.is_empty() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
+use halite_lab::wait;
 use serde_json::Value;
 
 use self::failures::{Dead, Silent, Slow, Swapped};
@@ -55,6 +56,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 
 /// Path of the site CA's certificate on every host.
 pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
+
+/// Limit for the kubelet to report what it did.
+const REPORTED: Duration = Duration::from_secs(60);
+/// Limit for nginx to close the sockets that its new configuration lacks.
+const RELOADED: Duration = Duration::from_secs(30);
 
 fn roles(cluster: &Cluster, roles: &str) -> Result<()> {
     let path = cluster
@@ -217,19 +223,25 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     // The worker uses its own server first.
     let _dead = Dead::new(&cluster.worker)?;
     pod.wait_until_done(Duration::from_secs(180))?;
-    // Check that one pull continued, not that one failed and another followed.
-    let events = cluster.kubectl(&[
-        "get",
-        "events",
-        "--field-selector",
-        &format!("involvedObject.name={}", pod.name()),
-        "-o",
-        "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}",
-    ])?;
+    // Check that one pull continued, not that one failed and another followed. The kubelet sends events beside its
+    // other work, and after an error only ten seconds later.
+    let of_pod = format!("involvedObject.name={}", pod.name());
+    let events = wait::until("the event of the pull", REPORTED, || {
+        let events = cluster.kubectl(&[
+            "get",
+            "events",
+            "--field-selector",
+            &of_pod,
+            "-o",
+            "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}",
+        ])?;
+        ensure!(events.contains("Successfully pulled"), "{events}");
+        Ok(events)
+    })?;
     // The kubelet's reasons for a pull. A volume that was not there at once (FailedMount) is none.
     let broke_off = |line: &str| line.starts_with("Failed: ") || line.starts_with("BackOff: ");
     ensure!(
-        events.contains("Successfully pulled") && !events.lines().any(broke_off),
+        !events.lines().any(broke_off),
         "the pull broke off: {events}"
     );
     Ok(Counts::ONE)
@@ -249,7 +261,8 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
 fn first_dead(cluster: &Cluster) -> Result<Counts> {
     let _swapped = Swapped::new(cluster)?;
     let _dead = Dead::new(&cluster.bootstrap)?;
-    Pod::start(cluster, "kube-scheduler")?.wait_until_done(Duration::from_secs(90))?;
+    // The kubelet waits before it tries a pull again that failed.
+    Pod::start(cluster, "kube-scheduler")?.wait_until_done(Duration::from_secs(300))?;
     Ok(Counts::ONE)
 }
 
@@ -313,8 +326,12 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     if worker.root().join(BUNDLE.trim_start_matches('/')).exists() {
         bail!("the copy is still there");
     }
-    let listening = worker.sh("ss -Hltn 'sport = :4551'")?;
-    ensure!(listening.trim().is_empty(), "it still listens: {listening}");
+    // The highstate lets nginx read its files again, and does not wait until it has.
+    wait::until("nginx to listen no more", RELOADED, || {
+        let listening = worker.sh("ss -Hltn 'sport = :4551'")?;
+        ensure!(listening.trim().is_empty(), "it still listens: {listening}");
+        Ok(())
+    })?;
     worker.sh("systemctl disable --now nginx && rm -f /usr/local/bin/ctl")?;
     let hosts = fs::read_to_string(
         worker

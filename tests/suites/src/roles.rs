@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::wait;
 use serde_json::Value;
 
 use crate::bare::has_no_control_plane;
@@ -12,7 +13,7 @@ use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{STAYING, ensure_servers};
 use crate::ha::while_written;
 use crate::test::{Counts, Test};
-use crate::vip;
+use crate::{etcd, vip};
 
 /// Takes turns by day with tests of other suites.
 pub(super) const IN_TURN: &[Test<Cluster>] = &[Test {
@@ -82,8 +83,7 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
         differ.is_empty(),
         "the firewall is not as it was: {differ:#?}"
     );
-    let status = first.run(&[CTL, "etcd", "status"])?;
-    ensure!(status.starts_with("1 member, none may fail\n"), "{status}");
+    etcd::status(first, "1 member, none may fail")?;
     let now = node(cluster)?;
     ensure!(now["metadata"]["labels"][LABEL].is_null(), "{now}");
     ensure!(
@@ -95,14 +95,16 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
 
 /// Two members vote, the worker's own API server serves its kubelet, and its node takes pods.
 fn has_a_control_plane(cluster: &Cluster) -> Result<()> {
-    let status = cluster.bootstrap.run(&[CTL, "etcd", "status"])?;
-    ensure!(status.starts_with("2 members, none may fail\n"), "{status}");
+    etcd::status(&cluster.bootstrap, "2 members, none may fail")?;
     let own = format!("https://{}:6443", cluster.worker.control_plane_address());
     let ask = format!(
         "curl -sS --fail --max-time 10 --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt {own}/readyz && \
          grep -q 'server: {own}$' /etc/kubernetes/kubelet.conf"
     );
-    cluster.worker.sh(&ask)?;
+    // It is ready while etcd answers it, within the same time.
+    wait::until("the worker's API server to serve", etcd::ANSWER, || {
+        cluster.worker.sh(&ask).map(drop)
+    })?;
     let node = node(cluster)?;
     ensure!(
         !node["metadata"]["labels"][LABEL].is_null() && node["spec"]["taints"].is_null(),

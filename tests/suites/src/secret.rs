@@ -8,6 +8,7 @@ use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use serde_json::Value;
 
+use super::cluster::delete;
 use super::guide;
 use super::repair::{highstate, quiet};
 use crate::test::{Counts, Test};
@@ -51,13 +52,7 @@ fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
     fs::write(&file, before)?;
     guide::no_own_states(cluster)?;
     // A resource stays when its state is removed.
-    let removed = cluster.kubectl(&[
-        "delete",
-        "namespace",
-        NAMESPACE,
-        "--ignore-not-found",
-        "--timeout=60s",
-    ]);
+    let removed = delete(cluster, &["namespace", NAMESPACE, "--ignore-not-found"]);
     result?;
     removed?;
     quiet(cluster)?;

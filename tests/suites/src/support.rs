@@ -13,6 +13,7 @@ use halite_lab::wait;
 use serde_json::{Value, json};
 
 use super::health;
+use crate::checks::wait_until_worker_is_away;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
@@ -20,7 +21,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     run: in_trouble,
 }];
 
-/// Limit for a program to be gone.
+/// Limit for the API to be gone.
 const GONE: Duration = Duration::from_secs(60);
 
 /// The secret of the site, which the master knows.
@@ -96,11 +97,7 @@ fn take_away(cluster: &Cluster) -> Result<()> {
              -----BEGIN PRIVATE KEY-----\n{OF_KEY}\n-----END PRIVATE KEY-----\n"
         ),
     )?;
-    wait::until("the worker's minion to be away", GONE, || {
-        let ping = host.output(&[CTL, "ping", WORKER])?;
-        ensure!(!ping.status.success(), "it answers");
-        Ok(())
-    })?;
+    wait_until_worker_is_away(cluster)?;
     wait::until("the API to be away", GONE, || {
         let ready = cluster.kubectl(&["get", "--raw", "/readyz", "--request-timeout=5s"]);
         ensure!(ready.is_err(), "it answers");

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER, WORKER};
@@ -16,7 +15,7 @@ use halite_upstream::versions::{NEWEST, OLDER, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::Value;
 
-use super::cluster::nothing_left;
+use super::cluster::{PODS, nothing_left};
 use super::repair::highstate;
 use super::{every_option, external, kubeadm};
 use crate::checks::{only_served, refused};
@@ -152,7 +151,7 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
 
 fn added_node(cluster: &Cluster) -> Result<Counts> {
     cluster.add_worker_with(every_option::ROLES)?;
-    cluster.wait_for_pods(Duration::from_secs(120))?;
+    cluster.wait_for_pods(PODS)?;
     for host in cluster.hosts() {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }

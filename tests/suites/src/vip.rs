@@ -37,7 +37,8 @@ const NONE: &str = "  endpoint: api.demo.internal\n";
 /// Limit for the address to move: three failed checks a second apart, and a new election.
 const MOVE: Duration = Duration::from_secs(60);
 /// Limit for the API server's own pod to stop or to start: a kubelet that has just ended the same
-/// pod may not start it for minutes while the API is away.
+/// pod may not start it for minutes while the API is away. Also for kube-proxy to start, which each move ends: the
+/// kubelet waits longer each time.
 const POD: Duration = Duration::from_secs(270);
 
 fn has_address(cluster: &Cluster) -> Result<bool> {
@@ -263,7 +264,7 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
                 "kube-proxy on {} to take {NAME} for {address}",
                 host.spec.name
             ),
-            MOVE,
+            POD,
             || {
                 let hosts = host.sh("cat /proc/$(pgrep -x kube-proxy)/root/etc/hosts")?;
                 let found = hosts

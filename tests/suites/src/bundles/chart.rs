@@ -149,27 +149,28 @@ fn from_the_bundle(cluster: &Cluster) -> Result<()> {
         !images.is_empty() && images.iter().all(|image| there.contains(image)),
         "the pods have {images:?}, and the bundle {there:?}"
     );
-    let pulled = kubectl(
-        cluster,
-        &[
-            "get",
-            "events",
-            "--field-selector",
-            "reason=Pulled",
-            "-o",
-            "json",
-        ],
-    )?;
-    let pulled: Value = serde_json::from_str(&pulled)?;
+    let events = [
+        "get",
+        "events",
+        "--field-selector",
+        "reason=Pulled",
+        "-o",
+        "json",
+    ];
     let asked = |event: &Value| {
         event["message"]
             .as_str()
             .is_some_and(|text| text.contains("Successfully pulled"))
     };
-    ensure!(
-        pulled["items"].as_array().into_iter().flatten().any(asked),
-        "nothing was pulled: {pulled}"
-    );
+    // A kubelet sends its events in the background, and again after ten seconds.
+    wait::until("the event of a pull", READY, || {
+        let pulled: Value = serde_json::from_str(&kubectl(cluster, &events)?)?;
+        ensure!(
+            pulled["items"].as_array().into_iter().flatten().any(asked),
+            "nothing was pulled: {pulled}"
+        );
+        Ok(())
+    })?;
     let installed = ctl(cluster, &["bundle", "show", second::VERSION])?;
     ensure!(
         installed["charts"][chart::NAME] == "1.0.0",

@@ -4,9 +4,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{FIRST, configuration, listed, pause, problems, pulled, row, second};
 use crate::checks::{only_served, refused};
@@ -148,15 +148,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
         "ctl status complains about {problems:?}"
     );
     // `ctl status` still shows everything else.
-    let status = health::status(cluster)?;
-    let nodes = status["nodes"]
-        .as_array()
-        .context("a status without nodes")?;
-    let well = |node: &Value| node["connected"] == true && node["kubernetes"]["ready"] == true;
-    ensure!(
-        status["api"]["answers"] == true && nodes.iter().all(well),
-        "ctl status: {status}"
-    );
+    health::all_answer(cluster)?;
     let add = cluster.add_command();
     let add: Vec<&str> = add.iter().map(String::as_str).collect();
     for command in [

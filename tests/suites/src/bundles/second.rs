@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::with_builder;
 use halite_lab::cluster::Cluster;
 use halite_lab::command::run;
 use halite_lab::progress::Board;
+use halite_lab::wait;
 use halite_upstream::chart::Chart;
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
@@ -24,6 +26,9 @@ pub const MOUNT_POINT: &str = "/media/next";
 
 /// Directory with the content of the ISO, bind-mounted at [`MOUNT_POINT`].
 const STORE: &str = "/srv/next";
+
+/// Limit for nginx and the master to close the files of the ISO.
+const FREE: Duration = Duration::from_secs(60);
 
 /// The package that it lacks. No host has it installed.
 pub const WITHOUT: &str = "halite-ctl";
@@ -55,19 +60,21 @@ pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
     cluster.bootstrap.file(STORE).join(path)
 }
 
-/// Unmounts the ISO. No process may have it open.
+/// Unmounts the ISO, once no process has a file of it open.
 pub fn unmount(cluster: &Cluster) -> Result<()> {
-    cluster.bootstrap.run(&["umount", MOUNT_POINT])?;
-    Ok(())
+    wait::until("the medium to be unused", FREE, || {
+        cluster.bootstrap.run(&["umount", MOUNT_POINT]).map(drop)
+    })
 }
 
 /// Removes the ISO and its content.
 pub fn take_away(cluster: &Cluster) -> Result<()> {
-    let unmounted = format!("if mountpoint -q {MOUNT_POINT}; then umount {MOUNT_POINT}; fi");
-    cluster
-        .bootstrap
-        .sh(&format!("{unmounted}; rm -rf {MOUNT_POINT} {STORE}"))?;
-    Ok(())
+    let host = &cluster.bootstrap;
+    let mounted = host.output(&["mountpoint", "-q", MOUNT_POINT])?;
+    if mounted.status.success() {
+        unmount(cluster)?;
+    }
+    host.run(&["rm", "-rf", MOUNT_POINT, STORE]).map(drop)
 }
 
 fn build(work: &Path) -> Result<PathBuf> {

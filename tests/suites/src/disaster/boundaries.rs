@@ -1,20 +1,15 @@
 //! The numbered boundaries of `ctl bootstrap --restore`: at each it is interrupted on a bare host, and run
 //! again it ends in the same state.
 
-use std::time::Duration;
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 
-use anyhow::{Context as _, Result, anyhow};
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
-use halite_lab::wait;
-
-use super::restoring;
+use super::restoring::{self, BACK};
+use crate::checks::nothing_to_do;
 use crate::kills;
 use crate::kills::moments::{Kill, Moment, Progress, Table, Victim};
 use crate::kills::{moments, once};
 use crate::test::{Case, Counts};
-
-/// Limit for pods to run, and for the kubelet to have its renewed certificate.
-const BACK: Duration = Duration::from_secs(240);
 
 /// The moments of a restore, then those of the bootstrap that it goes on as.
 const KILLS: &Table = {
@@ -79,13 +74,6 @@ fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
     once(host, &[BOOTSTRAP, WORKER])?;
     cluster.wait_for_pods(BACK)?;
     kept.goes_on(cluster)?;
-    wait::until("a highstate with nothing to do", BACK, || {
-        let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
-        if test.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&test.stdout).into_owned();
-        Err(anyhow!(said))
-    })?;
+    nothing_to_do(host)?;
     Ok(Counts::ONE)
 }

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::guide;
 
-/// Limit for the worker, and the pods of all hosts, to be back.
-const BACK: Duration = Duration::from_secs(240);
+/// Limit for the worker, and the pods of all hosts, to be back: the kubelet waits up to five minutes before it starts a
+/// program again that has ended several times.
+pub(super) const BACK: Duration = Duration::from_secs(360);
 /// Where the files of the backups are on the first host.
 pub(super) const DIRECTORY: &str = "/root/backups";
 /// What the operator carries to the site, as in the guide.
@@ -201,5 +202,8 @@ fn staying(cluster: &Cluster) -> Result<()> {
         pod.to_string(),
     )?;
     let apply = ["-n", NAMESPACE, "apply", "-f", "/root/disaster.json"];
-    cluster.kubectl(&apply).map(drop)
+    // The API refuses pods in a new namespace until the controller manager has made its ServiceAccount.
+    wait::until("the namespace to take a pod", BACK, || {
+        cluster.kubectl(&apply).map(drop)
+    })
 }

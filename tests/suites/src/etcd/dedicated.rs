@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 
-use super::{cluster_configuration, destroy, serves, with};
+use super::{cluster_configuration, destroy, serves, status, with};
 use crate::checks::{nothing_to_do, refused};
 use crate::test::Counts;
 
@@ -63,8 +63,7 @@ fn given_and_taken(cluster: &Cluster) -> Result<()> {
         .run(&change("bootstrap,registry,etcd,control-plane"))
         .context("a member beside the control plane")?;
     let has_two = || -> Result<()> {
-        let status = first.run(&[CTL, "etcd", "status"])?;
-        ensure!(status.starts_with("2 members, none may fail\n"), "{status}");
+        status(first, "2 members, none may fail")?;
         let own = first.control_plane_address();
         first
             .sh(&format!(
@@ -117,11 +116,8 @@ fn moved(cluster: &Cluster) -> Result<()> {
     );
     let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
     ensure!(nodes.trim() == format!("node/{BOOTSTRAP}"), "{nodes}");
-    let status = first.run(&[CTL, "etcd", "status"])?;
-    ensure!(
-        status.starts_with("1 member, none may fail\n") && status.contains(WORKER),
-        "{status}"
-    );
+    let status = status(first, "1 member, none may fail")?;
+    ensure!(status.contains(WORKER), "{status}");
     let open = |host: &Host| host.run(&["firewall-cmd", "--info-policy=halite-host"]);
     let rules = open(first)?;
     ensure!(

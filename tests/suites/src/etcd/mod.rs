@@ -8,7 +8,7 @@ mod service;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CLUSTER, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -20,6 +20,9 @@ pub(super) use self::service::document;
 /// Limit for the API to answer after etcd was away: the kubelet may wait five minutes before it starts
 /// an API server again.
 const BACK: Duration = Duration::from_secs(360);
+
+/// Limit for each member of etcd to answer when `ctl etcd status` asks, which gives it two seconds each time.
+pub(crate) const ANSWER: Duration = Duration::from_secs(90);
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
@@ -70,6 +73,16 @@ fn destroy(cluster: &Cluster) -> Result<()> {
 pub(crate) fn serves(cluster: &Cluster) -> Result<()> {
     wait::until("the API server", BACK, || {
         cluster.kubectl(&["get", "--raw", "/readyz"]).map(drop)
+    })
+}
+
+/// Waits until `ctl etcd status` begins with this line; all that it says then. A member that has just joined or was
+/// restarted may be silent at first.
+pub(crate) fn status(host: &Host, line: &str) -> Result<String> {
+    wait::until(line, ANSWER, || {
+        let status = host.run(&[CTL, "etcd", "status"])?;
+        ensure!(status.lines().next() == Some(line), "{status}");
+        Ok(status)
     })
 }
 

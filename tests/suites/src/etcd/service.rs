@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
 use halite_lab::host::Host;
 
-use super::{declare, destroy, serves, with};
+use super::{declare, destroy, serves, status, with};
 use crate::test::Counts;
 
 const UNIT: &str = "/etc/systemd/system/etcd.service";
@@ -73,8 +73,7 @@ pub(super) fn repaired(cluster: &Cluster) -> Result<Counts> {
     serves(cluster)?;
     is_unit(host)?;
     host.run(&[CTL, "highstate", BOOTSTRAP]).map(drop)?;
-    let status = host.run(&[CTL, "etcd", "status"])?;
-    ensure!(status.starts_with("1 member, none may fail\n"), "{status}");
+    status(host, "1 member, none may fail")?;
     Ok(Counts::ONE)
 }
 

@@ -31,7 +31,10 @@ fn newest(host: &Host) -> Result<PathBuf> {
 
 /// Lets the master know at once what a minion would report within half a minute.
 fn report(first: &Host, name: &str) -> Result<()> {
-    first.run(&["ctl", "grains", name]).map(drop)
+    // A minion may pause for ten seconds before it calls a master that was off.
+    wait::until("the minion to answer", BACK, || {
+        first.run(&["ctl", "grains", name]).map(drop)
+    })
 }
 
 /// The row of a host among those with backups in the status of the master.

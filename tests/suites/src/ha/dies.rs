@@ -5,15 +5,15 @@ use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
-use super::fewer::{as_before, votes};
+use super::fewer::as_before;
 use super::leaving::{GAP, enrolled_again, wait_until_lost};
 use super::losses::at_the_vip;
 use super::stalls::{end_the_wait, failed_without_its_host};
 use super::standbys::STANDBYS;
 use super::{BACK, is_complete};
-use crate::guide;
 use crate::interrupted::Running;
 use crate::test::Counts;
+use crate::{etcd, guide};
 
 /// The roles of a further control plane.
 const ROLES: &str = "control-plane,etcd";
@@ -51,7 +51,7 @@ pub(super) fn while_removed(cluster: &Cluster) -> Result<Counts> {
         dies(cluster, running, "drained", name)?;
         let said = first.run(&dead)?;
         println!("  {}", said.trim().replace('\n', "\n  "));
-        votes(first, "2 members, none may fail\n")?;
+        etcd::status(first, "2 members, none may fail")?;
         let nodes = cluster.kubectl(&["get", "nodes", "-o", "name"])?;
         ensure!(!nodes.contains(name), "{nodes}");
         cluster.lab.power_on(&[name.to_owned()])?;

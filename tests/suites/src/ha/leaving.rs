@@ -10,6 +10,7 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
+use super::boundaries::lasting;
 use super::cancelled;
 use super::losses::{VIP, at_the_vip};
 use super::stalls::waited;
@@ -107,7 +108,8 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
     }
     let drain = ["ctl", "node", "drain", name, "--delete-emptydir-data"];
     let mut running = Running::start(&cluster.bootstrap, &drain)?;
-    let line = running.wait_for_line(&["waiting for ", "until the pods of "]);
+    let [pod, _, budget, ..] = HELD;
+    let line = running.wait_for_line(&["waiting for ", "until the pods of ", pod, budget]);
     // As the line says. Without the budget the command ends in any case.
     cluster.kubectl(&["delete", "pdb", "none-may-go", "-n", NAMESPACE])?;
     let line = line?;
@@ -210,7 +212,7 @@ fn declared(cluster: &Cluster, name: &str) -> Result<(String, Value, Value)> {
     Ok((
         cluster.bootstrap.sh(&roles)?,
         node["metadata"]["labels"].clone(),
-        node["spec"]["taints"].clone(),
+        json!(lasting(&node["spec"]["taints"])),
     ))
 }
 

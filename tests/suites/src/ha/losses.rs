@@ -75,7 +75,7 @@ impl Measured {
     ) -> Result<()> {
         let measured = measure()?;
         match measured.check(what, limit) {
-            Err(error) if measured.pause > HELD_UP => {
+            Err(error) if measured.was_held_up() => {
                 println!(
                     "  {what}: again, this machine was held up for {} ms: {error:#}",
                     measured.pause.as_millis()
@@ -84,6 +84,11 @@ impl Measured {
             }
             checked => checked,
         }
+    }
+
+    /// Returns true if the machine itself was held up meanwhile.
+    pub(super) fn was_held_up(&self) -> bool {
+        self.pause > HELD_UP
     }
 
     /// Prints the figures, and fails where a limit is exceeded.
@@ -165,17 +170,17 @@ pub fn behind_the_proxy(cluster: &Cluster, host: &Host) -> Result<Measured> {
 }
 
 pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
-    power(cluster, Way::Vip)?.check("power-cut", CUT)?;
+    Measured::check_of("power-cut", CUT, || power(cluster, Way::Vip))?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn of_the_api_server(cluster: &Cluster) -> Result<Counts> {
-    api_server(cluster)?.check("api-server", KILLED)?;
+    Measured::check_of("api-server", KILLED, || api_server(cluster))?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
-    keepalived(cluster)?.check("keepalived", KILLED)?;
+    Measured::check_of("keepalived", KILLED, || keepalived(cluster))?;
     Ok(Counts::ONE)
 }
 

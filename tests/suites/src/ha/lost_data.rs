@@ -6,13 +6,13 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::fewer::{as_before, votes};
+use super::fewer::as_before;
 use super::leaving::{GAP, has_gone};
 use super::losses::{at_the_vip, kill};
 use super::standbys::STANDBYS;
 use super::{BACK, is_complete};
-use crate::guide;
 use crate::test::Counts;
+use crate::{etcd, guide};
 
 /// The heading of the guide about such a member.
 const HEADING: &str = "## A member of etcd has lost its data";
@@ -32,7 +32,7 @@ pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
         host.run(&["systemctl", "start", "kubelet"])?;
         first.run(&of_the_guide("ctl node remove", name.to_owned())?)?;
         has_gone(cluster, name)?;
-        votes(first, "2 members, none may fail\n")?;
+        etcd::status(first, "2 members, none may fail")?;
         let declared = format!("{name}={}", host.control_plane_address());
         let add = of_the_guide("ctl node add", declared)?;
         cluster.add_by(first, &[name], &add)?;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -16,8 +16,22 @@ use crate::test::Counts;
 /// Limit of the gap: three times the target of a planned move.
 const PLANNED: Duration = Duration::from_secs(3);
 
+/// The end of what is said of a host that has the address again.
+const TAKEN_BACK: &str = "took the address back";
+
 pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
-    Measured::check_of("reboot", PLANNED, || of_another_holder(cluster))?;
+    Measured::check_of("reboot", PLANNED, || {
+        let measured = of_another_holder(cluster);
+        let taken_back = |error: &Error| error.to_string().ends_with(TAKEN_BACK);
+        if measured.as_ref().err().is_some_and(taken_back) {
+            // A holder whose API server is slow for two seconds gives the address up by itself. A host that takes it
+            // back does so each time.
+            println!("  reboot: again, {}", TAKEN_BACK);
+            wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+            return of_another_holder(cluster);
+        }
+        measured
+    })?;
     Ok(Counts::ONE)
 }
 
@@ -45,7 +59,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
         reboot(cluster, holder)
     })?;
     let holder = wait_for_one_holder(cluster)?;
-    ensure!(holder != lost, "{lost} took the address back");
+    ensure!(holder != lost, "{lost} {TAKEN_BACK}");
     is_as_before(cluster, &lost)?;
     Ok(measured)
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
 use crate::bundles::variant;
+use crate::checks::nothing_to_do;
 use crate::repair::highstate;
 
 /// Path of its ISO on the bootstrap host.
@@ -149,13 +150,17 @@ impl<'a> Release<'a> {
         same_content(cluster)?;
         for (host, before) in &self.before {
             let name = host.spec.name.as_str();
-            has(cluster, host, &self.kubernetes)?;
+            // The API has the pod of a new manifest a while after the host runs it.
+            wait::until("the release on a host", BACK, || {
+                has(cluster, host, &self.kubernetes)
+            })?;
             let now = kubelet(host)?;
             ensure!(
                 made_again.contains(&name) || now.0 != before.0 && now.1 != before.1,
                 "the kubelet of {name} is not another process with another program: {before:?}, {now:?}"
             );
         }
+        nothing_to_do(&cluster.bootstrap)?;
         let changed = highstate(cluster, &[])?.changed;
         ensure!(
             changed.is_empty(),

@@ -11,7 +11,7 @@ use halite_lab::wait;
 use super::losses::{VIP, Way, under_writes};
 use super::standbys::{answer, keys, nothing_to_do, wait_for_followers};
 use super::{BACK, etcdctl, same_content_of};
-use crate::bare::{is_bare, wait_until_bare};
+use crate::bare::{has_no_data, is_bare, wait_until_bare};
 use crate::checks::refused;
 use crate::firewall;
 use crate::test::Counts;
@@ -93,6 +93,7 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     measured.check("the first host leaves", GAP)?;
     wait_until_bare(first)?;
     is_bare(first, "cp-[23]|worker-1|api[.]demo")?;
+    has_no_data(first)?;
 
     // Repeated on the next master it has nothing to do, and names no other host.
     let said = retire(next, &[&["cp-1"][..], &confirmed].concat())?;

@@ -10,7 +10,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
-use crate::checks::refused;
+use crate::checks::{QUIET, refused};
 use crate::guide;
 use crate::interrupted::Running;
 use crate::kills::{master_answers, moments};
@@ -79,8 +79,11 @@ pub(super) fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()>
 /// A highstate of each of these hosts, by the master of another one, would change nothing.
 pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
     for name in names {
-        let planned = answer(on, &["highstate", name, "--test"])?;
-        ensure!(planned["changed"] == 0, "{name}: {planned}");
+        wait::until(&format!("nothing to do for {name}"), QUIET, || {
+            let planned = answer(on, &["highstate", name, "--test"])?;
+            ensure!(planned["changed"] == 0, "{name}: {planned}");
+            Ok(())
+        })?;
     }
     Ok(())
 }

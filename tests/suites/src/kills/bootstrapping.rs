@@ -5,18 +5,20 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result};
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster};
-use halite_lab::{Lab, cluster, wait};
+use anyhow::{Context as _, Result};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, Cluster};
+use halite_lab::{Lab, cluster};
 
 use super::moments::{Kill, Moment, Progress, Victim};
 use super::{ended, jobs, moments, registered, spawn};
+use crate::checks::nothing_to_do;
 
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
 
-/// Limit for the last pods to start, and for the kubelet to have its renewed certificate.
-const PODS: Duration = Duration::from_secs(180);
+/// Limit for the last pods to start: the kubelet waits up to five minutes before it starts a program again that has
+/// ended several times.
+const PODS: Duration = Duration::from_secs(360);
 
 /// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.
 pub const KILLS: [(Moment, &[Victim]); 14] = {
@@ -85,16 +87,7 @@ fn in_lab(lab: &Lab, iso_directory: &Path, kill: Kill) -> Result<ExitStatus> {
     cluster::wait_for_pods(&host, PODS)?;
     // A certificate that the kubelet renews in its first minute would make one more highstate
     // change something.
-    wait::until("a highstate with nothing to do", PODS, || {
-        let test = host.output(&[CTL, "highstate", "--test", "--exit-code"])?;
-        if test.status.success() {
-            Ok(())
-        } else {
-            Err(Error::msg(
-                String::from_utf8_lossy(&test.stdout).into_owned(),
-            ))
-        }
-    })?;
+    nothing_to_do(&host)?;
     jobs::sound(&[&host], "")?;
     Ok(status)
 }

@@ -39,11 +39,7 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     })?;
     repair::settled(cluster, pods)?;
     repair::answering(cluster)?;
-    let status = health::status(cluster)?;
-    ensure!(
-        status["api"]["answers"] == true,
-        "the API does not answer: {status:#}"
-    );
+    health::all_answer(cluster)?;
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
 }

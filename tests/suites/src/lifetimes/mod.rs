@@ -18,6 +18,8 @@ const CAS: [&str; 5] = ["kubernetes", "etcd", "front-proxy", "site", "halite"];
 const CA: &str = "/var/lib/halite/master/ca";
 /// Seconds for which a renewed certificate is valid at least: more than the last third of a year.
 const LEFT: u32 = 12_960_000;
+/// Limit for an API server to read a renewed certificate.
+const SERVED: Duration = Duration::from_secs(120);
 
 /// The certificates that are given another lifetime, with their lifetime's end.
 #[derive(Debug, Clone, Copy)]
@@ -108,21 +110,21 @@ fn all_renewed(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless the API server of a host serves the certificate that is in its file.
+/// Waits until the API server of a host serves the certificate that is in its file. It may read the file only at its
+/// next look, a minute later.
 ///
 /// # Errors
-/// It serves another one.
+/// It still serves another one at the limit.
 pub(super) fn is_served(host: &Host) -> Result<()> {
-    let served = host.sh(
-        "openssl s_client -connect 127.0.0.1:6443 </dev/null 2>/dev/null | openssl x509 -noout -serial",
-    )?;
-    let file = host.sh("openssl x509 -in /etc/kubernetes/pki/apiserver.crt -noout -serial")?;
-    ensure!(
-        served == file,
-        "{}: the API server serves {served}, not {file}",
-        host.spec.name
-    );
-    Ok(())
+    let what = format!("the API server of {} to serve its file", host.spec.name);
+    wait::until(&what, SERVED, || {
+        let served = host.sh(
+            "openssl s_client -connect 127.0.0.1:6443 </dev/null 2>/dev/null | openssl x509 -noout -serial",
+        )?;
+        let file = host.sh("openssl x509 -in /etc/kubernetes/pki/apiserver.crt -noout -serial")?;
+        ensure!(served == file, "it serves {served}, not {file}");
+        Ok(())
+    })
 }
 
 /// The outcomes of the master's renewals in the audit log, the newest first.

@@ -8,25 +8,28 @@ use halite_lab::wait;
 
 const NAME: &str = "halite-test-large";
 
-/// Replaces the object by most of a MiB of another content, as often as etcd takes it. `kept` has the last content
-/// that was acknowledged, `tried` the one that was refused.
+/// Replaces the object by most of a MiB of another content, until that is refused for `REASON`. What fails for another
+/// reason, as an etcd that is slow for a moment, is tried again with the same content. `kept` has the last content that
+/// was acknowledged, `tried` the one that was refused.
 const REPLACE: &str = "cd /root && : > kept && for turn in $(seq 1 120); do \
     head -c 700000 /dev/urandom | base64 -w0 > tried; \
     kubectl create configmap halite-test-large --from-file=content=tried --dry-run=client -o yaml > large.yaml; \
-    said=$(kubectl replace --request-timeout=30s -f large.yaml 2>&1) || { echo \"$said\"; exit 0; }; cp tried kept; done; \
+    tries=0; until said=$(kubectl replace --request-timeout=30s -f large.yaml 2>&1); do \
+    case \"$said\" in *'REASON'*) echo \"$said\"; exit 0;; esac; \
+    tries=$((tries + 1)); test $tries -lt 60 || { echo \"$said\"; exit 1; }; sleep 1; done; cp tried kept; done; \
     exit 1";
 
 /// Succeeds when the object is the last one that was acknowledged, or the one of which no answer came.
 const COMPARE: &str = "cd /root && kubectl get configmap halite-test-large -o 'jsonpath={.data.content}' > found && \
     { cmp found kept || cmp found tried; }";
 
-/// Makes the object, and replaces it until that is refused; returns the reason.
-pub(super) fn until_refused(cluster: &Cluster) -> Result<String> {
+/// Makes the object, and replaces it until that is refused with this text; returns all that was said.
+pub(super) fn until_refused(cluster: &Cluster, reason: &str) -> Result<String> {
     // It may be there from an earlier attempt.
     cluster.kubectl(&["delete", "configmap", NAME, "--ignore-not-found"])?;
     cluster.kubectl(&["create", "configmap", NAME])?;
-    let refused = cluster.bootstrap.sh(REPLACE);
-    refused.context("etcd took all of it")
+    let refused = cluster.bootstrap.sh(&REPLACE.replace("REASON", reason));
+    refused.with_context(|| format!("etcd did not refuse it with {reason:?}"))
 }
 
 /// Waits until the API takes a write again, and compares the object with what was acknowledged.

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::cluster::{CTL, Cluster, run_kubectl};
 use halite_lab::wait;
 use serde_json::Value;
 
@@ -26,8 +26,8 @@ pub(super) const TEST: Test<Cluster> = Test {
 
 /// Runs kubectl on the other host with the file.
 fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
-    let worker = &cluster.worker;
-    worker.run(&[&[KUBECTL, "--kubeconfig", FILE], words].concat())
+    let command = [&[KUBECTL, "--kubeconfig", FILE], words].concat();
+    run_kubectl(&cluster.worker, &command)
 }
 
 /// Makes the file on the first host, and carries it to the other one.

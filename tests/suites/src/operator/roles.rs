@@ -2,9 +2,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::wait;
 use serde_json::Value;
 
-use super::ctl;
+use super::{ctl, patience};
 use crate::test::Counts;
 
 /// The directory of the operators' files, on the bootstrap host.
@@ -64,15 +65,18 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     }
     for (args, allowed) in MAY {
         for (operator, allowed) in operators.iter().zip(allowed) {
-            let (done, said) = operator.says(cluster, args)?;
             let shown = args.join(" ");
+            let said = wait::until("what the role allows", patience(args), || {
+                let (done, said) = operator.says(cluster, args)?;
+                ensure!(
+                    done == *allowed,
+                    "a {} and ctl {shown}: {said:?}",
+                    operator.role
+                );
+                Ok(said)
+            })?;
             ensure!(
-                done == *allowed,
-                "a {} and ctl {shown}: {said:?}",
-                operator.role
-            );
-            ensure!(
-                done || said.contains("takes the role"),
+                *allowed || said.contains("takes the role"),
                 "a {} was refused ctl {shown} without the role that it takes: {said:?}",
                 operator.role
             );

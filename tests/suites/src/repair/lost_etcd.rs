@@ -17,8 +17,9 @@ use crate::test::Counts;
 /// Limit for etcd to end, and for the status to know.
 const LIMIT: Duration = Duration::from_secs(270);
 
-/// Limit for the kubelet to start a pod again, and the API server after some failures.
-const BACK: Duration = Duration::from_secs(300);
+/// Limit for the kubelet to start a pod again, and the API server after some failures: it waits up to five minutes, and
+/// the program needs time to start.
+const BACK: Duration = Duration::from_secs(420);
 
 const MANIFEST: &str = "/etc/kubernetes/manifests/etcd.yaml";
 const ASIDE: &str = "/root/halite-test-etcd.yaml";

@@ -20,13 +20,11 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::{BACK, is_complete, leader, same_content};
+use crate::checks::nothing_to_do;
 use crate::day::today;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::{Case, Counts};
-
-/// Limit for a highstate to have nothing to do: a kubelet may renew its certificate first.
-const QUIET: Duration = Duration::from_secs(180);
 
 /// Limit for a command that is run again to succeed.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -275,7 +273,7 @@ fn picture(cluster: &Cluster) -> Result<Value> {
 }
 
 /// The taints of a node without those that Kubernetes sets while it is not ready, and takes away a little later.
-fn lasting(taints: &Value) -> Vec<&Value> {
+pub(super) fn lasting(taints: &Value) -> Vec<&Value> {
     let all = taints.as_array().into_iter().flatten();
     let passing = |taint: &Value| {
         let key = taint["key"].as_str().unwrap_or_default();
@@ -292,16 +290,7 @@ fn is_as_before(cluster: &Cluster, before: &Value) -> Result<()> {
         Ok(())
     })?;
     same_content(cluster)?;
-    wait::until("a highstate with nothing to do", QUIET, || {
-        let words = ["ctl", "highstate", "--test", "--exit-code"];
-        let planned = cluster.bootstrap.output(&words)?;
-        ensure!(
-            planned.status.success(),
-            "{}",
-            String::from_utf8_lossy(&planned.stdout)
-        );
-        Ok(())
-    })
+    nothing_to_do(&cluster.bootstrap)
 }
 
 #[cfg(test)]
