@@ -250,6 +250,16 @@ impl Cluster {
         Self::of(lab, hosts)
     }
 
+    /// The same cluster as it is managed from another of its hosts, which takes the place of `bootstrap`.
+    pub fn managed_from(&self, name: &str) -> Result<Self> {
+        Ok(Self {
+            lab: self.lab.clone(),
+            bootstrap: self.host(name)?.clone(),
+            worker: self.worker.clone(),
+            hosts: self.hosts.clone(),
+        })
+    }
+
     /// Its hosts, the first one first.
     #[must_use]
     pub fn hosts(&self) -> Vec<&Host> {

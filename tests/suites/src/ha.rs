@@ -321,6 +321,12 @@ const LAST: &[Test<Cluster>] = &[
     },
 ];
 
+/// A further one of `full`, on what those before leave.
+const ONE_LEFT: &[Test<Cluster>] = &[Test {
+    name: "ha: the host that is left when the first one has gone is wiped, and restored from a backup",
+    run: wiped::restored_without_the_first_host,
+}];
+
 const END: &[Test<Cluster>] = &[Test {
     name: "ha: nothing tried to leave",
     run: nothing_left,
@@ -360,6 +366,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
             .chain(cases(if full { CUT_OFF } else { &[] }))
             .chain(cases(if full { DESTROYED } else { &[] }))
             .chain(cases(LAST))
+            .chain(cases(if full { ONE_LEFT } else { &[] }))
             .chain(cases(END))
             .collect(),
     })

@@ -99,6 +99,15 @@ pub(super) fn one_is_left(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// The only control plane that is left of three, the second one, as [`one_is_left`] leaves it.
+pub(super) fn the_one_left(cluster: &Cluster) -> Result<&Host> {
+    let left = without_the_first(cluster)?;
+    if has_ctl(cluster.host(STANDBYS[1])?) {
+        remove_the_third(cluster, left)?;
+    }
+    Ok(left)
+}
+
 /// The host that has the master when the first one has left. A test before has done that, unless it is of another
 /// part of the whole.
 fn without_the_first(cluster: &Cluster) -> Result<&Host> {

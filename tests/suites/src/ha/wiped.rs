@@ -1,13 +1,18 @@
 //! All control planes are gone with their disks: one bare host restores a backup, and the others join again.
+//! The host that restores need not be the one that founded the cluster.
 
-use anyhow::{Context as _, Result};
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
+use super::fewer::the_one_left;
 use super::losses::wait_for_one_holder;
 use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::disaster::restoring;
+use crate::etcd;
 use crate::test::Counts;
 
 /// The first host is made again from the backup while the others are off; objects, a Secret and the worker
@@ -35,5 +40,43 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     kept.goes_on(cluster)?;
     same_content(cluster)?;
     nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
+    Ok(Counts::ONE)
+}
+
+/// The first host has left for good, and the only control plane is gone with its disks. It is restored in the place
+/// of the first host, and keeps what its document declared.
+pub(super) fn restored_without_the_first_host(cluster: &Cluster) -> Result<Counts> {
+    let name = the_one_left(cluster)?.spec.name.clone();
+    let left = cluster.managed_from(&name)?;
+    let host = &left.bootstrap;
+    let document = host.file(&format!("/etc/halite/nodes/{name}.yaml"));
+    let before = fs::read_to_string(&document)?;
+    ensure!(
+        !before.contains("bootstrap"),
+        "the first host is here: {before}"
+    );
+    fs::write(
+        &document,
+        format!("{before}labels: {{example.com/site: north}}\n"),
+    )?;
+    host.run(&["ctl", "highstate", &name])?;
+    let kept = restoring::back_up(&left)?;
+    cluster.lab.power_off(std::slice::from_ref(&name), true)?;
+    cluster.lab.power_on(std::slice::from_ref(&name))?;
+    kept.carry(host)?;
+    restoring::run(host)?;
+    kept.came_back(&left)?;
+    let restored = fs::read_to_string(&document)?;
+    for part in ["example.com/site: north", "bootstrap", "etcd"] {
+        ensure!(restored.contains(part), "{part} is missing: {restored}");
+    }
+    let label = "jsonpath={.metadata.labels.example\\.com/site}";
+    let label = left.kubectl(&["get", "node", &name, "-o", label])?;
+    ensure!(label == "north", "the node has the label {label:?}");
+    let holder = wait_for_one_holder(cluster)?;
+    ensure!(holder == name, "{holder} has the virtual address");
+    etcd::status(host, "1 member, none may fail")?;
+    kept.goes_on(&left)?;
+    nothing_to_do(host, &[&name, "worker-1", "master"])?;
     Ok(Counts::ONE)
 }
