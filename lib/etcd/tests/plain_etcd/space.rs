@@ -75,7 +75,8 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     assert_eq!(overview.alarms, []);
     for own in &overview.members {
         let status = own.status.as_ref().unwrap();
-        assert!(status.db_size < status.db_quota / 2, "{status:?}");
+        // One that has so much room is left alone: not all members are of the same size.
+        assert!(status.db_size * 100 <= status.db_quota * 90, "{status:?}");
     }
     answered("a write", async || client.put(b"taken", b"1").await).await;
     let read = answered("a read", async || client.get(b"often").await).await;
