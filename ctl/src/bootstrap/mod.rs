@@ -99,7 +99,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         initial = initial.of_bare_host();
     }
     let declared = initial.load(&preparation);
-    let findings = findings(&preparation, &initial, &declared).await;
+    let findings = findings(&preparation, &initial, &declared, restore.as_ref()).await;
     let declared = match declared {
         Ok(declared) if preflight::passed(&findings) => declared,
         _ => return refuse(&findings, screen),
@@ -246,6 +246,7 @@ async fn findings(
     preparation: &Preparation,
     initial: &InitialDocuments,
     declared: &Result<Declared, Vec<halite_document::Problem>>,
+    restore: Option<&Restore>,
 ) -> Vec<preflight::Finding> {
     let requirements = declared
         .as_ref()
@@ -263,6 +264,9 @@ async fn findings(
         .ok()
         .map(jiff::Timestamp::as_second);
     facts.existing = initial.existing();
+    if let Some(restore) = restore {
+        facts.kubernetes = restore.foreign(facts.kubernetes);
+    }
     let host =
         halite_pillar::host_facts::HostFacts::from_grains(&preparation.name, &preparation.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();

@@ -145,6 +145,16 @@ impl Restore {
         self.progress != Progress::Placed
     }
 
+    /// Of the files of a Kubernetes that were found on this host, those that are not of this restore: when it was
+    /// interrupted, etcd's data may be in its place already.
+    pub fn foreign(&self, mut found: Vec<String>) -> Vec<String> {
+        if self.progress == Progress::Begun {
+            let own = self.places.member();
+            found.retain(|path| Path::new(path) != own);
+        }
+        found
+    }
+
     /// One line about the backup, for the screen.
     pub fn summary(&self) -> String {
         let header = self.backup.header();

@@ -98,7 +98,8 @@ impl Places {
         }
     }
 
-    fn member(&self) -> PathBuf {
+    /// The directory of etcd's data, which is there as a whole or not at all.
+    pub fn member(&self) -> PathBuf {
         self.etcd.join("member")
     }
 

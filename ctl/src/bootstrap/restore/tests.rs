@@ -215,6 +215,19 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
     );
 }
 
+/// The preflight refuses a host with a Kubernetes; the data that an interrupted restore has put there is none.
+#[test]
+fn data_of_an_interrupted_restore_is_no_other_kubernetes() {
+    let scene = Scene::new();
+    let member = scene.places().member().display().to_string();
+    let found = || vec!["/etc/kubernetes/admin.conf".to_owned(), member.clone()];
+    let bare = scene.open().unwrap();
+    assert_eq!(bare.foreign(found()), found());
+    scene.fill(&mut scene.open().unwrap(), false).unwrap();
+    let again = scene.open().unwrap();
+    assert_eq!(again.foreign(found()), ["/etc/kubernetes/admin.conf"]);
+}
+
 /// Each way to end before the last mark: the next run begins again and ends the same.
 #[test]
 fn an_interrupted_restore_is_repeated() {
