@@ -1,11 +1,14 @@
 //! Packages through the host's own manager: dpkg and apt, or rpm and dnf.
 
+mod apt;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::command::{failure, run, run_checked};
+use self::apt::{APT_ENVIRONMENT, apt};
+use super::command::{run, run_checked};
 use crate::host::effect::{Command, PackageOptions};
 use crate::host::{HostError, HostResult, PackageManager, Stop};
 
@@ -15,30 +18,6 @@ const REFRESH: Duration = Duration::from_secs(1800);
 /// and the operator can force its end.
 const ANY: Duration = Duration::MAX;
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
-
-/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
-/// service runs when a state says so, with the configuration that a state wrote, as on
-/// distributions with rpm.
-const QUIET: &[(&str, &str)] = &[
-    ("DEBIAN_FRONTEND", "noninteractive"),
-    ("APT_LISTCHANGES_FRONTEND", "none"),
-    ("NEEDRESTART_MODE", "l"),
-    ("UCF_FORCE_CONFFOLD", "1"),
-];
-const OFFLINE: (&str, &str) = ("SYSTEMD_OFFLINE", "1");
-const APT: &[&str] = &[
-    "apt-get",
-    "-y",
-    "-q",
-    "-o",
-    "Dpkg::Options::=--force-confdef",
-    "-o",
-    "Dpkg::Options::=--force-confold",
-    "-o",
-    "DPkg::Lock::Timeout=300",
-    "-o",
-    "APT::Keep-Downloaded-Packages=false",
-];
 
 /// Installed packages, remembered until the package database changes.
 #[derive(Debug, Default)]
@@ -231,7 +210,7 @@ pub async fn refresh() -> HostResult<()> {
         ],
         PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
     };
-    run_checked(argv, QUIET, REFRESH).await.map(drop)
+    run_checked(argv, APT_ENVIRONMENT, REFRESH).await.map(drop)
 }
 
 /// Installs and removes in one transaction, which is not cut off: half of it would be worse than a
@@ -309,102 +288,6 @@ fn dnf_options(options: PackageOptions) -> Vec<&'static str> {
     words
 }
 
-/// apt's options. apt removes packages that conflict, unless `--no-remove` is among them.
-fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
-    let mut words = Vec::new();
-    match options.recommends {
-        Some(true) => words.push("--install-recommends"),
-        Some(false) => words.push("--no-install-recommends"),
-        None => {}
-    }
-    if options.downgrades {
-        words.push("--allow-downgrades");
-    }
-    if !options.erasing && !removes {
-        words.push("--no-remove");
-    }
-    words
-}
-
-async fn apt(
-    install: &BTreeMap<String, Option<String>>,
-    remove: &[String],
-    options: PackageOptions,
-) -> HostResult<()> {
-    let verb = if install.is_empty() {
-        "remove"
-    } else {
-        "install"
-    };
-    let mut words: Vec<String> = install
-        .iter()
-        .map(|(n, v)| pinned(n, v.as_deref(), "="))
-        .collect();
-    // apt's own notation for removing within an installation.
-    words.extend(remove.iter().map(|n| {
-        if install.is_empty() {
-            n.clone()
-        } else {
-            format!("{n}-")
-        }
-    }));
-    let argv: Vec<&str> = APT
-        .iter()
-        .copied()
-        .chain(apt_options(options, !remove.is_empty()))
-        .chain([verb, "--"])
-        .chain(texts(&words))
-        .collect();
-    // What is removed must be stopped by its scripts.
-    let environment: Vec<(&str, &str)> = QUIET
-        .iter()
-        .copied()
-        .chain(remove.is_empty().then_some(OFFLINE))
-        .collect();
-    let command = Command {
-        argv: argv.iter().map(|a| (*a).to_owned()).collect(),
-        env: environment
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect(),
-        ..Command::default()
-    };
-    let output = run(&command, Some(ANY)).await?;
-    if output.code == 0 {
-        return Ok(());
-    }
-    if !interrupted(&output.stderr) {
-        return Err(failure(&argv, &output));
-    }
-    // An earlier transaction was cut off (power, kill): finish it, then ours.
-    run_checked(
-        &[
-            "dpkg",
-            "--configure",
-            "-a",
-            "--force-confdef",
-            "--force-confold",
-        ],
-        &environment,
-        ANY,
-    )
-    .await?;
-    let repair: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
-    run_checked(&repair, &environment, ANY).await?;
-    run_checked(&argv, &environment, ANY).await.map(drop)
-}
-
-fn interrupted(stderr: &str) -> bool {
-    [
-        "dpkg was interrupted",
-        "unmet dependencies",
-        "fix-broken",
-        "reinstreq",
-    ]
-    .iter()
-    .any(|s| stderr.contains(s))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,17 +334,12 @@ mod tests {
     #[test]
     fn what_an_installation_may_do_is_declared() {
         let nothing = PackageOptions::default();
-        assert_eq!(apt_options(nothing, false), ["--no-remove"]);
-        assert!(apt_options(nothing, true).is_empty() && dnf_options(nothing).is_empty());
+        assert!(dnf_options(nothing).is_empty());
         let all = PackageOptions {
             recommends: Some(false),
             erasing: true,
             downgrades: true,
         };
-        assert_eq!(
-            apt_options(all, false),
-            ["--no-install-recommends", "--allow-downgrades"]
-        );
         assert_eq!(
             dnf_options(all),
             ["--setopt=install_weak_deps=False", "--allowerasing"]
@@ -483,12 +361,5 @@ mod tests {
         assert_eq!(parse_policy(text).as_deref(), Some("1.22.1-9"));
         assert_eq!(parse_policy("x:\n  Candidate: (none)\n"), None);
         assert_eq!(parse_policy(""), None);
-    }
-
-    #[test]
-    fn a_cut_off_transaction_is_recognised() {
-        let text = "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.";
-        assert!(interrupted(text));
-        assert!(!interrupted("E: Unable to locate package x"));
     }
 }

@@ -1,0 +1,257 @@
+//! A transaction of apt, and what finishes one that was cut off.
+
+use std::collections::BTreeMap;
+
+use super::super::command::{failure, run, run_checked};
+use super::{ANY, QUESTION, pinned, texts};
+use crate::host::effect::{Command, Output, PackageOptions};
+use crate::host::{HostError, HostResult};
+
+/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
+/// service runs when a state says so, with the configuration that a state wrote, as on
+/// distributions with rpm.
+pub(super) const APT_ENVIRONMENT: &[(&str, &str)] = &[
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
+    ("NEEDRESTART_MODE", "l"),
+    ("UCF_FORCE_CONFFOLD", "1"),
+];
+const OFFLINE: (&str, &str) = ("SYSTEMD_OFFLINE", "1");
+const APT: &[&str] = &[
+    "apt-get",
+    "-y",
+    "-q",
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "DPkg::Lock::Timeout=300",
+    "-o",
+    "APT::Keep-Downloaded-Packages=false",
+];
+
+/// apt's options. apt removes packages that conflict, unless `--no-remove` is among them.
+fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    match options.recommends {
+        Some(true) => words.push("--install-recommends"),
+        Some(false) => words.push("--no-install-recommends"),
+        None => {}
+    }
+    if options.downgrades {
+        words.push("--allow-downgrades");
+    }
+    if !options.erasing && !removes {
+        words.push("--no-remove");
+    }
+    words
+}
+
+/// Installs and removes in one transaction of apt, after what an earlier one has left unfinished.
+///
+/// # Errors
+/// apt or dpkg fails.
+pub(super) async fn apt(
+    install: &BTreeMap<String, Option<String>>,
+    remove: &[String],
+    options: PackageOptions,
+) -> HostResult<()> {
+    let verb = if install.is_empty() {
+        "remove"
+    } else {
+        "install"
+    };
+    let mut words: Vec<String> = install
+        .iter()
+        .map(|(n, v)| pinned(n, v.as_deref(), "="))
+        .collect();
+    // apt's own notation for removing within an installation.
+    words.extend(remove.iter().map(|n| {
+        if install.is_empty() {
+            n.clone()
+        } else {
+            format!("{n}-")
+        }
+    }));
+    let argv: Vec<&str> = APT
+        .iter()
+        .copied()
+        .chain(apt_options(options, !remove.is_empty()))
+        .chain([verb, "--"])
+        .chain(texts(&words))
+        .collect();
+    // What is removed must be stopped by its scripts.
+    let environment: Vec<(&str, &str)> = APT_ENVIRONMENT
+        .iter()
+        .copied()
+        .chain(remove.is_empty().then_some(OFFLINE))
+        .collect();
+    let output = run_apt(&argv, &environment).await?;
+    if output.code == 0 {
+        return Ok(());
+    }
+    if !interrupted(&output.stderr) && to_reinstall().await?.is_empty() {
+        return Err(failed(&argv, output));
+    }
+    finish(install, options, &environment).await?;
+    checked(&argv, &environment).await
+}
+
+/// Finishes an earlier transaction that was cut off (power, kill).
+async fn finish(
+    install: &BTreeMap<String, Option<String>>,
+    options: PackageOptions,
+    environment: &[(&str, &str)],
+) -> HostResult<()> {
+    let argv = [
+        "dpkg",
+        "--configure",
+        "-a",
+        "--force-confdef",
+        "--force-confold",
+    ];
+    let configured = run_apt(&argv, environment).await?;
+    let again = to_reinstall().await?;
+    if !again.is_empty() {
+        // Cut off while it was unpacked. dpkg configures it no more, and for apt it is as new as can be.
+        let words: Vec<String> = again
+            .iter()
+            .map(|name| pinned(name, install.get(name).and_then(Option::as_deref), "="))
+            .collect();
+        let argv: Vec<&str> = APT
+            .iter()
+            .copied()
+            .chain(apt_options(options, false))
+            .chain(["--reinstall", "install", "--"])
+            .chain(texts(&words))
+            .collect();
+        checked(&argv, environment).await?;
+    } else if configured.code != 0 {
+        return Err(failed(&argv, configured));
+    }
+    let repair: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
+    checked(&repair, environment).await
+}
+
+/// The packages that dpkg wants reinstalled before anything else, by their names.
+async fn to_reinstall() -> HostResult<Vec<String>> {
+    let format = "${db:Status-Eflag}\t${Package}\n";
+    let text = run_checked(&["dpkg-query", "-W", "-f", format], &[], QUESTION).await?;
+    Ok(parse_to_reinstall(&text))
+}
+
+fn parse_to_reinstall(text: &str) -> Vec<String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("reinstreq\t"))
+        .map(str::to_owned)
+        .collect()
+}
+
+async fn run_apt(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<Output> {
+    let command = Command {
+        argv: argv.iter().map(|a| (*a).to_owned()).collect(),
+        env: environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+        ..Command::default()
+    };
+    run(&command, Some(ANY)).await
+}
+
+async fn checked(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<()> {
+    let output = run_apt(argv, environment).await?;
+    if output.code == 0 {
+        Ok(())
+    } else {
+        Err(failed(argv, output))
+    }
+}
+
+/// The error of a transaction. apt runs dpkg in a terminal of its own, so that dpkg's reasons are in the
+/// standard output.
+fn failed(argv: &[&str], mut output: Output) -> HostError {
+    let reasons = reasons(&output.stdout);
+    if !reasons.is_empty() {
+        output.stderr = format!("{}\n{}", reasons.join("\n"), output.stderr.trim());
+    }
+    failure(argv, &output)
+}
+
+/// dpkg's errors, each with its further lines, which are indented.
+fn reasons(stdout: &str) -> Vec<&str> {
+    let mut within = false;
+    stdout
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| {
+            within = line.starts_with("dpkg: error") || (within && line.starts_with(' '));
+            within
+        })
+        .collect()
+}
+
+fn interrupted(stderr: &str) -> bool {
+    [
+        "dpkg was interrupted",
+        "unmet dependencies",
+        "fix-broken",
+        "reinstreq",
+    ]
+    .iter()
+    .any(|s| stderr.contains(s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_installation_may_do_is_declared() {
+        let nothing = PackageOptions::default();
+        assert_eq!(apt_options(nothing, false), ["--no-remove"]);
+        assert!(apt_options(nothing, true).is_empty());
+        let all = PackageOptions {
+            recommends: Some(false),
+            erasing: true,
+            downgrades: true,
+        };
+        assert_eq!(
+            apt_options(all, false),
+            ["--no-install-recommends", "--allow-downgrades"]
+        );
+    }
+
+    #[test]
+    fn a_cut_off_transaction_is_recognised() {
+        let text = "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.";
+        assert!(interrupted(text));
+        assert!(!interrupted("E: Unable to locate package x"));
+    }
+
+    #[test]
+    fn packages_that_were_cut_off_while_unpacked_are_reinstalled() {
+        let text = "ok\tbash\nreinstreq\tcontainerd\n\tgone\n";
+        assert_eq!(parse_to_reinstall(text), ["containerd"]);
+    }
+
+    #[test]
+    fn a_failure_has_the_reasons_of_dpkg() {
+        let stdout = "Setting up socat ...\r\ndpkg: error processing package containerd (--configure):\r\n \
+                      package is in a very bad inconsistent state; you should\r\n \
+                      reinstall it before attempting configuration\r\nErrors were encountered while processing:\r\n";
+        let output = Output {
+            code: 100,
+            stdout: stdout.into(),
+            stderr: "E: Sub-process /usr/bin/dpkg returned an error code (1)\n".into(),
+            ..Output::default()
+        };
+        let error = failed(&["apt-get", "install"], output).to_string();
+        assert!(
+            error.contains("very bad inconsistent state") && error.contains("Sub-process"),
+            "{error}"
+        );
+        assert!(!error.contains("socat"), "{error}");
+    }
+}
