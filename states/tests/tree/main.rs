@@ -13,6 +13,7 @@ mod etcd_placement;
 mod firewall;
 mod hosts;
 mod joining;
+mod kubelet;
 mod layers;
 mod leave;
 mod leave_packages;
