@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::{Global, Health};
 use crate::client::document;
 use crate::output::{Paint, Screen, count, table};
+use crate::waiting::Waiting;
 use crate::{FAILED, client};
 
 /// The pause between two questions while the command waits.
@@ -20,6 +21,11 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub async fn run(global: &Global, args: &Health, screen: &mut Screen) -> anyhow::Result<u8> {
     let start = Instant::now();
     let mut said = String::new();
+    let mut waiting = Waiting::new(
+        "every check is good",
+        args.wait.unwrap_or_default(),
+        "`ctl health` shows what to do about each that is not",
+    );
     loop {
         let asked = ask(global).await;
         let waits_until = args.wait.filter(|wait| start.elapsed() < *wait);
@@ -39,6 +45,7 @@ pub async fn run(global: &Global, args: &Health, screen: &mut Screen) -> anyhow:
             screen.note(&waits);
         }
         said = waits;
+        waiting.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
 }

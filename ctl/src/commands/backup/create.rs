@@ -29,6 +29,7 @@ use super::write::{Created, write};
 use crate::INCOMPLETE;
 use crate::cli::Global;
 use crate::output::{Paint, Screen, megabytes};
+use crate::waiting::Waiting;
 
 /// Parts that may wait for the disk.
 const QUEUE: usize = 4;
@@ -126,8 +127,13 @@ pub async fn make(
     let writing = tokio::task::spawn_blocking(move || {
         write(&directory, header, keep, Parts::new(receiver), copy)
     });
-    let received = source.pass_on(sender).await;
-    let written = writing.await.context("the backup was interrupted")?;
+    let mut waiting = Waiting::without_limit(
+        "the backup is on the disk",
+        "etcd's snapshot is the greatest part of it; Ctrl-C ends the command, and earlier backups stay",
+    );
+    let both = async { (source.pass_on(sender).await, writing.await) };
+    let (received, written) = waiting.during(screen, both).await;
+    let written = written.context("the backup was interrupted")?;
     let mut created = outcome(written, received)?;
     created.behind = head.standby.and_then(Standby::behind);
     Ok(created)

@@ -29,7 +29,7 @@ const STATE: &str = "/var/lib/halite";
 /// The begin of the names of directories of trials. The unit of the weekly run removes them, too.
 const KIND: &str = "backup-trial-";
 /// Time for etcd to answer: it reads its whole database first.
-const ANSWER: Duration = Duration::from_secs(300);
+pub const ANSWER: Duration = Duration::from_secs(300);
 /// Time for it to end.
 const END: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);

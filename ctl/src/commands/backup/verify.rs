@@ -16,9 +16,10 @@ use super::create;
 use super::create::Wanted;
 use super::outcome::Outcome;
 use super::read::{open_whole, refuse_foreign};
-use super::trial::Trial;
+use super::trial::{self, Trial};
 use crate::cli::Global;
 use crate::output::{Screen, count, megabytes};
+use crate::waiting::Waiting;
 
 /// What is wanted of a verification.
 #[derive(Default)]
@@ -137,7 +138,14 @@ async fn start(
         (created.header.clone(), Some(created.good()))
     };
     screen.progress("starting an etcd with the snapshot");
-    let keys = trial.run(how.bundle, &header).await?;
+    let mut waiting = Waiting::new(
+        "an etcd of its own has read the snapshot",
+        trial::ANSWER,
+        "it depends on the disk and on the number of keys; Ctrl-C ends the trial, and the backup stays as it is",
+    );
+    let keys = waiting
+        .during(screen, trial.run(how.bundle, &header))
+        .await?;
     Ok(Started {
         made,
         keys: keys.count,
