@@ -5,17 +5,38 @@ use std::process::Output;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 
+use crate::ha::Since;
 use crate::health;
 use crate::test::{Counts, Test};
 
-pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "preflight: a host whose ports are taken is refused before anything changes there",
-    run: taken_ports,
-}];
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "preflight: a host that is added again with the same words stays as it is",
+        run: again,
+    },
+    Test {
+        name: "preflight: a host whose ports are taken is refused before anything changes there",
+        run: taken_ports,
+    },
+];
 
 /// A file that states write on a host before anything that a check could find: without it the host has
 /// only enrolled.
 const BEGUN: &str = "/etc/apt/sources.list.d/halite.list";
+
+fn again(cluster: &Cluster) -> Result<Counts> {
+    let started = || cluster.worker.run(&["pidof", "kubelet", "containerd"]);
+    let before = started()?;
+    let since = Since::now(&cluster.bootstrap)?;
+    let output = add(cluster, &[])?;
+    ensure!(output.status.success(), "{}", text(&output));
+    since.changed_nothing()?;
+    ensure!(
+        started()? == before,
+        "kubelet or containerd was started again"
+    );
+    Ok(Counts::ONE)
+}
 
 /// Makes the worker look like the host of another cluster, whose kubelet runs there.
 fn taken_ports(cluster: &Cluster) -> Result<Counts> {

@@ -72,6 +72,15 @@ impl<'a> Since<'a> {
         Ok(work)
     }
 
+    /// Checks that orchestrations have sent states since then, and that none has changed anything.
+    pub(crate) fn changed_nothing(&self) -> Result<()> {
+        let mut changed = self.changed()?;
+        ensure!(!changed.is_empty(), "no states were sent");
+        changed.retain(|_, states| !states.is_empty());
+        ensure!(changed.is_empty(), "{changed:#?}");
+        Ok(())
+    }
+
     /// Checks that the addition of a host has changed on each other host its name and its entries in the
     /// sets of addresses, and nothing else: no service was reloaded, and no file written but `/etc/hosts`.
     pub(super) fn added_only(&self, cluster: &Cluster, added: &Host) -> Result<()> {

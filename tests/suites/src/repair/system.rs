@@ -8,6 +8,10 @@ use super::low::{Low, State};
 /// Packages whose absence does no harm for the moment.
 const PACKAGES: &str = "socat ethtool";
 
+/// Leaves a package as dpkg does that lost its power after unpacking and before its record of it.
+const CUT_OFF: &str = "sed -i '/^Package: socat$/{n;s/^Status: .*/Status: install reinstreq unpacked/}' /var/lib/dpkg/status \
+                       && dpkg-query -W -f '${Status}' socat | grep -q reinstreq && dpkg --remove --force-depends ethtool";
+
 /// Units that carry out the repair: they are disabled, not stopped.
 const REPAIR_UNITS: [&str; 2] = ["halite-master", "halite-minion"];
 
@@ -38,7 +42,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
     damages
 }
 
-/// Damages of packages, which are removed, and of kernel parameters, which are changed: live on one
+/// Damages of packages, which are removed or cut off, and of kernel parameters, which are changed: live on one
 /// host, in the file that sets them at boot on the other.
 pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
     low.0.iter().filter_map(package_or_parameter).collect()
@@ -46,14 +50,18 @@ pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
 
 fn package_or_parameter(state: &State) -> Option<Damage> {
     match state.function.as_str() {
-        "pkg.installed" => Some(Damage::new(
-            state,
-            "packages removed",
-            format!("dpkg --remove --force-depends {PACKAGES}"),
-            format!(
+        "pkg.installed" => {
+            let probe = format!(
                 "dpkg-query -W -f '${{Package}} ${{db:Status-Abbrev}}\\n' {PACKAGES}; command -v {PACKAGES}"
-            ),
-        )),
+            );
+            Some(if state.minion == BOOTSTRAP {
+                let line = format!("dpkg --remove --force-depends {PACKAGES}");
+                Damage::new(state, "packages removed", line, probe)
+            } else {
+                let what = "a package removed, and one cut off while it was unpacked";
+                Damage::new(state, what, CUT_OFF, probe)
+            })
+        }
         "sysctl.present" => {
             let path = format!("/proc/sys/{}", state.name.replace('.', "/"));
             let file = quote(
