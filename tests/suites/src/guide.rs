@@ -31,6 +31,11 @@ pub(super) fn command(page: &str, heading: &str, begin: &str) -> Result<Vec<Stri
     words(&code, begin).with_context(missing)
 }
 
+/// Runs the command below a heading of the page about disasters on a host. Returns what it has printed.
+pub(super) fn run(on: &Host, heading: &str, begin: &str) -> Result<String> {
+    on.run(&command("disaster.md", heading, begin)?)
+}
+
 /// Replaces a host by the command below a heading of the page about disasters, given on another host. Returns the
 /// time until it has printed what must run on the new one.
 pub(super) fn replace(cluster: &Cluster, on: &Host, heading: &str, name: &str) -> Result<Duration> {
@@ -114,6 +119,9 @@ mod tests {
         let all = "## The first host, or all control planes, are lost";
         let data = "## A member of etcd has lost its data";
         let leaves = "## A control plane leaves";
+        let quota = "## etcd has reached its quota";
+        let power = "## All hosts have lost their power";
+        let ended = "## All certificates have ended";
         for (page, heading, begin, wanted) in [
             ("disaster.md", backups, "ctl backup create", ""),
             ("disaster.md", backups, "ctl backup list", ""),
@@ -170,6 +178,16 @@ mod tests {
                 "ctl node add",
                 " cp-2=10.0.0.12 --roles control-plane,etcd",
             ),
+            (
+                "disaster.md",
+                quota,
+                "ctl audit",
+                " --action upkeep --limit 5",
+            ),
+            ("disaster.md", quota, "ctl etcd status", ""),
+            ("disaster.md", power, "ctl health", " --wait 10m"),
+            ("disaster.md", ended, "ctl health", " --wait 20m"),
+            ("disaster.md", ended, "ctl audit", " --action upkeep"),
             (
                 "high-availability.md",
                 leaves,

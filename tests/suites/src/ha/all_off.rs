@@ -10,9 +10,12 @@ use halite_upstream::versions::AGNHOST;
 use serde_json::{Value, json};
 
 use super::{BACK, is_complete, losses, same_content};
+use crate::guide;
 use crate::registry::Pod;
 use crate::test::Counts;
 
+/// The heading of the guide's section.
+const HEADING: &str = "## All hosts have lost their power";
 /// The namespace of the workload.
 const NAMESPACE: &str = "all-off";
 /// The component whose image no worker has.
@@ -43,6 +46,7 @@ fn come_back(cluster: &Cluster, order: &[String]) -> Result<Counts> {
     let before = workload(cluster)?;
     cluster.lab.power_off(order, false)?;
     cluster.lab.power_on(order)?;
+    guide::run(&cluster.bootstrap, HEADING, "ctl health")?;
     wait::until("all hosts to be back", BACK, || is_complete(cluster))?;
     losses::wait_for_one_holder(cluster)?;
     same_content(cluster)?;

@@ -12,9 +12,13 @@ use serde_json::Value;
 use super::fewer::as_before;
 use super::losses::{at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
+use crate::guide;
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
 use crate::test::Counts;
+
+/// The heading of the guide's section.
+const HEADING: &str = "## All certificates have ended";
 
 /// Limit for four hosts to boot and enrol, for the control planes' programs to come out of the
 /// kubelet's pauses between restarts, and for the worker after them.
@@ -32,6 +36,7 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     lifetimes::set(cluster, Lifetimes::Ended)?;
     cluster.lab.power_off(&names, false)?;
     cluster.lab.power_on(&names)?;
+    guide::run(&cluster.bootstrap, HEADING, "ctl health")?;
     wait::until("the API to return", RENEWED, || is_complete(cluster))?;
     lifetimes::wait_until_renewed(cluster, RENEWED)?;
     for host in cluster.control_planes() {
@@ -44,6 +49,11 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     };
     let missing: Vec<&String> = names.iter().filter(|name| !renewed(name)).collect();
     ensure!(missing.is_empty(), "{missing:?}: {outcomes:#?}");
+    let said = guide::run(&cluster.bootstrap, HEADING, "ctl audit")?;
+    ensure!(
+        names.iter().all(|name| said.contains(name.as_str())),
+        "{said}"
+    );
     wait_for_one_holder(cluster)?;
     same_content(cluster)?;
     health::is_well(cluster)?;

@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::large_object;
 use crate::test::Counts;
-use crate::{etcd, health};
+use crate::{etcd, guide, health};
 
+/// The heading of the guide's section.
+const HEADING: &str = "## etcd has reached its quota";
 /// The room above the database that a writer fills.
 const ROOM: u64 = 16 << 20;
 /// Limit for the API to take writes again. The master looks every ten seconds.
@@ -66,5 +68,9 @@ fn reached(cluster: &Cluster, before: usize) -> Result<()> {
         ensure!(now > before, "{now} trials, as before");
         Ok(())
     })?;
+    let said = guide::run(&cluster.bootstrap, HEADING, "ctl audit")?;
+    ensure!(said.contains("room in etcd"), "{said}");
+    let said = guide::run(&cluster.bootstrap, HEADING, "ctl etcd status")?;
+    ensure!(said.contains("QUOTA"), "{said}");
     large_object::remove(cluster)
 }
