@@ -1,11 +1,16 @@
 //! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a time.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_etcd::{ChangeError, Changes, Gate, Host, Members, Overview, Pace as _, Removal};
-use halite_pillar::node::ResolvedMember;
+use halite_etcd::{
+    ChangeError, Changes, Gate, Host, Joined, Members, Overview, Pace as _, Removal,
+};
+use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::role::Role;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -127,11 +132,9 @@ impl StepRunner<'_> {
         let host = || member_host(snapshot.declaration(), &name).map_err(failed);
         let comment = match fun {
             "etcd_add_learner" => {
-                let comment = self.add(&changes, &host()?, flag(chunk, "bare")).await?;
-                return Ok((
-                    Map::from_iter([("member".to_owned(), json!(name))]),
-                    comment,
-                ));
+                return self
+                    .add(&changes, snapshot, &host()?, flag(chunk, "bare"))
+                    .await;
             }
             "etcd_promote" => {
                 let id = changes.promote(&host()?).await.map_err(refused)?;
@@ -147,6 +150,8 @@ impl StepRunner<'_> {
                 let dead = flag(chunk, "dead");
                 let removal = Removal {
                     name: name.clone(),
+                    // Of a host that never got so far as to have an address, etcd has no member.
+                    peer_url: host().ok().map(|host| host.peer_url),
                     dead,
                 };
                 changes.remove(&removal).await.map_err(refused)?;
@@ -237,24 +242,61 @@ impl StepRunner<'_> {
         Ok((changes.collect(), lines.join("; ")))
     }
 
-    /// Adds the learner and records the flags of its first start.
-    async fn add(&self, changes: &Changes<'_>, host: &Host, bare: bool) -> Result<String, Failure> {
+    /// Adds the learner and records the flags of its first start. The step has changes when the member has
+    /// never started: then the host has no data of it.
+    async fn add(
+        &self,
+        changes: &Changes<'_>,
+        snapshot: &Snapshot,
+        host: &Host,
+        bare: bool,
+    ) -> Result<Outcome, Failure> {
         let joined = changes.add_learner(host, bare).await.map_err(refused)?;
         let (name, id) = (&host.name, joined.id);
-        if joined.has_started {
-            return Ok(format!("{name} is a member of etcd already (member {id})"));
+        let node = snapshot.declaration().nodes.get(name.as_str());
+        if let Some(member) = record(node.map(|node| &node.value), name, &joined) {
+            // Before its first start: the flags are in what is compiled for the host.
+            let recorded = self.jobs.declarations().record_member(name, member).await;
+            recorded.map_err(failed)?;
         }
-        // Before its first start: the flags are in what is compiled for the host.
-        let member = ResolvedMember {
-            member: name.clone(),
-            initial_cluster: joined.initial_cluster,
-            cluster_id: joined.cluster.map(|id| format!("{id:x}")),
-            member_id: Some(id.to_string()),
-        };
-        let recorded = self.jobs.declarations().record_member(name, member).await;
-        recorded.map_err(failed)?;
-        Ok(format!("{name} is a learner of etcd (member {id})"))
+        if joined.has_started {
+            let comment = format!("{name} is a member of etcd already (member {id})");
+            return Ok((Map::new(), comment));
+        }
+        let changes = Map::from_iter([("member".to_owned(), json!(name))]);
+        Ok((
+            changes,
+            format!("{name} is a learner of etcd (member {id})"),
+        ))
     }
+}
+
+/// The record of a member for the document of its host; none for the one that founded the cluster.
+/// Of one that has started, a record that is there keeps the flags of its first start: others would replace
+/// its pod. The document of a master that was a standby may be without a record, or have an older one.
+fn record(node: Option<&Node>, name: &str, joined: &Joined) -> Option<ResolvedMember> {
+    let (cluster_id, member_id) = (
+        joined.cluster.map(|id| format!("{id:x}")),
+        Some(joined.id.to_string()),
+    );
+    let new = ResolvedMember {
+        member: name.to_owned(),
+        initial_cluster: joined.initial_cluster.clone(),
+        cluster_id: cluster_id.clone(),
+        member_id: member_id.clone(),
+    };
+    if !joined.has_started {
+        return Some(new);
+    }
+    if node.is_some_and(Node::founds_etcd) {
+        return None;
+    }
+    let there = node.and_then(|node| node.resolved.as_ref()?.etcd.clone());
+    Some(there.map_or(new, |there| ResolvedMember {
+        cluster_id: cluster_id.or_else(|| there.cluster_id.clone()),
+        member_id,
+        ..there
+    }))
 }
 
 /// The free part of a database, in percent, above which it is defragmented.

@@ -100,6 +100,7 @@ pub(super) const ADD_NODE: &[(&str, &str)] = &[
     ("halite/base/kubelet.sls", stub!("kubelet")),
     ("halite/base/kubelet/registers.sls", stub!("registers")),
     ("halite/base/etcd.sls", stub!("serves")),
+    ("halite/base/etcd/earlier.sls", stub!("earlier")),
     ("halite/base/etcd/member.sls", stub!("receives")),
     ("halite/base/control_plane.sls", stub!("apiserver")),
     ("halite/base/control_plane/running.sls", stub!("running")),

@@ -173,6 +173,11 @@ fn a_pod_that_listens_everywhere_is_asked_here() {
 
 /// The worker's host as a second control plane.
 fn second(etcd: Value) -> Compiled {
+    let (pillar, grains) = second_pillar(&etcd);
+    crate::support::highstate(&pillar, &grains)
+}
+
+fn second_pillar(etcd: &Value) -> (Value, Value) {
     let (mut pillar, grains) = fixture("worker");
     let (first, _) = fixture("bootstrap");
     pillar["halite"]["pki"] = first["halite"]["pki"].clone();
@@ -182,7 +187,7 @@ fn second(etcd: Value) -> Compiled {
         node["etcd"] = etcd.clone();
         node["vrrpPriority"] = json!(199);
     }
-    crate::support::highstate(&pillar, &grains)
+    (pillar, grains)
 }
 
 /// The members are those that were recorded when it joined, also after others came and went.
@@ -231,6 +236,89 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
     let joined = at("etcd.joined", "/var/lib/etcd");
     let recorded = at("etcd.recorded", RECORD);
     assert!(joined < recorded && recorded < at("file.managed", MANIFEST));
+}
+
+/// The states that end an earlier member of the second control plane, whose ids are these now.
+fn earlier(etcd: &Value) -> Compiled {
+    let (pillar, grains) = second_pillar(etcd);
+    sure(with(&pillar, &grains, |i| {
+        compile::sls(i, &["halite.base.etcd.earlier".to_owned()])
+    }))
+}
+
+/// Runs a condition of a state where the host has this record.
+fn holds(condition: &str, record: Option<&str>) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("record.json");
+    if let Some(record) = record {
+        std::fs::write(&path, record).unwrap();
+    }
+    let condition = condition.replace(RECORD, path.to_str().unwrap());
+    let run = std::process::Command::new("/bin/sh")
+        .args(["-c", &condition])
+        .status();
+    run.unwrap().success()
+}
+
+/// A learner that got no vote in time was removed, and the host is one again: with the data of the first, etcd would end.
+#[test]
+fn a_member_that_was_removed_ends_before_the_host_joins_again() {
+    let etcd = json!({
+        "member": "worker-1", "initialCluster": "worker-1=https://10.10.1.12:2380",
+        "clusterId": "cdf818194e3a8c32", "memberId": "8e9e05c52164694d",
+    });
+    let compiled = earlier(&etcd);
+    let chunks = &compiled.low.chunks;
+    let ids: Vec<&str> = chunks.iter().map(|chunk| chunk.id.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "etcd-data",
+            "etcd-identified",
+            MANIFEST,
+            "etcd-unit",
+            "etcd-ended"
+        ]
+    );
+    // The data stay, for `etcd.joined`, which sets them aside by the ids of the log.
+    assert!(!format!("{chunks:?}").contains("mv "), "{chunks:?}");
+    let record = |cluster: &str, member: &str| {
+        format!(
+            "{{\"member\":\"worker-1\",\"initialCluster\":\"\",\"clusterId\":\"{cluster}\",\"memberId\":\"{member}\"}}\n"
+        )
+    };
+    let manifest = chunk(&compiled, "file.absent", MANIFEST);
+    let [condition] = &manifest.controls.onlyif[..] else {
+        panic!("{:?}", manifest.controls);
+    };
+    let condition = condition.as_str().unwrap();
+    let (own, other) = (
+        record("cdf818194e3a8c32", "8e9e05c52164694d"),
+        "8e9e05c52164694",
+    );
+    for (record, ends) in [
+        (Some(record("cdf818194e3a8c32", other)), true),
+        (Some(own), false),
+        // Another cluster's may be all that is left of it.
+        (Some(record("1", other)), false),
+        (Some("{\"member\":\"worker-1\"}\n".to_owned()), false),
+        (None, false),
+    ] {
+        assert_eq!(holds(condition, record.as_deref()), ends, "{record:?}");
+    }
+    for id in ["etcd-unit", "etcd-ended"] {
+        let found = chunks.iter().find(|chunk| chunk.id == id).unwrap();
+        let text = format!("{:?}", found.controls.onlyif);
+        assert!(
+            text.contains("clusterId") && text.contains("memberId"),
+            "{text}"
+        );
+    }
+    // What is not known of a member ends none.
+    let compiled = earlier(
+        &json!({"member": "worker-1", "initialCluster": "worker-1=https://10.10.1.12:2380"}),
+    );
+    assert_eq!(compiled.low.chunks.len(), 1);
 }
 
 /// An etcd that starts without being a member founds a cluster of its own, or fails for ever.

@@ -226,6 +226,7 @@ fn the_api_servers_follow_a_member_that_comes() {
             "late-peers",
             "turn",
             "learner",
+            "earlier-member",
             "etcd",
             "promoted",
             "member",

@@ -90,6 +90,8 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
             ("late-peers", "kubelet"),
             ("turn", "late-peers"),
             ("learner", "turn"),
+            ("earlier-member", "learner"),
+            ("etcd", "earlier-member"),
         ] {
             assert_eq!(chunks[at(id)].requisites.require, [at(wanted)], "{id}");
         }

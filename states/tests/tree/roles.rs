@@ -77,6 +77,7 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
     let added = [
         "turn",
         "learner",
+        "earlier-member",
         "etcd",
         "promoted",
         "control-plane",
@@ -220,7 +221,7 @@ fn where_api_servers_use_all_members_a_control_plane_gives_its_own_away() {
 fn where_api_servers_use_all_members_a_control_plane_leaves_its_own_behind() {
     let leaves = beside_members(PLANE, &["worker", "etcd"]);
     let without: Vec<&str> = LEFT.into_iter().filter(|id| *id != "member").collect();
-    let member = ["learner", "etcd", "promoted", "member"];
+    let member = ["learner", "earlier-member", "etcd", "promoted", "member"];
     let api_servers = ["bootstrap-1-vip", "bootstrap-1-members", "members"];
     let wanted = [
         &without[..],

@@ -68,7 +68,7 @@ impl Changes<'_> {
         }
         if let Some(learner) = members.iter().find(|member| member.is_learner) {
             return Ok(Round::Again(format!(
-                "the learner {} at {} comes first: promote it, or remove it",
+                "the learner {} at {} comes first: `ctl node add` of its host goes on with it, `ctl node remove` takes it out",
                 learner.title(),
                 learner.peer_urls.join(", ")
             )));

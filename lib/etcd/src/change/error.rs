@@ -40,7 +40,9 @@ pub enum ChangeError {
         name: String,
     },
     /// The host is no member.
-    #[error("cannot promote {name}: no member of etcd is at {url}; add it first")]
+    #[error(
+        "cannot promote {name}: no member of etcd is at {url}; run the same command again, which adds it first"
+    )]
     NoMember {
         /// The host.
         name: String,
@@ -139,8 +141,13 @@ pub enum LearnerEnd {
 impl std::fmt::Display for LearnerEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Removed => f.write_str("it was removed, the members are as they were"),
-            Self::Stays(why) => write!(f, "it could not be removed and is still a learner: {why}"),
+            Self::Removed => f.write_str(
+                "it was removed, the members are as they were; once its etcd can reach the others, run the same command again",
+            ),
+            Self::Stays(why) => write!(
+                f,
+                "it could not be removed and is still a learner: {why}; once etcd has its quorum, run the same command again"
+            ),
         }
     }
 }

@@ -8,15 +8,22 @@ use crate::view::{Listed, View};
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// Its name; for one that never started, its peer address or its id.
+    /// Its name. One that never started has none: its id, or `peer_url`.
     pub name: String,
+    /// The address of its host. A learner there that never started is the member, too: etcd knows it by
+    /// nothing else, and takes no other learner before it.
+    pub peer_url: Option<String>,
     /// The host is gone for good: the member need not answer.
     pub dead: bool,
 }
 
 impl Removal {
     fn is_of(&self, member: &Member) -> bool {
-        member.title() == self.name || member.is_at(&self.name)
+        let is_at_its_host = || {
+            let url = self.peer_url.as_deref();
+            url.is_some_and(|url| member.is_at(url))
+        };
+        member.title() == self.name || !member.has_started() && is_at_its_host()
     }
 }
 

@@ -97,13 +97,15 @@ enum Change {
     RemoveLeader,
     RemoveDead,
     RemoveLearner,
+    /// A learner that never started.
+    RemoveUnstarted,
     MoveLeader,
     Defragment,
     MakeRoom,
 }
 
 /// The changes, with the number of writes of each.
-const TABLE: [(Change, usize); 10] = [
+const TABLE: [(Change, usize); 11] = [
     (Change::AddLearner, 1),
     (Change::Promote, 1),
     (Change::PromoteInVain, 1),
@@ -111,6 +113,7 @@ const TABLE: [(Change, usize); 10] = [
     (Change::RemoveLeader, 2),
     (Change::RemoveDead, 1),
     (Change::RemoveLearner, 1),
+    (Change::RemoveUnstarted, 1),
     (Change::MoveLeader, 1),
     (Change::Defragment, 3),
     (Change::MakeRoom, 7),
@@ -122,13 +125,15 @@ impl Change {
         let cluster = FakeCluster::new(&["a", "b", "c"]);
         let learner = matches!(
             self,
-            Self::Promote | Self::PromoteInVain | Self::RemoveLearner
+            Self::Promote | Self::PromoteInVain | Self::RemoveLearner | Self::RemoveUnstarted
         );
         if learner {
             run(&cluster, async |changes| {
                 changes.add_learner(&host("d"), true).await
             })
             .unwrap();
+        }
+        if learner && !matches!(self, Self::RemoveUnstarted) {
             cluster.start(&host("d"));
         }
         if matches!(self, Self::PromoteInVain) {
@@ -154,6 +159,7 @@ impl Change {
     async fn run(self, changes: &Changes<'_>) -> Result<(), ChangeError> {
         let remove = |name: &str, dead| Removal {
             name: name.to_owned(),
+            peer_url: Some(host(name).peer_url),
             dead,
         };
         match self {
@@ -166,7 +172,9 @@ impl Change {
             Self::RemoveFollower => changes.remove(&remove("b", false)).await,
             Self::RemoveLeader => changes.remove(&remove("a", false)).await,
             Self::RemoveDead => changes.remove(&remove("a", true)).await,
-            Self::RemoveLearner => changes.remove(&remove("d", false)).await,
+            Self::RemoveLearner | Self::RemoveUnstarted => {
+                changes.remove(&remove("d", false)).await
+            }
             Self::MoveLeader => changes.move_leader_off("a").await.map(drop),
             Self::Defragment => {
                 changes.defragment(45).await.unwrap();

@@ -8,6 +8,7 @@ use super::support::{run, run_with};
 fn removal(name: &str, dead: bool) -> Removal {
     Removal {
         name: name.to_owned(),
+        peer_url: Some(host(name).peer_url),
         dead,
     }
 }
@@ -97,6 +98,7 @@ fn a_second_learner_waits_for_the_first_and_names_it() {
         "{text}"
     );
     assert!(text.contains("https://d:2380 comes first"), "{text}");
+    assert!(text.contains("`ctl node remove`"), "{text}");
 }
 
 #[test]
@@ -144,9 +146,10 @@ fn a_learner_that_never_syncs_is_removed() {
         };
         assert!(text.contains(cause), "{text}");
         assert!(
-            text.ends_with("it was removed, the members are as they were"),
+            text.contains("it was removed, the members are as they were"),
             "{text}"
         );
+        assert!(text.ends_with("run the same command again"), "{text}");
         assert_eq!(cluster.summary(), before);
     }
 }
@@ -179,6 +182,36 @@ fn the_leader_moves_before_its_member_is_removed() {
     // It is gone already: nothing to do.
     remove(&cluster, "a", false).unwrap();
     assert_eq!(cluster.changes().len(), 2);
+}
+
+/// Its host ended before its etcd had published a name. No other host could join after it.
+#[test]
+fn a_learner_that_never_started_is_removed_by_the_address_of_its_host() {
+    for dead in [false, true] {
+        let cluster = FakeCluster::new(&["a", "b", "c"]);
+        let before = cluster.summary();
+        let add = |name| {
+            run(&cluster, async |changes| {
+                changes.add_learner(&host(name), true).await
+            })
+        };
+        add("d").unwrap();
+        remove(&cluster, "d", dead).unwrap();
+        assert_eq!(cluster.summary(), before);
+        add("e").unwrap();
+    }
+}
+
+/// What has a name is removed by it: another host may have the address since.
+#[test]
+fn a_member_of_another_name_at_the_address_stays() {
+    let cluster = FakeCluster::new(&["a", "b", "c"]);
+    let removal = Removal {
+        peer_url: Some(host("b").peer_url),
+        ..removal("d", true)
+    };
+    run(&cluster, async |changes| changes.remove(&removal).await).unwrap();
+    assert!(cluster.changes().is_empty());
 }
 
 #[test]

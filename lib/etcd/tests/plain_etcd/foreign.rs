@@ -87,6 +87,7 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
     // With two members the leader may be the one that goes.
     let removal = Removal {
         name: "cp-2".to_owned(),
+        peer_url: None,
         dead: false,
     };
     to_the_end(&client, &Change::Remove(removal)).await;

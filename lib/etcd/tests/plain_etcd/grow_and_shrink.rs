@@ -35,6 +35,7 @@ impl Run {
     async fn remove(&mut self, name: &str) {
         let change = Change::Remove(Removal {
             name: name.to_owned(),
+            peer_url: None,
             dead: false,
         });
         self.cut += with_kills(&self.client, &change, &mut self.chance).await.1;
@@ -117,6 +118,7 @@ async fn one_to_five_and_back_loses_no_acknowledged_write() {
     let pace = pace();
     let removal = Removal {
         name: last.clone(),
+        peer_url: None,
         dead: true,
     };
     let refused = changes(client.as_ref(), &pace, PATIENCE)

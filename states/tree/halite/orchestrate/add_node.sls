@@ -212,6 +212,17 @@ learner:
     - require:
         - halite: {{ ns.ready }}
 
+# The host may have a member that etcd has removed since, as one that got no vote in time: with its data, etcd would end. Only
+# before a learner that never started: what the host has of any other member may be a vote.
+earlier-member:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.etcd.earlier]
+    - onchanges:
+        - halite: learner
+    - require:
+        - halite: learner
+
 # It receives the data of the others before its pod or unit is there, which is not waited for: a learner is
 # not ready before it has its vote.
 etcd:
@@ -219,7 +230,7 @@ etcd:
     - tgt: {{ name }}
     - sls: [halite.base.etcd.member]
     - require:
-        - halite: learner
+        - halite: earlier-member
 
 promoted:
   halite.etcd_promote:

@@ -1,0 +1,51 @@
+{#- Ends the member of etcd that the host had before, once etcd has removed it and has the host as a learner that never started: one
+    that got no vote in time, or was removed as dead. With the data of that member etcd would end by itself. They stay: `etcd.joined`
+    sets them aside by the ids of their log. Only the steps that make a host a member apply this, where the ids of the document are
+    those that etcd has just confirmed. Elsewhere they may be older than the member that runs here, which may have a vote. -#}
+{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/base/etcd/map.jinja' import initial_cluster, is_own_unit, joined, manifest, record, unit with context %}
+include:
+  - halite.base.etcd.data
+{%- if joined.get('clusterId') and joined.get('memberId') %}
+{#- Of the same cluster: the member of another one may be all that is left of it. -#}
+{%- set is_earlier = "grep -qs '\"clusterId\":\"" ~ joined.clusterId ~ "\"' " ~ record ~ " && grep -q '\"memberId\":\"' " ~ record ~
+                     " && ! grep -q '\"memberId\":\"" ~ joined.memberId ~ "\"' " ~ record %}
+
+# Its first data may have come with its pod or unit, after which no state has recorded it; and a record of an earlier version has no ids.
+etcd-identified:
+  etcd.recorded:
+    - name: {{ record }}
+    - data: /var/lib/etcd
+    - member: {{ node.name }}
+    - initial_cluster: {{ initial_cluster | json }}
+    - onlyif: {{ ('test -e ' ~ manifest ~ ' || ' ~ is_own_unit) | json }}
+    - require:
+        - etcd: etcd-data
+
+# The record is the sign by which a run that was interrupted goes on. It goes with the data.
+{{ manifest }}:
+  file.absent:
+    - onlyif: {{ is_earlier | json }}
+    - require:
+        - etcd: etcd-identified
+
+# The file of the unit goes last.
+etcd-unit:
+  cmd.run:
+    - name: systemctl disable --now etcd.service; rm -f {{ unit }}; systemctl daemon-reload
+    - onlyif: {{ (is_own_unit ~ ' && ' ~ is_earlier) | json }}
+    - require:
+        - etcd: etcd-identified
+
+# The kubelet ends a pod without its manifest. One whose etcd ends again and again is started once more until it has noticed.
+etcd-ended:
+  cmd.run:
+    - name: >-
+        quiet=0; for _ in $(seq 600); do
+        if pgrep -x etcd >/dev/null; then quiet=0; else quiet=$((quiet + 1)); fi;
+        [ $quiet -lt 30 ] || exit 0; sleep 0.1; done; echo 'etcd does not end' >&2; exit 1
+    - onlyif: {{ is_earlier | json }}
+    - require:
+        - file: {{ manifest }}
+        - cmd: etcd-unit
+{%- endif %}
