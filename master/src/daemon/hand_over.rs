@@ -20,7 +20,7 @@ use crate::standby::mark;
 use crate::store::{SqliteStore, Store};
 use crate::{descriptors, other_masters, serve, succession};
 
-/// The time in which the standby has to take what it lacks.
+/// The time in which the standby has to take more of what it lacks.
 const OFFER: Duration = Duration::from_secs(120);
 /// The pause between two questions whether another host has the master.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -87,10 +87,54 @@ pub async fn run_hand_over(config: Config, note: HandOver) -> Result<(), DaemonE
     }
 }
 
+/// The time of an offer. It begins again whenever more was sent to the standby than ever before, because
+/// a store of gigabytes takes its time; a stream that breaks again and again does not prolong it.
+struct Offer {
+    end: Instant,
+    /// The most bytes that one stream was sent.
+    most: u64,
+}
+
+impl Offer {
+    fn begin(now: Instant) -> Self {
+        Self {
+            end: now + OFFER,
+            most: 0,
+        }
+    }
+
+    /// Takes the bytes that the stream of the standby was sent until now.
+    fn note(&mut self, sent: u64, now: Instant) {
+        if sent > self.most {
+            self.most = sent;
+            self.end = now + OFFER;
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.end
+    }
+
+    /// Why the standby `to` does not have the master when the time is over.
+    fn reason(&self, to: &str) -> String {
+        let seconds = OFFER.as_secs();
+        if self.most == 0 {
+            return format!(
+                "{to} did not take what it lacks within {seconds} s: is halite-master running there?"
+            );
+        }
+        format!(
+            "{to} did not take what it lacks: it was sent {} KiB, and no more within {seconds} s; `journalctl -u halite-master` \
+             there and here says why",
+            self.most.div_ceil(1024)
+        )
+    }
+}
+
 /// Waits until another host has the master, or the hand-over has failed.
 async fn until_taken(app: &App, decision: &Decision) -> End {
-    let end = Instant::now() + OFFER;
     let note = decision.note();
+    let mut offer = Offer::begin(Instant::now());
     loop {
         tokio::time::sleep(PAUSE).await;
         if decision.note().phase == Phase::Failed {
@@ -102,15 +146,13 @@ async fn until_taken(app: &App, decision: &Decision) -> End {
         {
             return End::Replaced;
         }
-        if Instant::now() < end {
+        let now = Instant::now();
+        let seen = app.standbys.seen();
+        offer.note(seen.get(&note.to).map_or(0, |seen| seen.lag), now);
+        if !offer.is_over(now) {
             continue;
         }
-        let reason = format!(
-            "{} did not take what it lacks within {} s: is halite-master running there?",
-            note.to,
-            OFFER.as_secs()
-        );
-        match decision.give_up(&reason) {
+        match decision.give_up(&offer.reason(&note.to)) {
             Ok(true) => return End::Failed,
             // It is decided: only the next master can go on.
             Ok(false) => {}
@@ -130,4 +172,55 @@ fn stand_by(config: &Config, note: &HandOver) -> Result<(), DaemonError> {
     forget(config)?;
     tracing::info!(master = note.to, "this host is a standby from now on");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seconds after which an offer is over, when so many bytes were sent by each second.
+    fn over_at(sent: impl Fn(u64) -> u64) -> u64 {
+        let begin = Instant::now();
+        let mut offer = Offer::begin(begin);
+        let mut seconds = 0;
+        loop {
+            let now = begin + Duration::from_secs(seconds);
+            offer.note(sent(seconds), now);
+            if offer.is_over(now) {
+                return seconds;
+            }
+            seconds += 1;
+        }
+    }
+
+    #[test]
+    fn an_offer_lasts_while_more_of_a_large_store_is_sent() {
+        let piece = 1 << 20;
+        for (case, sent, over) in [
+            ("not there", (|_| 0) as fn(u64) -> u64, 120),
+            ("a piece each ten seconds", |s| s.min(600) / 10, 720),
+            ("it stops in the middle", |s| s.min(90), 210),
+            (
+                "another stream gets further",
+                |s| if s < 100 { s } else { (s - 60).min(300) },
+                480,
+            ),
+            ("each stream breaks at the same place", |s| s % 50, 169),
+        ] {
+            assert_eq!(over_at(|seconds| sent(seconds) * piece), over, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_reason_says_whether_the_standby_was_there() {
+        let mut offer = Offer::begin(Instant::now());
+        assert!(
+            offer
+                .reason("cp-2")
+                .contains("is halite-master running there?")
+        );
+        offer.note(5 << 20, Instant::now());
+        let reason = offer.reason("cp-2");
+        assert!(reason.contains("it was sent 5120 KiB"), "{reason}");
+    }
 }

@@ -30,10 +30,10 @@ const BUFFER: usize = 4096;
 
 /// The number of times that watched directories have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Generation(u64);
+pub(crate) struct Generation(u64);
 
 /// The changes in a set of directories.
-pub(super) struct Changes {
+pub(crate) struct Changes {
     /// None when the kernel refused one: it limits them for each user.
     inotify: Option<OwnedFd>,
     watched: Mutex<Watched>,
@@ -48,7 +48,7 @@ struct Watched {
 }
 
 impl Changes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         if let Err(error) = &inotify {
             tracing::warn!(%error, "cannot watch the documents: they are looked at for each message; fs.inotify.max_user_instances may be too low");
@@ -66,7 +66,7 @@ impl Changes {
 
     /// The generation of the directories now; none when a change might be missed, so that the files
     /// themselves have to be looked at.
-    pub(super) fn generation(&self) -> Option<Generation> {
+    pub(crate) fn generation(&self) -> Option<Generation> {
         let inotify = self.inotify.as_ref()?;
         let mut watched = self.watched();
         if has_events(inotify) {
@@ -77,7 +77,7 @@ impl Changes {
 
     /// Watches directories from now on, and no others. One that is not there is noticed when it
     /// appears in another one. May hang with the file system.
-    pub(super) fn watch(&self, directories: &[PathBuf]) {
+    pub(crate) fn watch(&self, directories: &[PathBuf]) {
         let Some(inotify) = &self.inotify else { return };
         let mut complete = true;
         let mut now = BTreeSet::new();
@@ -102,7 +102,7 @@ impl Changes {
     }
 
     /// Notes files that were found: one with several names may change without an event.
-    pub(super) fn found<'a>(&self, mut files: impl Iterator<Item = &'a Path>) {
+    pub(crate) fn found<'a>(&self, mut files: impl Iterator<Item = &'a Path>) {
         if files.any(has_other_names) {
             self.watched().complete = false;
         }

@@ -45,6 +45,7 @@ use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
+pub(crate) use changes::{Changes, Generation};
 pub use nodes::{NodeRequest, requested};
 pub(crate) use reader::{Look, look};
 pub use roles::Stage;

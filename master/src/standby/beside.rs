@@ -1,6 +1,9 @@
 //! The files beside the store that have changed since they were sent.
+//!
+//! A commit is answered when the standby has the documents that were written before it. So each commit asks
+//! the kernel if one has changed, which costs one call; only then each file is inspected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -8,9 +11,10 @@ use std::{fs, io};
 use halite_proto::v1::StandbyFile;
 
 use crate::config::Config;
+use crate::declared::{Changes, Generation};
 use crate::refusal::Refusal;
 use crate::saved;
-use crate::saved::{REVOKED, STATE_PLACE};
+use crate::saved::{Files, REVOKED, STATE_PLACE};
 
 /// The largest file: a message has a limit, and documents are small.
 const LARGEST: u64 = 32 << 20;
@@ -34,14 +38,22 @@ struct Stamp(u64, u64, i64, i64, u32);
 pub struct Beside {
     config: Config,
     sent: BTreeMap<String, Stamp>,
+    /// The kernel's list of changes in these directories, as they were found last.
+    watch: Changes,
+    directories: Vec<PathBuf>,
+    /// The generation of the directories that was sent; none when a change of theirs might be missed.
+    as_of: Option<Generation>,
 }
 
 impl Beside {
     /// No file was sent yet.
     pub fn new(config: Config) -> Self {
         Self {
+            directories: directories(&config, &Files::new()),
             config,
             sent: BTreeMap::new(),
+            watch: Changes::new(),
+            as_of: None,
         }
     }
 
@@ -50,9 +62,20 @@ impl Beside {
     /// # Errors
     /// A file or directory cannot be read.
     pub fn changes(&mut self) -> Result<Vec<StandbyFile>, BesideError> {
+        // In this order: what changes after the question is of a later generation, and what changed before
+        // is found. A directory that was replaced is watched again.
+        self.watch.watch(&self.directories);
+        let as_of = self.watch.generation();
         let files = saved::files(&self.config)?;
+        self.watch
+            .found(files.iter().map(|(_, path)| path.as_path()));
+        let directories = directories(&self.config, &files);
+        // A new directory is watched from the next call on.
+        self.as_of = as_of.filter(|_| directories == self.directories);
+        self.directories = directories;
         let mut changes = Vec::new();
-        let gone = |name: &&String| !files.iter().any(|(file, _)| file == *name);
+        let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
+        let gone = |name: &&String| !names.contains(name);
         let gone: Vec<String> = self.sent.keys().filter(gone).cloned().collect();
         for path in gone {
             self.sent.remove(&path);
@@ -68,12 +91,21 @@ impl Beside {
         Ok(changes)
     }
 
-    /// The record of revocations, if it has changed: it must be on a standby before the store has
-    /// what it says.
+    /// The files that a commit may follow, as far as they have changed: documents and CAs, and the record of
+    /// revocations, which must be on a standby before the store has what it says.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn revocations(&mut self) -> Result<Vec<StandbyFile>, BesideError> {
+    /// A file or directory cannot be read.
+    pub fn before_commit(&mut self) -> Result<Vec<StandbyFile>, BesideError> {
+        let now = self.watch.generation();
+        if now.is_some() && now == self.as_of {
+            self.revocations()
+        } else {
+            self.changes()
+        }
+    }
+
+    fn revocations(&mut self) -> Result<Vec<StandbyFile>, BesideError> {
         let mut changes = Vec::new();
         let path = self.config.state_dir.join(REVOKED);
         self.add(format!("{STATE_PLACE}/{REVOKED}"), &path, &mut changes)?;
@@ -119,5 +151,88 @@ impl Beside {
             removed: false,
         });
         Ok(())
+    }
+}
+
+/// The directories in which documents and CAs are, the operator's first; also those that have no file yet.
+fn directories(config: &Config, files: &Files) -> Vec<PathBuf> {
+    let documents = config.config_dir.as_path();
+    let cas = config.state_dir.join("ca");
+    // Not the master's own directory: it changes with each commit, and the keys in it do not.
+    let is_watched =
+        |directory: &Path| directory.starts_with(documents) || directory.starts_with(&cas);
+    let mut found: BTreeSet<&Path> = files
+        .iter()
+        .flat_map(|(_, path)| path.ancestors().skip(1))
+        .filter(|directory| is_watched(directory))
+        .collect();
+    let nodes = documents.join("nodes");
+    found.extend([nodes.as_path(), cas.as_path()]);
+    found.remove(documents);
+    let others = found.into_iter().map(Path::to_owned);
+    std::iter::once(documents.to_owned())
+        .chain(others)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(files: &[StandbyFile]) -> Vec<&str> {
+        files.iter().map(|file| file.path.as_str()).collect()
+    }
+
+    #[test]
+    fn a_commit_inspects_the_files_only_when_a_document_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let shown = directory.path().display();
+        let config = Config::parse(&format!(
+            "cluster: prod\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
+        ))
+        .unwrap();
+        let (etc, state) = (config.config_dir.clone(), config.state_dir.clone());
+        for new in [etc.join("states/a/b"), state.join("ca")] {
+            fs::create_dir_all(new).unwrap();
+        }
+        fs::write(etc.join("cluster.yaml"), "a").unwrap();
+        fs::write(etc.join("states/a/b/init.sls"), "a").unwrap();
+        let mut beside = Beside::new(config);
+        assert_eq!(
+            paths(&beside.changes().unwrap()),
+            ["config/cluster.yaml", "config/states/a/b/init.sls"]
+        );
+        // The directories of the states are known now, and watched.
+        assert!(beside.before_commit().unwrap().is_empty());
+        fs::write(state.join("sa.pub"), "a").unwrap();
+        fs::write(state.join("store.db-wal"), "a").unwrap();
+        assert!(beside.before_commit().unwrap().is_empty(), "not inspected");
+        fs::write(state.join(REVOKED), "a").unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(paths(&changed), ["state/store.db.revoked"]);
+        fs::write(etc.join("states/a/b/init.sls"), "other").unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(
+            paths(&changed),
+            ["config/states/a/b/init.sls", "state/sa.pub"]
+        );
+        fs::create_dir(etc.join("states/a/c")).unwrap();
+        fs::write(etc.join("states/a/c/init.sls"), "a").unwrap();
+        fs::write(state.join("ca/etcd.crt"), "a").unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(
+            paths(&changed),
+            ["config/states/a/c/init.sls", "state/ca/etcd.crt"]
+        );
+        fs::write(etc.join("states/a/c/init.sls"), "other").unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(paths(&changed), ["config/states/a/c/init.sls"]);
+        fs::rename(etc.join("states/a/c"), etc.join("states/a/d")).unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(
+            paths(&changed),
+            ["config/states/a/c/init.sls", "config/states/a/d/init.sls"]
+        );
+        assert!(changed[0].removed);
     }
 }

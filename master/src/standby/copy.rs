@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,8 +16,8 @@ use halite_proto::v1::{LogPiece, StandbyFile};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{
-    CopyError, PRIVATE, file_error, make_directory, new_file, open_log, read_json, sync_directory,
-    write_by, write_json, write_private,
+    CopyError, Large, PRIVATE, file_error, make_directory, new_file, open_log, read_json,
+    sync_directory, write_by, write_json, write_private,
 };
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 use crate::store::fold_log;
@@ -59,7 +59,7 @@ pub struct Copy {
     /// The log as far as it is written; none while there is none.
     chain: Option<Chain>,
     /// The store's file, while a base comes.
-    base: Option<File>,
+    base: Option<Large>,
     log: Option<File>,
     /// A promotion has begun to change it: it is no longer what a master had.
     touched: bool,
@@ -152,7 +152,7 @@ impl Copy {
         let directory = name(root, number);
         make_directory(&directory)?;
         let path = directory.join(STORE);
-        let base = new_file(&path)?;
+        let base = Large::new(new_file(&path)?);
         Ok(Self {
             directory,
             facts: Facts { epoch, log: None },
@@ -238,7 +238,7 @@ impl Copy {
         let path = self.store();
         let base = self.base.as_mut();
         let base = base.ok_or(CopyError::Unexpected("a base that it has not announced"))?;
-        base.write_all(bytes).map_err(file_error("write", &path))
+        base.write(bytes).map_err(file_error("write", &path))
     }
 
     /// Takes a piece of the log, which must follow what is there.
@@ -369,8 +369,7 @@ impl Copy {
             log.sync_all().map_err(file_error("write", &path))?;
         }
         if let Some(base) = self.base.take() {
-            base.sync_all()
-                .map_err(file_error("write", &self.store()))?;
+            base.end().map_err(file_error("write", &self.store()))?;
             sync_directory(&self.directory)?;
             write_json(&self.directory.join(FACTS), &self.facts)?;
         }

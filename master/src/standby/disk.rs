@@ -12,6 +12,41 @@ use crate::store::StoreError;
 use crate::store::wal::WalError;
 
 pub(super) const PRIVATE: u32 = 0o600;
+/// Bytes of a large file that are not on disk yet. A sync of so many ends before the master gives the next
+/// piece up, also on a slow disk.
+const PART: usize = 8 << 20;
+
+/// A large file that is written from its begin. It goes to the disk in parts: gigabytes at its end would
+/// take longer than the master waits.
+#[derive(Debug)]
+pub(super) struct Large {
+    file: File,
+    /// Bytes that were written since the last sync.
+    unsynced: usize,
+}
+
+impl Large {
+    /// The file, which is empty.
+    pub(super) fn new(file: File) -> Self {
+        Self { file, unsynced: 0 }
+    }
+
+    /// Writes the next bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.unsynced += bytes.len();
+        if self.unsynced >= PART {
+            self.file.sync_data()?;
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+
+    /// Has all of it on disk.
+    pub(super) fn end(self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
 
 /// A copy that cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -179,4 +214,25 @@ pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Cop
         source,
     })?;
     write_private(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_file_is_written_whole_and_never_waits_with_more_than_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.db");
+        let mut large = Large::new(new_file(&path).unwrap());
+        let mut expected = Vec::new();
+        for piece in 0..20_u8 {
+            let bytes = vec![piece; PART / 5 + 1];
+            large.write(&bytes).unwrap();
+            assert!(large.unsynced < PART, "{piece}: {}", large.unsynced);
+            expected.extend(bytes);
+        }
+        large.end().unwrap();
+        assert!(fs::read(&path).unwrap() == expected);
+    }
 }

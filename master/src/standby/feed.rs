@@ -19,7 +19,7 @@ use halite_proto::v1::{
     FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord, TakeOver,
 };
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::beside::{Beside, BesideError};
 use super::disk::CopyError;
@@ -39,7 +39,7 @@ pub struct Times {
     pub round: Duration,
     /// For that of a base.
     pub base: Duration,
-    /// Between two looks at the files beside the store.
+    /// Between two inspections of all files beside the store.
     pub files: Duration,
 }
 
@@ -124,6 +124,8 @@ pub struct Feed {
     at: Option<Position>,
     /// Bytes that were sent and are not known to be stored.
     lag: Arc<AtomicU64>,
+    /// The time of the last inspection of all files.
+    inspected: Instant,
 }
 
 impl Feed {
@@ -144,6 +146,7 @@ impl Feed {
             number: 0,
             at: None,
             lag,
+            inspected: Instant::now(),
         }
     }
 
@@ -161,16 +164,15 @@ impl Feed {
         let (mut follower, held) = self.catch_up(epoch, hello).await?;
         drop(held);
         following();
-        let mut files = tokio::time::interval(self.times.files);
-        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let due = self.inspected + self.times.files;
             tokio::select! {
                 biased;
                 round = follower.asked() => {
                     self.round(false, self.times.round).await?;
                     follower.done(round);
                 }
-                _ = files.tick() => self.round(true, self.times.round).await?,
+                () = sleep_until(due) => self.round(true, self.times.round).await?,
                 ended = self.line.stored.changed() => ended.map_err(|_| FeedError::Gone)?,
             }
         }
@@ -263,8 +265,9 @@ impl Feed {
     }
 
     async fn send_news(&mut self, all_files: bool) -> Result<(), FeedError> {
-        // Files first: a revocation is in its file before it is in the store. The end of the log is
-        // read before them, so that each commit in it has its files.
+        // Files first: a revocation is in its file before it is in the store, and a document before the
+        // commit that answers for it. The end of the log is read before them, so that each commit in it
+        // has its files.
         let end = self.log.end()?;
         for file in self.changed_files(all_files).await? {
             self.send(false, Some(Body::File(file))).await?;
@@ -302,11 +305,14 @@ impl Feed {
         Ok(())
     }
 
+    /// The files that have changed; of all of them also when it is time for that: commits may leave no
+    /// pause for a round of their own.
     async fn changed_files(&mut self, all: bool) -> Result<Vec<StandbyFile>, FeedError> {
-        if all {
+        if all || self.inspected.elapsed() >= self.times.files {
+            self.inspected = Instant::now();
             Ok(self.beside.changes()?)
         } else {
-            Ok(self.beside.revocations()?)
+            Ok(self.beside.before_commit()?)
         }
     }
 

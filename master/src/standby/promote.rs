@@ -257,7 +257,11 @@ impl<'a> Promotion<'a> {
                 None if isolation::is_noted(&self.config.state_dir) => {
                     (own, PromoteError::Isolated)
                 }
-                None => return Ok(Promoted::WasMaster),
+                None => {
+                    // A start before this one may have ended before its last step.
+                    self.start()?;
+                    return Ok(Promoted::WasMaster);
+                }
             },
         };
         if !wanted.force {
@@ -265,13 +269,19 @@ impl<'a> Promotion<'a> {
         }
         self.check_cluster(wanted)?;
         self.stop()?;
-        // The records that it was replaced go last: until then another start goes on.
+        self.reach(Boundary::Stopped)?;
         let epoch = heard + 1;
         let starts = raise_epoch(&store, epoch).await?;
-        note_epoch(&store, epoch, starts)?;
+        self.reach(Boundary::Raised)?;
+        // Before the epoch is noted: from then on the host is the master's, and another start only starts
+        // the unit.
         isolation::act_alone(&self.config.state_dir)?;
+        note_epoch(&store, epoch, starts)?;
+        self.reach(Boundary::Epoch)?;
         self.forget_replacement()?;
+        self.reach(Boundary::Master)?;
         self.start()?;
+        self.reach(Boundary::Started)?;
         Ok(Promoted::Done(epoch))
     }
 

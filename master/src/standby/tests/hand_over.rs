@@ -36,7 +36,7 @@ const BOUNDARIES: [Boundary; 9] = [
     Boundary::Removed,
 ];
 
-fn note() -> HandOver {
+pub(super) fn note() -> HandOver {
     HandOver {
         from: "cp-1".to_owned(),
         to: "cp-2".to_owned(),

@@ -1,10 +1,12 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod documents;
 mod exports;
 mod hand_over;
 mod kills;
 mod promotion;
 mod streams;
+mod taken_back;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

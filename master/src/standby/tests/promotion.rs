@@ -28,7 +28,7 @@ impl Unit for Calls {
     }
 }
 
-fn forced() -> Wanted {
+pub(super) fn forced() -> Wanted {
     Wanted {
         force: true,
         cluster: Some("prod".to_owned()),
