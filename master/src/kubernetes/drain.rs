@@ -152,12 +152,14 @@ impl Drain<'_> {
         };
         drained.is_registered = true;
         let mut plan = self.plan().await?;
-        if !is_cordoned(&node) {
-            let cordon = if self.maintenance {
-                Cordon::Maintenance
-            } else {
-                Cordon::On
-            };
+        let cordon = if self.maintenance {
+            Cordon::Maintenance
+        } else {
+            Cordon::On
+        };
+        let (is, marked) = (is_cordoned(&node), is_marked(&node));
+        // A cordoned node has the mark of a maintenance that was interrupted, perhaps.
+        if cordon.wanted(is, marked) != (is, marked) {
             let cordoned = set_cordon(self.api, self.node, cordon).await;
             cordoned.map_err(|error| self.failed(error))?;
             // A pod may have come before that.

@@ -357,6 +357,35 @@ fn the_cordon_of_a_maintenance_ends_with_it_and_that_of_an_operator_does_not() {
     }
 }
 
+/// The mark of a maintenance that was interrupted goes with the drain of an operator, and stays with that of
+/// the next maintenance.
+#[test]
+fn a_drain_makes_the_cordon_of_an_interrupted_maintenance_its_own() {
+    for (maintenance, cordoned) in [(false, true), (true, false)] {
+        let api = api();
+        let set = |cordon| {
+            finish(set_cordon(&api, "worker-1", cordon))
+                .unwrap()
+                .unwrap()
+        };
+        set(Cordon::Maintenance);
+        let pace = Virtual::default();
+        let drain = Drain {
+            api: &api,
+            pace: &pace,
+            node: "worker-1",
+            options: Options::default(),
+            limit: Duration::from_secs(60),
+            maintenance,
+        };
+        finish(drain.run()).unwrap().unwrap();
+        set(Cordon::AfterMaintenance);
+        let node = api.object("Node", "worker-1").unwrap();
+        let is = node["spec"].get("unschedulable").is_some();
+        assert_eq!(is, cordoned, "maintenance: {maintenance}: {node}");
+    }
+}
+
 /// The controller manager may leave its taint for minutes, and no pod comes until it has gone.
 #[test]
 fn the_taint_of_a_cordon_goes_with_it_and_other_taints_stay() {

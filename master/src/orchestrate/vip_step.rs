@@ -21,9 +21,14 @@ use crate::declared::Snapshot;
 
 /// The pause between two looks at the hosts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The time that a host has to say which addresses it has, and an API server to say that it is
-/// ready.
+/// The time that a host has to say which addresses it has.
 const ANSWER: Duration = Duration::from_secs(3);
+/// The time that an API server has to say that it is ready: keepalived gives it no more, and takes no
+/// address where the answer comes later (`check-apiserver.j2`).
+const READY: Duration = Duration::from_secs(1);
+/// The share of the step's time that passes between two attempts. In each of them no host may have the
+/// address for a while.
+const SHARE: u32 = 8;
 
 impl StepRunner<'_> {
     /// Moves the virtual address to another host, and waits until that one has it. Does nothing
@@ -64,28 +69,42 @@ impl StepRunner<'_> {
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(
             "`ctl health` shows which API servers are ready; `systemctl status keepalived` on their hosts says more",
         );
-        let mut changes = Map::new();
+        let mut last: Option<Attempt> = None;
         loop {
             let held = self.holders(&planes, vip).await;
             let own = held.get(node.as_str()).copied();
             let mut others = held.iter().filter(|(name, has)| **name != node && **has);
             let other = others.next().map(|(name, _)| *name);
+            let rests = |attempt: &Attempt| pace.now() - attempt.ended < limit / SHARE;
             let because = match (own, other) {
                 (Some(false), Some(other)) => {
-                    return Ok((changes, format!("{other} holds {vip}")));
+                    let moved = last.map(|_| (vip.to_string(), json!("moved")));
+                    return Ok((moved.into_iter().collect(), format!("{other} holds {vip}")));
                 }
-                (Some(true), _) if changes.is_empty() => {
-                    if self.another_serves(&snapshot, &node).await {
+                (Some(true), _) => match &last {
+                    Some(attempt) if attempt.failure.is_none() => format!("{node} has it still"),
+                    Some(attempt) if rests(attempt) => format!("{node} has it again"),
+                    _ if self.another_serves(&snapshot, &node).await => {
                         // Its states find out whether the host has the address still.
-                        self.state(&aside(chunk, &node), index).await?;
-                        changes.insert(vip.to_string(), json!("moved"));
-                        continue;
+                        let moved = self.state(&aside(chunk, &node), index).await;
+                        self.recorder.check_store()?;
+                        let failure = moved.err().map(|failure| failure.text());
+                        let ended = pace.now();
+                        let attempt = last.insert(Attempt { ended, failure });
+                        if attempt.failure.is_none() {
+                            continue;
+                        }
+                        format!("{node} did not give it to another host")
                     }
-                    format!("no API server but that of {node} is ready")
-                }
-                (Some(true), _) => format!("{node} has it still"),
+                    _ => format!("no API server but that of {node} is ready"),
+                },
                 (Some(false), None) => "no host that answers has it".to_owned(),
                 (None, _) => format!("{node} does not say which addresses it has"),
+            };
+            let failure = last.as_ref().and_then(|attempt| attempt.failure.as_ref());
+            let because = match failure {
+                Some(failure) => format!("{because}; the last attempt failed: {failure}"),
+                None => because,
             };
             if pace.now() >= limit {
                 return Err(Failure::new(format!(
@@ -135,18 +154,36 @@ impl StepRunner<'_> {
         serde_json::from_value(answer.ok()?).ok()
     }
 
-    /// Whether the API server of another host is ready: only there keepalived takes the address.
+    /// Whether the API server of another host is ready: only there keepalived takes the address. It asks
+    /// more than once.
     async fn another_serves(&self, snapshot: &Snapshot, node: &str) -> bool {
         // An error means that no server can be asked at all.
         let servers = self.jobs.clusters().servers(snapshot).await;
         let servers = servers.unwrap_or_default().into_iter();
         let others = servers.filter(|server| server.host != *node);
         let asked = others.map(async |server| {
-            let ready = tokio::time::timeout(ANSWER, server.api.ready()).await;
-            matches!(ready, Ok(Ok(())))
+            let api = server.api.as_ref();
+            is_ready_for_keepalived(|| async { api.ready().await.is_ok() }).await
         });
         join_all(asked).await.contains(&true)
     }
+}
+
+/// An attempt to move the address.
+struct Attempt {
+    /// The time of the step at which it ended.
+    ended: Duration,
+    /// Why it failed; none where the host has let go of the address.
+    failure: Option<String>,
+}
+
+/// Whether keepalived finds an API server ready: both of two answers come in time.
+async fn is_ready_for_keepalived<A: Future<Output = bool>>(ask: impl Fn() -> A) -> bool {
+    if tokio::time::timeout(READY, ask()).await != Ok(true) {
+        return false;
+    }
+    tokio::time::sleep(PAUSE).await;
+    tokio::time::timeout(READY, ask()).await == Ok(true)
 }
 
 /// The step that moves the address, as `halite.state`.
@@ -160,5 +197,36 @@ fn aside(chunk: &Chunk, node: &str) -> Chunk {
     Chunk {
         args: args.into_iter().collect(),
         ..chunk.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_api_server_is_ready_only_where_keepalived_finds_it_ready() {
+        // The milliseconds of each answer, and whether it says ready.
+        let cases = [
+            ([(0, true), (100, true)], true),
+            ([(3_000, true), (0, true)], false),
+            ([(0, true), (3_000, true)], false),
+            ([(0, true), (0, false)], false),
+            ([(0, false), (0, true)], false),
+        ];
+        let asked = cases.map(async |(answers, ready)| {
+            let next = AtomicUsize::new(0);
+            let ask = || {
+                let (after, answer) = answers[next.fetch_add(1, Ordering::Relaxed)];
+                async move {
+                    tokio::time::sleep(Duration::from_millis(after)).await;
+                    answer
+                }
+            };
+            assert_eq!(is_ready_for_keepalived(ask).await, ready, "{answers:?}");
+        });
+        join_all(asked).await;
     }
 }

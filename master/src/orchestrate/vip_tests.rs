@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::fixture;
 use crate::backend::Backend as _;
-use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::fixture::{Journal, Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
@@ -67,6 +67,31 @@ fn host(
     })
 }
 
+/// The same host, but no other one takes the address at the first attempt.
+fn fails_once(
+    name: &'static str,
+    next: &'static str,
+    holder: &Arc<Mutex<&'static str>>,
+) -> ScriptedMinion {
+    let held = Arc::clone(holder);
+    let minion = host(name, next, holder);
+    let (journal, moves) = (Arc::clone(&minion.journal), Arc::clone(&minion.host));
+    minion.on(move |job| {
+        let is_move = job.low_json.contains("vip-elsewhere");
+        let is_first = applied_of(&journal) == 0;
+        let answer = moves(job);
+        if is_move {
+            let failing = &mut journal.lock().unwrap().failing;
+            failing.clear();
+            if is_first {
+                failing.insert("vip-elsewhere".to_owned());
+                *held.lock().unwrap() = name;
+            }
+        }
+        answer
+    })
+}
+
 fn move_off(life: &Life, node: &str, timeout: u32) -> (i32, String) {
     run(life, "orchestrate.away", node, timeout)
 }
@@ -86,7 +111,11 @@ fn run(life: &Life, sls: &str, node: &str, timeout: u32) -> (i32, String) {
 }
 
 fn applied(minion: &ScriptedMinion) -> usize {
-    minion.journal.lock().unwrap().applied.len()
+    applied_of(&minion.journal)
+}
+
+fn applied_of(journal: &Mutex<Journal>) -> usize {
+    journal.lock().unwrap().applied.len()
 }
 
 #[test]
@@ -195,6 +224,25 @@ fn a_host_that_no_other_can_relieve_keeps_the_address() {
     );
     assert_eq!(applied(&first), 0);
     assert_eq!(*holder.lock().unwrap(), "bootstrap-1");
+}
+
+/// The other API server was slow, perhaps, when keepalived asked it.
+#[test]
+fn an_address_that_no_host_took_is_moved_again_within_the_limit() {
+    for (limit, retcode, text, attempts) in
+        [(0, 1, "it broke", 1), (8, 0, "cp-2 holds 10.10.0.100", 2)]
+    {
+        let site = site();
+        let life = site.live();
+        let holder = Arc::new(Mutex::new("bootstrap-1"));
+        let first = fails_once("bootstrap-1", "cp-2", &holder);
+        life.connect(&first);
+        life.connect(&host("cp-2", "bootstrap-1", &holder));
+        let (ended, data) = move_off(&life, "bootstrap-1", limit);
+        assert_eq!(ended, retcode, "{data}");
+        assert!(data.contains(text), "{data}");
+        assert_eq!(applied(&first), attempts, "{data}");
+    }
 }
 
 #[test]

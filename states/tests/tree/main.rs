@@ -13,6 +13,7 @@ mod etcd_placement;
 mod firewall;
 mod hosts;
 mod joining;
+mod keepalived;
 mod kubelet;
 mod layers;
 mod leave;

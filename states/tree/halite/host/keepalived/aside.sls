@@ -7,17 +7,18 @@
 {%-   set vip = api.vip %}
 # keepalived says good-bye to its peers when it stops, so that another host takes the address at once.
 # Without this host, the address is reached only where another one has it. The certificates have the
-# name, not the address.
+# name, not the address. Until then the API has no address: after 10 s, and when this is ended before,
+# keepalived is started again.
 vip-elsewhere:
   cmd.run:
     - name: >-
+        trap 'exit 1' HUP INT TERM; trap 'systemctl start keepalived' EXIT;
         systemctl stop keepalived;
-        for _ in $(seq 50); do
-        if curl --silent --fail --output /dev/null --max-time 1 --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt
+        timeout 10 sh -c "until
+        curl --silent --fail --output /dev/null --max-time 1 --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt
         --resolve {{ api.endpoint }}:{{ api.port }}:{{ vip }} https://{{ api.endpoint }}:{{ api.port }}/readyz;
-        then systemctl start keepalived; exit 0; fi;
-        sleep 0.2; done;
-        systemctl start keepalived; echo "no other host serves the API at {{ vip }}" >&2; exit 1
+        do sleep 0.2; done" && exit 0;
+        echo "no other host served the API at {{ vip }} within 10 s" >&2; exit 1
     - onlyif: ip -4 -o address show to {{ vip }} | grep -q .
 
 keepalived:
