@@ -244,20 +244,25 @@ async fn first_promoted(
         return Ok(());
     };
     let directory = Path::new(STATE_DIR);
-    if global.master.is_some() || !directory.join(STANDBY_OF).exists() {
-        return Err(error);
+    match Way::on(directory).filter(|_| global.master.is_none()) {
+        None => return Err(error),
+        Some(Way::GoOn) => {
+            screen.note("the promotion of this host was interrupted: it goes on first");
+        }
+        Some(Way::Begin) => {
+            let declaration = copied(directory).with_context(|| {
+                format!("no master answers, and the copy of this standby cannot be used: {error:#}")
+            })?;
+            if let Some(reason) = refuse(&declaration) {
+                bail!("{error:#}\n{reason}");
+            }
+            let node = declaration.master_node();
+            let host = node.map_or("another host", |node| node.metadata.name.as_str());
+            screen.note(format!(
+                "the master was on {host} and does not answer: this standby takes its place first"
+            ));
+        }
     }
-    let declaration = copied(directory).with_context(|| {
-        format!("no master answers, and the copy of this standby cannot be used: {error:#}")
-    })?;
-    if let Some(reason) = refuse(&declaration) {
-        bail!("{error:#}\n{reason}");
-    }
-    let node = declaration.master_node();
-    let host = node.map_or("another host", |node| node.metadata.name.as_str());
-    screen.note(format!(
-        "the master was on {host} and does not answer: this standby takes its place first"
-    ));
     let before = first(directory);
     let args = MasterPromote {
         force: false,
@@ -275,6 +280,30 @@ async fn first_promoted(
         );
     }
     Ok(())
+}
+
+/// The way to a master on this host.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    /// The host is a standby.
+    Begin,
+    /// Its promotion was interrupted after the host was a standby no longer; the copy may be gone. The master
+    /// that is lost was confirmed when it began.
+    GoOn,
+}
+
+impl Way {
+    /// The way on the host with this directory of a master; none where a promotion is no way.
+    fn on(directory: &Path) -> Option<Self> {
+        if directory.join(STANDBY_OF).exists() {
+            // Also with the note of a promotion: that may be left from before the host was a standby again.
+            return Some(Self::Begin);
+        }
+        directory
+            .join("promotion.json")
+            .exists()
+            .then_some(Self::GoOn)
+    }
 }
 
 /// The reason why this name does not confirm the work on this cluster.
@@ -368,6 +397,24 @@ mod tests {
         if whole {
             std::fs::write(copy.join("copy.json"), "{}").unwrap();
         }
+    }
+
+    #[test]
+    fn a_promotion_that_was_interrupted_goes_on_when_its_command_is_run_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let (mark, note) = (directory.join(STANDBY_OF), directory.join("promotion.json"));
+        assert_eq!(Way::on(directory), None);
+        std::fs::write(&mark, "10.0.0.11:4550\n").unwrap();
+        assert_eq!(Way::on(directory), Some(Way::Begin));
+        // The host and the cluster are compared again: until the mark is gone nothing is decided.
+        std::fs::write(&note, "{\"epoch\":2}").unwrap();
+        assert_eq!(Way::on(directory), Some(Way::Begin));
+        // The copy is gone, and the unit is not started.
+        std::fs::remove_file(&mark).unwrap();
+        assert_eq!(Way::on(directory), Some(Way::GoOn));
+        std::fs::remove_file(&note).unwrap();
+        assert_eq!(Way::on(directory), None);
     }
 
     #[test]

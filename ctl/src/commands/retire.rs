@@ -1,15 +1,17 @@
 //! `ctl master retire`: the master moves to a standby on purpose, and its host leaves.
 
+mod stage;
+
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
 use halite_names::NodeName;
-use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::stage::{Stage, Stages};
 use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
@@ -22,10 +24,9 @@ use crate::output::Screen;
 use crate::paths::STATE_DIR;
 use crate::waiting::Waiting;
 
-/// The longest wait for the next master: the old one gives up before.
-const MOVE: Duration = Duration::from_secs(300);
-/// The longest wait for a master on a standby without one.
-const START: Duration = Duration::from_secs(20);
+/// The longest time for which the refusal of another host means that it hands the master over: then it takes
+/// operators again, or the next master serves.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// The longest time in which the old master stops.
 const STOPS: Duration = Duration::from_secs(60);
 /// Between two questions.
@@ -128,8 +129,8 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
         name.as_ref().map(ToString::to_string).unwrap_or_default()
     };
     let request = request(args, &named(&args.host), &named(&args.to), true);
-    let begin = Instant::now();
-    let mut said = false;
+    let directory = Path::new(STATE_DIR);
+    let mut stages: Option<Stages> = None;
     loop {
         let error = match client::operator(global).await {
             Ok(mut operator) => match operator.hand_over(request.clone()).await {
@@ -139,38 +140,28 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
             },
             Err(error) => error,
         };
-        let directory = Path::new(STATE_DIR);
-        let moving = moving_to(directory);
-        let patience = match &moving {
-            Some(_) => MOVE,
-            // It was handed over a moment ago, perhaps.
-            None if directory.join(STANDBY_OF).exists() => START,
-            None => return Err(error),
+        let Some(stage) = Stage::on(directory, &error) else {
+            return Err(error);
         };
-        if begin.elapsed() > patience {
-            let Some(to) = moving else { return Err(error) };
-            return Err(error.context(format!(
-                "this host hands the master over to {to}, which does not answer: start it; if it is dead, `ctl master promote \
-                 --force --cluster NAME` on this host takes the master back"
-            )));
+        let waits = match &mut stages {
+            Some(waits) => waits,
+            none => {
+                screen.note("waiting for the next master");
+                none.insert(Stages::new(stage.clone()))
+            }
+        };
+        waits.enter(stage.clone());
+        if waits.is_over() {
+            return Err(error.context(stage.late()));
         }
-        if !said {
-            screen.note("waiting for the next master");
-            said = true;
-        }
+        waits.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
 }
 
 /// The standby to which this host hands the master over at present.
 pub fn moving_to(directory: &Path) -> Option<String> {
-    let note = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
-    let note: Value = serde_json::from_str(&note).ok()?;
-    let is_under_way = note["phase"] != "failed" && !directory.join(STANDBY_OF).exists();
-    note["to"]
-        .as_str()
-        .filter(|_| is_under_way)
-        .map(str::to_owned)
+    stage::note(directory).map(|note| note.to)
 }
 
 /// What is said of a standby that lacks the bundle in use, and could not serve it as the master.
@@ -270,16 +261,10 @@ async fn wait_for_move(
         master: plan["own"].as_str().map(str::to_owned),
         ..next.clone()
     };
-    let mut waiting = Waiting::new(
-        format!("the master on {to} serves"),
-        MOVE,
-        format!(
-            "`journalctl -u halite-master` on {to} and on {from} shows the move; a hand-over that fails ends the wait, and {from} \
-             goes on with the master"
-        ),
-    );
+    let begin = Instant::now();
+    let mut stages = Stages::new(Stage::Takes(to.to_owned()));
     let mut serves_since: Option<Instant> = None;
-    while !waiting.is_over() {
+    while !stages.is_over() {
         screen.progress(&format!("waiting for the master on {to}"));
         if let Ok(now) = status(next).await
             && now["masters"]["epoch"].as_u64() >= plan["epoch"].as_u64()
@@ -287,15 +272,20 @@ async fn wait_for_move(
             screen.clear();
             return Ok(());
         }
-        let now = status(&old).await.ok();
-        if let Some(reason) = now.as_ref().and_then(|now| failure(now, before)) {
+        let now = status(&old).await;
+        if let Some(reason) = now.as_ref().ok().and_then(|now| failure(now, before)) {
             bail!("cannot hand the master over to {to}: {reason}; {from} has the master still");
         }
-        serves_since = now.and(Some(*serves_since.get_or_insert_with(Instant::now)));
+        let (is_recent, error) = (begin.elapsed() < LONGEST, now.as_ref().err());
+        let directory = Path::new(STATE_DIR);
+        stages.enter(Stage::of_move(directory, (from, to), error, is_recent));
+        serves_since = now
+            .ok()
+            .and(Some(*serves_since.get_or_insert_with(Instant::now)));
         if serves_since.is_some_and(|since| since.elapsed() > STOPS) {
             bail!("the master on {from} did not begin to move: run the same command again");
         }
-        waiting.say(screen);
+        stages.say(screen);
         tokio::time::sleep(PAUSE).await;
     }
     bail!(
@@ -329,6 +319,8 @@ fn removal(args: &MasterRetire, from: &NodeName) -> NodeRemove {
 
 #[cfg(test)]
 mod tests {
+    use halite_pillar::masters::STANDBY_OF;
+
     use super::*;
     use crate::cli::{Cli, Command, Master};
 
