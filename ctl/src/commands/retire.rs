@@ -146,7 +146,7 @@ async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyh
         let waits = match &mut stages {
             Some(waits) => waits,
             none => {
-                screen.note("waiting for the next master");
+                screen.note(format!("waiting for the next master: {error:#}"));
                 none.insert(Stages::new(stage.clone()))
             }
         };

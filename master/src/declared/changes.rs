@@ -51,7 +51,7 @@ impl Changes {
     pub(crate) fn new() -> Self {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         if let Err(error) = &inotify {
-            tracing::warn!(%error, "cannot watch the documents: they are looked at for each message; fs.inotify.max_user_instances may be too low");
+            tracing::warn!(%error, "cannot watch the documents: they are read each time that they matter; fs.inotify.max_user_instances may be too low");
         }
         Self {
             inotify: inotify.ok(),

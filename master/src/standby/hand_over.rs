@@ -22,7 +22,7 @@ pub enum Phase {
     Offered,
     /// The standby has everything and is the next master.
     Decided,
-    /// The standby was not there in time: this host has the master still.
+    /// The standby was not there in time, or made no progress: this host has the master still.
     Failed,
 }
 

@@ -2,7 +2,7 @@
     client certificate: a control plane that stays on the host uses the other members with them. A host without one gives up the rest
     with halite.leave.etcd. The member's data are kept aside. -#}
 {%- from 'halite/map.jinja' import etcd_is_external with context %}
-{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, pki, programs, record, unit with context %}
+{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, pki, programs, record, runs, still_runs, unit with context %}
 {{ manifest }}:
   file.absent: []
 
@@ -16,8 +16,9 @@ etcd-unit:
 # The kubelet ends a pod without its manifest.
 etcd-ended:
   cmd.run:
-    - name: for _ in $(seq 600); do pgrep -x etcd >/dev/null || exit 0; sleep 0.1; done; echo 'etcd does not end' >&2; exit 1
-    - onlyif: test -e /var/lib/etcd/member && pgrep -x etcd
+    - name: >-
+        for _ in $(seq 600); do {{ runs }} >/dev/null || exit 0; sleep 0.1; done; {{ still_runs }}
+    - onlyif: test -e /var/lib/etcd/member && {{ runs }}
     - require:
         - file: {{ manifest }}
         - cmd: etcd-unit

@@ -201,7 +201,9 @@ fn labelled(cluster: &Cluster, name: &str, act: impl FnOnce() -> Result<()>) -> 
     let text = std::fs::read_to_string(&file)?;
     std::fs::write(&file, text.replace(&line, ""))?;
     first.run(&["ctl", "highstate", "master"])?;
-    outcome
+    outcome?;
+    // Its kubelet has the label among its flags.
+    first.run(&["ctl", "highstate", name]).map(drop)
 }
 
 /// The roles, labels and taints of a node.

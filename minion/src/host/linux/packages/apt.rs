@@ -91,19 +91,21 @@ pub(super) async fn apt(
     if output.code == 0 {
         return Ok(());
     }
-    if !interrupted(&output.stderr) && to_reinstall().await?.is_empty() {
+    let again = to_reinstall().await.unwrap_or_default();
+    if !interrupted(&output.stderr) && again.is_empty() {
         return Err(failed(&argv, output));
     }
-    finish(install, options, &environment).await?;
+    finish(install, options).await?;
     checked(&argv, &environment).await
 }
 
-/// Finishes an earlier transaction that was cut off (power, kill).
+/// Finishes an earlier transaction that was cut off (power, kill). It starts nothing, whatever follows.
 async fn finish(
     install: &BTreeMap<String, Option<String>>,
     options: PackageOptions,
-    environment: &[(&str, &str)],
 ) -> HostResult<()> {
+    let environment: Vec<(&str, &str)> = APT_ENVIRONMENT.iter().copied().chain([OFFLINE]).collect();
+    let environment = environment.as_slice();
     let argv = [
         "dpkg",
         "--configure",
@@ -115,18 +117,26 @@ async fn finish(
     let again = to_reinstall().await?;
     if !again.is_empty() {
         // Cut off while it was unpacked. dpkg configures it no more, and for apt it is as new as can be.
-        let words: Vec<String> = again
-            .iter()
-            .map(|name| pinned(name, install.get(name).and_then(Option::as_deref), "="))
-            .collect();
-        let argv: Vec<&str> = APT
-            .iter()
-            .copied()
-            .chain(apt_options(options, false))
-            .chain(["--reinstall", "install", "--"])
-            .chain(texts(&words))
-            .collect();
-        checked(&argv, environment).await?;
+        // In its own version, unless this transaction wants another one or no repository has it any more.
+        let own = words(&again, |name, version| {
+            install.get(name).map_or(Some(version), Option::as_deref)
+        });
+        let any = words(&again, |name, _| {
+            install.get(name).and_then(Option::as_deref)
+        });
+        let reinstall = |words| {
+            let argv: Vec<&str> = APT
+                .iter()
+                .copied()
+                .chain(apt_options(options, false))
+                .chain(["--reinstall", "install", "--"])
+                .chain(texts(words))
+                .collect();
+            async move { checked(&argv, environment).await }
+        };
+        if own == any || reinstall(&own).await.is_err() {
+            reinstall(&any).await?;
+        }
     } else if configured.code != 0 {
         return Err(failed(&argv, configured));
     }
@@ -134,17 +144,28 @@ async fn finish(
     checked(&repair, environment).await
 }
 
-/// The packages that dpkg wants reinstalled before anything else, by their names.
-async fn to_reinstall() -> HostResult<Vec<String>> {
-    let format = "${db:Status-Eflag}\t${Package}\n";
+/// apt's words for packages, each with the version that `pin` gives for its name and version.
+fn words<'a>(
+    packages: &'a BTreeMap<String, String>,
+    pin: impl Fn(&'a str, &'a str) -> Option<&'a str>,
+) -> Vec<String> {
+    packages
+        .iter()
+        .map(|(name, version)| pinned(name, pin(name, version), "="))
+        .collect()
+}
+
+/// The packages that dpkg wants reinstalled before anything else: name to version.
+async fn to_reinstall() -> HostResult<BTreeMap<String, String>> {
+    let format = "${db:Status-Eflag}\t${Package}\t${Version}\n";
     let text = run_checked(&["dpkg-query", "-W", "-f", format], &[], QUESTION).await?;
     Ok(parse_to_reinstall(&text))
 }
 
-fn parse_to_reinstall(text: &str) -> Vec<String> {
+fn parse_to_reinstall(text: &str) -> BTreeMap<String, String> {
     text.lines()
-        .filter_map(|line| line.strip_prefix("reinstreq\t"))
-        .map(str::to_owned)
+        .filter_map(|line| line.strip_prefix("reinstreq\t")?.split_once('\t'))
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
         .collect()
 }
 
@@ -232,8 +253,13 @@ mod tests {
 
     #[test]
     fn packages_that_were_cut_off_while_unpacked_are_reinstalled() {
-        let text = "ok\tbash\nreinstreq\tcontainerd\n\tgone\n";
-        assert_eq!(parse_to_reinstall(text), ["containerd"]);
+        let text = "ok\tbash\t5\nreinstreq\tcontainerd\t2.3\n\tgone\t1\n";
+        let again = parse_to_reinstall(text);
+        assert_eq!(
+            words(&again, |_, version| Some(version)),
+            ["containerd=2.3"]
+        );
+        assert_eq!(words(&again, |_, _| None), ["containerd"]);
     }
 
     #[test]
@@ -245,7 +271,6 @@ mod tests {
             code: 100,
             stdout: stdout.into(),
             stderr: "E: Sub-process /usr/bin/dpkg returned an error code (1)\n".into(),
-            ..Output::default()
         };
         let error = failed(&["apt-get", "install"], output).to_string();
         assert!(

@@ -3,7 +3,7 @@
     sets them aside by the ids of their log. Only the steps that make a host a member apply this, where the ids of the document are
     those that etcd has just confirmed. Elsewhere they may be older than the member that runs here, which may have a vote. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- from 'halite/base/etcd/map.jinja' import initial_cluster, is_own_unit, joined, manifest, record, unit with context %}
+{%- from 'halite/base/etcd/map.jinja' import initial_cluster, is_own_unit, joined, manifest, record, runs, still_runs, unit with context %}
 include:
   - halite.base.etcd.data
 {%- if joined.get('clusterId') and joined.get('memberId') %}
@@ -42,8 +42,8 @@ etcd-ended:
   cmd.run:
     - name: >-
         quiet=0; for _ in $(seq 600); do
-        if pgrep -x etcd >/dev/null; then quiet=0; else quiet=$((quiet + 1)); fi;
-        [ $quiet -lt 30 ] || exit 0; sleep 0.1; done; echo 'etcd does not end' >&2; exit 1
+        if {{ runs }} >/dev/null; then quiet=0; else quiet=$((quiet + 1)); fi;
+        [ $quiet -lt 30 ] || exit 0; sleep 0.1; done; {{ still_runs }}
     - onlyif: {{ is_earlier | json }}
     - require:
         - file: {{ manifest }}

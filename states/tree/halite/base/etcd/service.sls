@@ -1,6 +1,6 @@
 {#- A member as a unit of systemd. Nothing waits here for it; see halite.base.etcd. -#}
 {%- from 'halite/map.jinja' import node, founds_etcd with context %}
-{%- from 'halite/base/etcd/map.jinja' import manifest, unit with context %}
+{%- from 'halite/base/etcd/map.jinja' import manifest, runs, still_runs, unit with context %}
 include:
   - halite.base.etcd.data
   - halite.base.etcd.program
@@ -14,7 +14,8 @@ include:
 
 etcd-pod-ended:
   cmd.run:
-    - name: for _ in $(seq 600); do pgrep -x etcd >/dev/null || exit 0; sleep 0.1; done; echo 'the pod of etcd does not end' >&2; exit 1
+    - name: >-
+        for _ in $(seq 600); do {{ runs }} >/dev/null || exit 0; sleep 0.1; done; {{ still_runs }}
     - onchanges:
         - file: {{ manifest }}
 

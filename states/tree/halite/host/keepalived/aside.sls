@@ -14,7 +14,7 @@ vip-elsewhere:
     - name: >-
         trap 'exit 1' HUP INT TERM; trap 'systemctl start keepalived' EXIT;
         systemctl stop keepalived;
-        timeout 10 sh -c "until
+        timeout --foreground 10 sh -c "until
         curl --silent --fail --output /dev/null --max-time 1 --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt
         --resolve {{ api.endpoint }}:{{ api.port }}:{{ vip }} https://{{ api.endpoint }}:{{ api.port }}/readyz;
         do sleep 0.2; done" && exit 0;
