@@ -2,7 +2,8 @@
 //!
 //! One difference is the kubelet's own and is only printed: a kubelet that ends while containerd
 //! starts a container, as after a power cut, starts that container of the same pod once more, and
-//! ends neither before the pod ends (kubernetes/kubernetes issues 98520, 122585). Halite starts no
+//! ends neither before the pod ends (kubernetes/kubernetes issues 98520, 122585). The first may have been
+//! created only: the kubelet keeps one container of each that does not run. Halite starts no
 //! container; what it could leave behind is a pod of a manifest from before, which has another uid.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,17 +158,17 @@ fn state<'a>(tasks: &'a str, id: &str) -> &'a str {
         .unwrap_or("ended")
 }
 
-/// Parts containers that run beside one of the same pod and name, which the API knows, from all
-/// others. One that has stopped is being removed.
+/// Parts containers that run, or were created, beside one of the same pod and name, which the API knows,
+/// from all others. One that has stopped is being removed.
 fn started_twice(others: Vec<Found>, known: &[Found], tasks: &str) -> (Vec<Found>, Vec<Found>) {
     let places: BTreeSet<_> = known
         .iter()
         .filter_map(|(_, facts)| facts.place.as_ref())
         .collect();
     let is_second = |facts: &Facts| facts.place.as_ref().is_some_and(|p| places.contains(p));
-    others
-        .into_iter()
-        .partition(|(id, facts)| is_second(facts) && state(tasks, id) == "RUNNING")
+    others.into_iter().partition(|(id, facts)| {
+        is_second(facts) && ["RUNNING", "CREATED"].contains(&state(tasks, id))
+    })
 }
 
 /// A line for each container that should not run, with its state in the list `tasks`, and for each
@@ -251,13 +252,14 @@ mod tests {
             other("s", "sandbox", "a"),
             other("2", "container", "a"),
             other("3", "container", "a"),
+            other("4", "container", "a"),
             before,
             ("gone".to_owned(), Facts::default()),
         ];
-        let tasks = "TASK PID STATUS\n2 7 RUNNING\n3 8 STOPPED\nold 9 RUNNING\n";
+        let tasks = "TASK PID STATUS\n2 7 RUNNING\n3 8 STOPPED\n4 8 CREATED\nold 9 RUNNING\n";
         let (twice, others) = started_twice(others, &known, tasks);
         let ids = |all: Vec<Found>| all.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        assert_eq!(ids(twice), ["2"]);
+        assert_eq!(ids(twice), ["2", "4"]);
         assert_eq!(ids(others), ["s", "3", "old", "gone"]);
     }
 
