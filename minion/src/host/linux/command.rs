@@ -228,19 +228,24 @@ pub async fn run_checked(
     environment: &[(&str, &str)],
     deadline: Duration,
 ) -> HostResult<String> {
-    let command = Command {
+    let output = run(&command(argv, environment), Some(deadline)).await?;
+    if output.code == 0 {
+        Ok(output.stdout)
+    } else {
+        Err(failure(argv, &output))
+    }
+}
+
+/// A program with its arguments and with variables beside those of the minion.
+#[must_use]
+pub fn command(argv: &[&str], environment: &[(&str, &str)]) -> Command {
+    Command {
         argv: argv.iter().map(|a| (*a).to_owned()).collect(),
         env: environment
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect(),
         ..Command::default()
-    };
-    let output = run(&command, Some(deadline)).await?;
-    if output.code == 0 {
-        Ok(output.stdout)
-    } else {
-        Err(failure(argv, &output))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::command::{failure, run, run_checked};
+use super::super::command::{command, failure, run, run_checked};
 use super::{ANY, QUESTION, pinned, texts};
-use crate::host::effect::{Command, Output, PackageOptions};
+use crate::host::effect::{Output, PackageOptions};
 use crate::host::{HostError, HostResult};
 
 /// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
@@ -170,15 +170,7 @@ fn parse_to_reinstall(text: &str) -> BTreeMap<String, String> {
 }
 
 async fn run_apt(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<Output> {
-    let command = Command {
-        argv: argv.iter().map(|a| (*a).to_owned()).collect(),
-        env: environment
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect(),
-        ..Command::default()
-    };
-    run(&command, Some(ANY)).await
+    run(&command(argv, environment), Some(ANY)).await
 }
 
 async fn checked(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<()> {
