@@ -230,6 +230,51 @@ async fn what_only_apply_can_tell_says_so() {
 }
 
 #[tokio::test]
+async fn only_what_brings_a_unit_makes_one_likely() {
+    let (foreign, own) = ("kubelet.service", "halite-registry.service");
+    let pair = |load: &str, file: &str| (load.to_owned(), file.to_owned());
+    // A unit's `load` and `file`.
+    let load_and_file = async |host: &dyn Host, unit: &str| {
+        let state = host.unit(unit).await.unwrap();
+        (state.load, state.file)
+    };
+    let below = host();
+    let overlay = Overlay::new(&below);
+    let restart = Effect::Unit {
+        name: "a.service".into(),
+        action: UnitAction::Restart,
+    };
+    overlay.predict(&restart).await;
+    assert!(overlay.uncertain());
+    assert_eq!(
+        load_and_file(&overlay, foreign).await,
+        pair("loaded", "disabled"),
+        "only a package would enable it"
+    );
+    let install = Effect::Packages {
+        install: BTreeMap::from([("nginx".to_owned(), None)]),
+        remove: Vec::new(),
+        options: PackageOptions::default(),
+    };
+    overlay.predict(&install).await;
+    assert_eq!(
+        load_and_file(&overlay, foreign).await,
+        pair("loaded", "enabled")
+    );
+    assert_eq!(load_and_file(&overlay, own).await, pair("not-found", ""));
+    let write = Effect::Write {
+        path: format!("/etc/systemd/system/{own}"),
+        content: b"[Service]".to_vec(),
+        meta: Meta::default(),
+    };
+    overlay.predict(&write).await;
+    assert_eq!(
+        load_and_file(&overlay, own).await,
+        pair("loaded", "disabled")
+    );
+}
+
+#[tokio::test]
 async fn test_mode_waits_for_nothing() {
     let below = host();
     let overlay = Overlay::new(&below);

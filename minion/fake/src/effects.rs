@@ -8,7 +8,9 @@ use halite_minion::host::effect::{
     CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
 };
 use halite_minion::host::founding::JOINING_MARK;
-use halite_minion::host::{FirewallView, HostError, HostResult, MountPoint, certificate};
+use halite_minion::host::{
+    FirewallView, HostError, HostResult, MountPoint, UnitState, certificate,
+};
 
 use crate::ca::rsa_key;
 use crate::disk::Node;
@@ -219,6 +221,7 @@ impl FakeState {
         for name in remove {
             self.disk.tick()?;
             self.packages.remove(name);
+            self.cut_off.remove(name);
             let offer = self.offered.get(name).cloned().unwrap_or_default();
             for (path, _) in &offer.files {
                 self.disk.take(path);
@@ -237,6 +240,7 @@ impl FakeState {
                 self.disk.put(path, Node::file(content));
             }
             self.disk.tick()?;
+            self.cut_off.remove(&name);
             self.packages.insert(name, offer.version);
             for unit in offer.units {
                 if !self.units.contains_key(&unit) {
@@ -245,6 +249,31 @@ impl FakeState {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn unit_state(&self, name: &str) -> UnitState {
+        if let Some(state) = self.units.get(name) {
+            return state.clone();
+        }
+        let directories = [
+            "/etc/systemd/system",
+            "/run/systemd/system",
+            "/usr/lib/systemd/system",
+        ];
+        let on_disk = directories
+            .iter()
+            .any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
+        let (load, file) = if on_disk {
+            ("loaded", "disabled")
+        } else {
+            ("not-found", "")
+        };
+        UnitState {
+            load: load.into(),
+            active: "inactive".into(),
+            file: file.into(),
+            needs_reload: false,
+        }
     }
 
     fn change_unit(&mut self, name: &str, action: UnitAction) -> HostResult<()> {

@@ -42,6 +42,8 @@ pub struct FakeState {
     pub disk: Disk,
     pub manager: PackageManager,
     pub packages: BTreeMap<String, String>,
+    /// Packages whose installation or removal was cut off.
+    pub cut_off: BTreeMap<String, String>,
     /// Packages that the repositories offer.
     pub offered: BTreeMap<String, Offer>,
     pub units: BTreeMap<String, UnitState>,
@@ -121,6 +123,7 @@ impl Default for FakeState {
             disk,
             manager: PackageManager::Apt,
             packages: BTreeMap::new(),
+            cut_off: BTreeMap::new(),
             offered: BTreeMap::new(),
             units: BTreeMap::new(),
             starts: BTreeMap::new(),
@@ -268,31 +271,6 @@ impl FakeState {
     pub(crate) fn trusts(&self, url: &str, trust: &Trust) -> bool {
         *trust != Trust::Host || !self.untrusted.contains(url)
     }
-
-    pub(crate) fn unit_state(&self, name: &str) -> UnitState {
-        if let Some(state) = self.units.get(name) {
-            return state.clone();
-        }
-        let directories = [
-            "/etc/systemd/system",
-            "/run/systemd/system",
-            "/usr/lib/systemd/system",
-        ];
-        let on_disk = directories
-            .iter()
-            .any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
-        let (load, file) = if on_disk {
-            ("loaded", "disabled")
-        } else {
-            ("not-found", "")
-        };
-        UnitState {
-            load: load.into(),
-            active: "inactive".into(),
-            file: file.into(),
-            needs_reload: false,
-        }
-    }
 }
 
 /// The fake host. It starts as a bare Debian: root, a few directories, nothing else.
@@ -367,6 +345,10 @@ impl Host for FakeHost {
 
     fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>> {
         self.ask(|s| Ok(Arc::new(s.packages.clone())))
+    }
+
+    fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+        self.ask(|s| Ok(s.cut_off.clone()))
     }
 
     fn package_candidate<'a>(

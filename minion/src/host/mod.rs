@@ -162,6 +162,9 @@ pub trait Host: Send + Sync {
     fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>>;
     /// Installed packages, name to version. Every package state asks for them, so they are shared.
     fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>>;
+    /// Packages that are on the host, but not whole, because their installation or removal was cut
+    /// off: name to version, which may be empty.
+    fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
     /// The version that would be installed now, if a repository offers the package.
     fn package_candidate<'a>(&'a self, name: &'a str)
     -> HostFuture<'a, HostResult<Option<String>>>;

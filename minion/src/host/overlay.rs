@@ -20,6 +20,10 @@ use super::{
 /// Stands for content and versions that only apply can tell.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
 
+/// The beginning of the names of Halite's own units: files of its states, which are predicted. No
+/// package and no program brings another one.
+const OWN_UNITS: &str = "halite-";
+
 /// Predicted effects over `below`.
 pub struct Overlay<'h> {
     pub(super) below: &'h dyn Host,
@@ -199,12 +203,14 @@ impl Host for Overlay<'_> {
                     .await
                     .ok()
                     .flatten();
-                if own.is_some() || self.uncertain() {
-                    // A predicted package may bring the unit. Packages start nothing here, but
-                    // Debian's enable their units.
-                    let debian =
-                        matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
-                    let enabled = own.is_none() && debian;
+                let may_come = self.uncertain() && !name.starts_with(OWN_UNITS);
+                if own.is_some() || may_come {
+                    // A predicted package or program may bring the unit. Packages start nothing
+                    // here, but Debian's enable their units.
+                    let installs = self.predicted().packages.values().any(Option::is_some);
+                    let enabled = own.is_none()
+                        && installs
+                        && matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
                     if own.is_none() {
                         self.assumed.store(true, Ordering::Relaxed);
                     }
@@ -228,6 +234,15 @@ impl Host for Overlay<'_> {
                     None => all.remove(name),
                 };
             }
+            Ok(all)
+        })
+    }
+
+    fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+        Box::pin(async move {
+            let mut all = self.below.cut_off_packages().await?;
+            let predicted = self.predicted();
+            all.retain(|name, _| !predicted.packages.contains_key(name));
             Ok(all)
         })
     }

@@ -74,16 +74,19 @@ pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         .maybe_list("pkgs")?
         .unwrap_or_else(|| vec![chunk.name.clone()]);
     let found = host.packages().await?;
+    // A package that was cut off is not installed, but is there.
+    let cut_off = host.cut_off_packages().await?;
+    let version = |name: &str| found.get(name).or_else(|| cut_off.get(name));
     let remove: Vec<String> = names
         .into_iter()
-        .filter(|name| found.contains_key(name))
+        .filter(|name| version(name).is_some())
         .collect();
     if remove.is_empty() {
         return Ok(Plan::nothing("All specified packages are already absent"));
     }
     let changes = remove
         .iter()
-        .map(|name| (name.clone(), json!({"old": found.get(name), "new": ""})))
+        .map(|name| (name.clone(), json!({"old": version(name), "new": ""})))
         .collect();
     let list = remove.join(", ");
     Ok(Plan::change(

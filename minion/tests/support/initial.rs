@@ -24,6 +24,8 @@ pub struct Initial {
     pub pipes: Vec<String>,
     pub manager: Option<String>,
     pub packages: BTreeMap<String, String>,
+    /// Packages whose installation or removal was cut off.
+    pub cut_off: BTreeMap<String, String>,
     pub offered: BTreeMap<String, String>,
     /// Virtual package to the offered one that provides it.
     pub provided: BTreeMap<String, String>,
@@ -178,6 +180,7 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
         state.manager = PackageManager::Dnf;
     }
     state.packages.extend(initial.packages.clone());
+    state.cut_off.extend(initial.cut_off.clone());
     for (name, version) in &initial.offered {
         state.offered.insert(
             name.clone(),

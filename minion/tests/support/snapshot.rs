@@ -12,6 +12,7 @@ pub struct Snapshot {
     /// Path to kind, mode, owner and content.
     pub disk: BTreeMap<String, String>,
     packages: BTreeMap<String, String>,
+    cut_off: BTreeMap<String, String>,
     units: BTreeMap<String, UnitState>,
     accounts: Accounts,
     sysctls: BTreeMap<String, String>,
@@ -32,6 +33,7 @@ impl Snapshot {
         Self {
             disk,
             packages: state.packages.clone(),
+            cut_off: state.cut_off.clone(),
             units: state.units.clone(),
             accounts: state.accounts.clone(),
             sysctls: state.sysctls.clone(),

@@ -138,6 +138,10 @@ impl Host for LinuxHost {
         Box::pin(self.installed.get())
     }
 
+    fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>> {
+        Box::pin(packages::cut_off())
+    }
+
     fn package_candidate<'a>(
         &'a self,
         name: &'a str,

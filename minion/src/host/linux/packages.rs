@@ -69,10 +69,8 @@ impl Installed {
             return Ok(known.packages);
         }
         let packages = match manager()? {
-            PackageManager::Apt => {
-                let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
-                parse_dpkg(&run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await?)
-            }
+            // Half-installed and unpacked ones do not count, so that they are repaired.
+            PackageManager::Apt => parse_dpkg(&ask_dpkg().await?, |state| state == "i"),
             PackageManager::Dnf => {
                 let format = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n";
                 parse_rpm(&run_checked(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
@@ -87,12 +85,33 @@ impl Installed {
     }
 }
 
-fn parse_dpkg(text: &str) -> BTreeMap<String, String> {
+/// Packages whose installation or removal was cut off: name to version, which may be empty. rpm has
+/// no state for them.
+///
+/// # Errors
+/// The manager cannot be asked.
+pub async fn cut_off() -> HostResult<BTreeMap<String, String>> {
+    match manager()? {
+        PackageManager::Apt => Ok(parse_dpkg(&ask_dpkg().await?, is_cut_off)),
+        PackageManager::Dnf => Ok(BTreeMap::new()),
+    }
+}
+
+/// Not `i` (installed), `n` (not installed) or `c` (only its configuration).
+fn is_cut_off(state: &str) -> bool {
+    !matches!(state, "i" | "n" | "c")
+}
+
+async fn ask_dpkg() -> HostResult<String> {
+    let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
+    run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await
+}
+
+/// The packages of `dpkg-query`'s answer whose state counts: the second letter of its abbreviation.
+fn parse_dpkg(text: &str, counts: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
     let fields = text.lines().filter_map(|line| {
         let mut fields = line.split('\t');
-        // Second letter: `i` installed. Half-installed and unpacked ones do not count, so that they
-        // are repaired.
-        (fields.next()?.get(1..2)? == "i")
+        counts(fields.next()?.get(1..2)?)
             .then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     });
     fields.collect()
@@ -311,9 +330,20 @@ mod tests {
     #[test]
     fn only_installed_packages_count() {
         let text = "ii \tbash\t5.2.15-2+b2\nrc \tgone\t1\niU \tunpacked\t1\nhi \theld\t2\n";
-        let packages = parse_dpkg(text);
+        let packages = parse_dpkg(text, |state| state == "i");
         assert_eq!(packages.keys().collect::<Vec<_>>(), ["bash", "held"]);
         assert_eq!(packages["bash"], "5.2.15-2+b2");
+    }
+
+    #[test]
+    fn packages_that_were_cut_off_are_on_the_host() {
+        // A package whose first installation was cut off early has no version.
+        let text = "ii \tbash\t5\nrc \tgone\t1\nun \tnever\t\niUR\tsocat\t1\niHR\tkubelet\t\n\
+                    rH \trunc\t2\niF \tcontainerd\t3\n";
+        let packages = parse_dpkg(text, is_cut_off);
+        let names = ["containerd", "kubelet", "runc", "socat"];
+        assert_eq!(packages.keys().collect::<Vec<_>>(), names);
+        assert_eq!(packages["kubelet"], "");
     }
 
     #[test]

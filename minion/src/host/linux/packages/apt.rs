@@ -87,6 +87,14 @@ pub(super) async fn apt(
         .copied()
         .chain(remove.is_empty().then_some(OFFLINE))
         .collect();
+    // While a package waits for its reinstallation, apt does nothing else before that, and the
+    // repository may be gone already. What another package needs dpkg leaves to apt.
+    if install.is_empty()
+        && !to_reinstall().await?.is_empty()
+        && checked(&forced_removal(remove), &environment).await.is_ok()
+    {
+        return Ok(());
+    }
     let output = run_apt(&argv, &environment).await?;
     if output.code == 0 {
         return Ok(());
@@ -97,6 +105,14 @@ pub(super) async fn apt(
     }
     finish(install, options).await?;
     checked(&argv, &environment).await
+}
+
+/// dpkg's removal, which needs no repository, of packages in any state.
+fn forced_removal(remove: &[String]) -> Vec<&str> {
+    ["dpkg", "--remove", "--force-remove-reinstreq", "--"]
+        .into_iter()
+        .chain(texts(remove))
+        .collect()
 }
 
 /// Finishes an earlier transaction that was cut off (power, kill). It starts nothing, whatever follows.
@@ -252,6 +268,22 @@ mod tests {
             ["containerd=2.3"]
         );
         assert_eq!(words(&again, |_, _| None), ["containerd"]);
+    }
+
+    #[test]
+    fn a_package_that_was_cut_off_is_removed_without_a_repository() {
+        let names = ["kubelet".to_owned(), "containerd".to_owned()];
+        assert_eq!(
+            forced_removal(&names),
+            [
+                "dpkg",
+                "--remove",
+                "--force-remove-reinstreq",
+                "--",
+                "kubelet",
+                "containerd"
+            ]
+        );
     }
 
     #[test]
