@@ -74,10 +74,9 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     }
     let here = Site::here();
     let mut restore = Restore::open(args, screen)?;
-    let config = restore.as_ref().map_or(CONFIG.into(), Restore::config);
     let checked = match BootstrapBundle::open(&here, args, screen)? {
         Ok(checked) => checked,
-        Err(problems) => return damaged(args, &config, problems, screen).await,
+        Err(problems) => return damaged(args, restore.as_ref(), problems, screen).await,
     };
     let (bundle, site) = (checked.bundle.clone(), checked.site.clone());
     let manifest = halite_manifest::manifest::load(&bundle)?;
@@ -94,10 +93,8 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
         name,
     };
 
-    let mut initial = InitialDocuments::read(&config, args.config.as_deref(), &preparation.name)?;
-    if restore.as_ref().is_some_and(Restore::is_bare) {
-        initial = initial.of_bare_host();
-    }
+    let given = args.config.as_deref();
+    let initial = documents(given, &preparation.name, restore.as_ref())?;
     let declared = initial.load(&preparation);
     let findings = findings(&preparation, &initial, &declared, restore.as_ref()).await;
     let declared = match declared {
@@ -199,23 +196,49 @@ fn name(args: &Bootstrap) -> String {
     args.name.clone().unwrap_or_else(host)
 }
 
+/// The documents of the host, or of the backup as long as the restore has not put them there.
+fn documents(
+    given: Option<&Path>,
+    name: &str,
+    restore: Option<&Restore>,
+) -> anyhow::Result<InitialDocuments> {
+    let config = restore.map_or(CONFIG.into(), Restore::config);
+    let initial = InitialDocuments::read(&config, given, name)?;
+    if restore.is_some_and(Restore::is_bare) {
+        return Ok(initial.of_bare_host());
+    }
+    Ok(initial)
+}
+
+/// Adds the facts about a cluster or a Kubernetes that the host has already.
+fn add_existing(
+    facts: &mut preflight::NodeFacts,
+    initial: &InitialDocuments,
+    restore: Option<&Restore>,
+) {
+    facts.existing = initial.existing();
+    if let Some(restore) = restore {
+        facts.kubernetes = restore.foreign(std::mem::take(&mut facts.kubernetes));
+    }
+}
+
 /// Reports a damaged bundle. Nothing of it is used, not even its minion program, so that only the
 /// checks that work without it are reported as well.
 async fn damaged(
     args: &Bootstrap,
-    config: &Path,
+    restore: Option<&Restore>,
     problems: Vec<String>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let name = name(args);
-    let initial = InitialDocuments::read(config, args.config.as_deref(), &name)?;
+    let initial = documents(args.config.as_deref(), &name, restore)?;
     let mut facts =
         preflight::NodeFacts::collect(initial.requirements(), jiff::Timestamp::now().as_second())
             .await;
     facts.bundle = problems;
     facts.documents = initial.problems();
     facts.name = name;
-    facts.existing = initial.existing();
+    add_existing(&mut facts, &initial, restore);
     refuse(&preflight::run(&facts), screen)
 }
 
@@ -263,10 +286,7 @@ async fn findings(
         .parse::<jiff::Timestamp>()
         .ok()
         .map(jiff::Timestamp::as_second);
-    facts.existing = initial.existing();
-    if let Some(restore) = restore {
-        facts.kubernetes = restore.foreign(facts.kubernetes);
-    }
+    add_existing(&mut facts, initial, restore);
     let host =
         halite_pillar::host_facts::HostFacts::from_grains(&preparation.name, &preparation.grains);
     facts.addresses = host.addresses.values().flatten().copied().collect();

@@ -11,7 +11,9 @@ use halite_pillar::node::Node;
 use halite_pillar::role::Role;
 use halite_testkit::empty_etcd_snapshot;
 
+use super::super::{add_existing, documents};
 use super::*;
+use crate::preflight::{ExistingCluster, NodeFacts};
 
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\nnetworks:\n  controlPlane: {cidrs: [10.0.0.0/24]}\nkubernetes: {version: \"1.36\"}\n";
 
@@ -226,6 +228,24 @@ fn data_of_an_interrupted_restore_is_no_other_kubernetes() {
     scene.fill(&mut scene.open().unwrap(), false).unwrap();
     let again = scene.open().unwrap();
     assert_eq!(again.foreign(found()), ["/etc/kubernetes/admin.conf"]);
+}
+
+/// With or without a damaged bundle, the documents of the backup make no cluster of the host, and the data of
+/// the interrupted restore no other Kubernetes.
+#[test]
+fn the_host_of_an_interrupted_restore_has_no_cluster_yet() {
+    let scene = Scene::new();
+    scene.fill(&mut scene.open().unwrap(), false).unwrap();
+    let again = scene.open().unwrap();
+    let initial = documents(None, "cp-1", Some(&again)).unwrap();
+    let member = scene.places().member().display().to_string();
+    let mut facts = NodeFacts {
+        kubernetes: vec!["/etc/kubernetes/admin.conf".to_owned(), member],
+        ..NodeFacts::default()
+    };
+    add_existing(&mut facts, &initial, Some(&again));
+    assert_eq!(facts.existing, ExistingCluster::None);
+    assert_eq!(facts.kubernetes, ["/etc/kubernetes/admin.conf"]);
 }
 
 /// Each way to end before the last mark: the next run begins again and ends the same.
