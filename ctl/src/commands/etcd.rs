@@ -112,7 +112,12 @@ fn schedule(status: &Value) -> String {
         (Some("never"), _) => "\ndefragmented by `ctl etcd defrag` only\n".to_owned(),
         (Some(at), Some(above)) => {
             let (at, above) = (table::line(at), table::line(above));
-            format!("\ndefragmented {at}, where more than {above} of the database is free\n")
+            // A master of an earlier version does not say it.
+            let next = match declared["next"].as_str() {
+                Some(next) => format!(" (next {})", table::line(next)),
+                None => String::new(),
+            };
+            format!("\ndefragmented {at}{next}, where more than {above} of the database is free\n")
         }
         _ => String::new(),
     }
@@ -174,7 +179,7 @@ mod tests {
                  "dbQuota": null, "version": null},
             ],
             "problems": ["cp-2: no answer within 2 s"],
-            "defrag": {"at": "Sun 03:30", "above": "45%"},
+            "defrag": {"at": "Sun 03:30", "above": "45%", "next": "2026-11-29T03:30:00.000Z"},
         });
         let text = overview(&status, &Paint { colour: false });
         let expected = "\
@@ -184,12 +189,15 @@ MEMBER  ID                ROLE      LAG  DATABASE  IN USE  QUOTA     VERSION
 cp-1    8e9e05c52164694d  leader    0    20 MiB    10 MiB  2048 MiB  3.6.8
 cp-2    b1                follower  -    -         -       -         -
 
-defragmented Sun 03:30, where more than 45% of the database is free
+defragmented Sun 03:30 (next 2026-11-29T03:30:00.000Z), where more than 45% of the database is free
 
 ✗ cp-2: no answer within 2 s
 ";
         assert_eq!(text, expected);
         let mut by_hand = status.clone();
+        by_hand["defrag"]["next"] = Value::Null;
+        let text = overview(&by_hand, &Paint { colour: false });
+        assert!(text.contains("\ndefragmented Sun 03:30, where"), "{text}");
         by_hand["defrag"]["at"] = json!("never");
         let wanted = "\ndefragmented by `ctl etcd defrag` only\n";
         let text = overview(&by_hand, &Paint { colour: false });

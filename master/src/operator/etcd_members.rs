@@ -2,11 +2,16 @@
 
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, MemberOverview, Overview};
+use halite_pillar::etcd::Defrag;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
+use crate::clock::rfc3339;
 use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::store::Millis;
+use crate::upkeep::calendar;
 
 /// The members, the alarms, the quorum and the problems, and when the master defragments the members.
 ///
@@ -21,9 +26,22 @@ pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<Value, 
     let is_external = cluster.external_etcd().is_some();
     let mut document = json(&overview, is_external);
     if !is_external {
-        document["defrag"] = json!(cluster.etcd.defrag);
+        let defrag = &cluster.etcd.defrag;
+        let app = jobs.app();
+        let trial = app.upkeep.trouble().map(|trouble| trouble.next);
+        let next = next(defrag, trial, app.clock.now(), &calendar::local());
+        document["defrag"] = json!(defrag);
+        document["defrag"]["next"] = json!(next.map(rfc3339));
     }
     Ok(document)
+}
+
+/// The time at which the master defragments the members next: a declared one, or that of the next trial after
+/// one that failed; none with `never`.
+fn next(defrag: &Defrag, trial: Option<Millis>, now: Millis, zone: &TimeZone) -> Option<Millis> {
+    let declared = calendar::upcoming(defrag.weekly()?, now, zone)?;
+    let trial = trial.filter(|trial| *trial > now);
+    Some(trial.map_or(declared, |trial| trial.min(declared)))
 }
 
 /// The members as a document.
@@ -93,4 +111,32 @@ fn problems(overview: &Overview) -> Vec<String> {
         }
     });
     faults.chain(alarms).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::millis;
+
+    #[test]
+    fn the_next_defragmentation_is_at_the_declared_time_or_that_of_the_next_trial() {
+        let at = |text: &str| Defrag {
+            at: text.to_owned(),
+            ..Defrag::default()
+        };
+        let now = millis("2026-11-25T12:00:00Z").unwrap();
+        let next = |at: &Defrag, trial: Option<&str>| {
+            let trial = trial.and_then(millis);
+            next(at, trial, now, &TimeZone::UTC).map(rfc3339)
+        };
+        let (weekly, never) = (at("Sun 03:30"), at("never"));
+        let declared = Some("2026-11-29T03:30:00.000Z".to_owned());
+        assert_eq!(next(&weekly, None), declared);
+        // That time has passed: it waits for its turn.
+        assert_eq!(next(&weekly, Some("2026-11-25T11:00:00Z")), declared);
+        assert_eq!(next(&weekly, Some("2026-11-30T00:00:00Z")), declared);
+        let trial = Some("2026-11-25T16:00:00.000Z".to_owned());
+        assert_eq!(next(&weekly, trial.as_deref()), trial);
+        assert_eq!(next(&never, trial.as_deref()), None);
+    }
 }

@@ -24,8 +24,7 @@ pub(super) fn last(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Milli
     let here = Timestamp::from_millisecond(now).ok()?;
     let mut date = here.to_zoned(zone.clone()).date();
     for _ in 0..=7 {
-        let day = u8::try_from(date.weekday().to_monday_zero_offset()).ok();
-        if weekly.day.is_none() || weekly.day == day {
+        if has_day(weekly, date) {
             let at = time(date, weekly.hour.into(), weekly.minute.into(), zone)?;
             if at <= here {
                 return Some(at.as_millisecond());
@@ -34,6 +33,28 @@ pub(super) fn last(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Milli
         date = date.yesterday().ok()?;
     }
     None
+}
+
+/// The first declared time after `now`.
+pub(crate) fn upcoming(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Millis> {
+    let here = Timestamp::from_millisecond(now).ok()?;
+    let mut date = here.to_zoned(zone.clone()).date();
+    for _ in 0..=7 {
+        if has_day(weekly, date) {
+            let at = time(date, weekly.hour.into(), weekly.minute.into(), zone)?;
+            if at > here {
+                return Some(at.as_millisecond());
+            }
+        }
+        date = date.tomorrow().ok()?;
+    }
+    None
+}
+
+/// Returns whether the declared time is on this day.
+fn has_day(weekly: Weekly, date: Date) -> bool {
+    let day = u8::try_from(date.weekday().to_monday_zero_offset()).ok();
+    weekly.day.is_none() || weekly.day == day
 }
 
 /// The first time after `now` at one of these hours of the day and this minute.
@@ -91,6 +112,34 @@ mod tests {
         };
         let found = last(daily, millis("2026-11-25T03:00:00Z"), &TimeZone::UTC);
         assert_eq!(found, Some(millis("2026-11-24T03:30:00Z")));
+    }
+
+    #[test]
+    fn the_next_time_of_the_week_is_within_seven_days() {
+        for (now, wanted) in [
+            ("2026-11-29T03:30:00Z", "2026-12-06T03:30:00Z"),
+            ("2026-11-29T03:29:59.999Z", "2026-11-29T03:30:00Z"),
+            ("2026-11-25T12:00:00Z", "2026-11-29T03:30:00Z"),
+            ("2026-12-28T00:00:00Z", "2027-01-03T03:30:00Z"),
+        ] {
+            let found = upcoming(SUNDAY, millis(now), &TimeZone::UTC);
+            assert_eq!(found, Some(millis(wanted)), "{now}");
+        }
+        let daily = Weekly {
+            day: None,
+            ..SUNDAY
+        };
+        for (now, wanted) in [
+            ("2026-11-25T03:00:00Z", "2026-11-25T03:30:00Z"),
+            ("2026-11-25T03:30:00Z", "2026-11-26T03:30:00Z"),
+        ] {
+            let found = upcoming(daily, millis(now), &TimeZone::UTC);
+            assert_eq!(found, Some(millis(wanted)), "{now}");
+        }
+        // Sunday in UTC+2 begins when it is still Saturday in UTC.
+        let zone = TimeZone::fixed(Offset::constant(2));
+        let found = upcoming(SUNDAY, millis("2026-11-28T22:00:00Z"), &zone);
+        assert_eq!(found, Some(millis("2026-11-29T01:30:00Z")));
     }
 
     #[test]
