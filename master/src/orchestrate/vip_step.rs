@@ -26,13 +26,14 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// The time that an API server has to say that it is ready: keepalived gives it no more, and takes no
 /// address where the answer comes later (`check-apiserver.j2`).
 const READY: Duration = Duration::from_secs(1);
-/// The share of the step's time that passes between two attempts. In each of them no host may have the
-/// address for a while.
+/// The share of the step's time that passes between two attempts, also after one that succeeded and was
+/// undone: the address came back. In each of them no host may have the address for a while.
 const SHARE: u32 = 8;
 
 impl StepRunner<'_> {
-    /// Moves the virtual address to another host, and waits until that one has it. Does nothing
-    /// where keepalived holds none, and on a host that does not have it.
+    /// Moves the virtual address to another host, and waits until that one has it; again within the limit, if
+    /// the address comes back until then. Does nothing where keepalived holds none, and on a host that does
+    /// not have it.
     pub(super) async fn vip_moved_off(
         &self,
         chunk: &Chunk,
@@ -75,23 +76,30 @@ impl StepRunner<'_> {
             let own = held.get(node.as_str()).copied();
             let mut others = held.iter().filter(|(name, has)| **name != node && **has);
             let other = others.next().map(|(name, _)| *name);
-            let rests = |attempt: &Attempt| pace.now() - attempt.ended < limit / SHARE;
+            // At the limit there is one more look, and no other attempt.
+            let rests = |attempt: &Attempt| {
+                let now = pace.now();
+                now >= limit || now - attempt.ended < limit / SHARE
+            };
             let because = match (own, other) {
                 (Some(false), Some(other)) => {
                     let moved = last.map(|_| (vip.to_string(), json!("moved")));
                     return Ok((moved.into_iter().collect(), format!("{other} holds {vip}")));
                 }
                 (Some(true), _) => match &last {
-                    Some(attempt) if attempt.failure.is_none() => format!("{node} has it still"),
                     Some(attempt) if rests(attempt) => format!("{node} has it again"),
                     _ if self.another_serves(&snapshot, &node).await => {
+                        if last.as_ref().is_some_and(Attempt::has_succeeded) {
+                            // A step does not repeat what a job of its own has done; but it was undone.
+                            self.recorder.note(index, "jobs", json!([])).await?;
+                        }
                         // Its states find out whether the host has the address still.
                         let moved = self.state(&aside(chunk, &node), index).await;
                         self.recorder.check_store()?;
                         let failure = moved.err().map(|failure| failure.text());
                         let ended = pace.now();
                         let attempt = last.insert(Attempt { ended, failure });
-                        if attempt.failure.is_none() {
+                        if attempt.has_succeeded() {
                             continue;
                         }
                         format!("{node} did not give it to another host")
@@ -175,6 +183,12 @@ struct Attempt {
     ended: Duration,
     /// Why it failed; none where the host has let go of the address.
     failure: Option<String>,
+}
+
+impl Attempt {
+    fn has_succeeded(&self) -> bool {
+        self.failure.is_none()
+    }
 }
 
 /// Whether keepalived finds an API server ready: one of two answers comes in time, because it fails after two

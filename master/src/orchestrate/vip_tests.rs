@@ -92,6 +92,25 @@ fn fails_once(
     })
 }
 
+/// The same host, but the address comes back to it after the first move, which succeeded.
+fn comes_back_once(
+    name: &'static str,
+    next: &'static str,
+    holder: &Arc<Mutex<&'static str>>,
+) -> ScriptedMinion {
+    let held = Arc::clone(holder);
+    let minion = host(name, next, holder);
+    let (journal, moves) = (Arc::clone(&minion.journal), Arc::clone(&minion.host));
+    minion.on(move |job| {
+        let is_first = applied_of(&journal) == 0;
+        let answer = moves(job);
+        if is_first && job.low_json.contains("vip-elsewhere") {
+            *held.lock().unwrap() = name;
+        }
+        answer
+    })
+}
+
 fn move_off(life: &Life, node: &str, timeout: u32) -> (i32, String) {
     run(life, "orchestrate.away", node, timeout)
 }
@@ -236,6 +255,26 @@ fn an_address_that_no_host_took_is_moved_again_within_the_limit() {
         let life = site.live();
         let holder = Arc::new(Mutex::new("bootstrap-1"));
         let first = fails_once("bootstrap-1", "cp-2", &holder);
+        life.connect(&first);
+        life.connect(&host("cp-2", "bootstrap-1", &holder));
+        let (ended, data) = move_off(&life, "bootstrap-1", limit);
+        assert_eq!(ended, retcode, "{data}");
+        assert!(data.contains(text), "{data}");
+        assert_eq!(applied(&first), attempts, "{data}");
+    }
+}
+
+/// The host that took it failed at once, perhaps.
+#[test]
+fn an_address_that_came_back_is_moved_again_within_the_limit() {
+    for (limit, retcode, text, attempts) in [
+        (0, 1, "bootstrap-1 has it again", 1),
+        (8, 0, "cp-2 holds 10.10.0.100", 2),
+    ] {
+        let site = site();
+        let life = site.live();
+        let holder = Arc::new(Mutex::new("bootstrap-1"));
+        let first = comes_back_once("bootstrap-1", "cp-2", &holder);
         life.connect(&first);
         life.connect(&host("cp-2", "bootstrap-1", &holder));
         let (ended, data) = move_off(&life, "bootstrap-1", limit);
