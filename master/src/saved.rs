@@ -29,27 +29,44 @@ const DEEPEST: usize = 32;
 /// Files by their place among the saved ones: `config/…` or `state/…`.
 pub type Files = Vec<(String, PathBuf)>;
 
+/// The files, and the directories in which they were looked for.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The files.
+    pub files: Files,
+    /// The directories, also those without a file.
+    pub directories: Vec<PathBuf>,
+}
+
 /// Lists the files.
 ///
 /// # Errors
 /// A directory cannot be read.
 pub fn files(config: &Config) -> Result<Files, Refusal> {
-    let mut files = Vec::new();
-    collect(&config.config_dir, CONFIG_PLACE, &MADE_AGAIN, 0, &mut files)?;
-    for name in STATE {
-        let path = config.state_dir.join(name);
-        add(&path, format!("{STATE_PLACE}/{name}"), 0, &mut files)?;
-    }
-    Ok(files)
+    Ok(list(config)?.files)
 }
 
-/// Adds the files below a directory, in the order of their names.
+/// Lists the files, and the directories in which they were looked for.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn list(config: &Config) -> Result<Listing, Refusal> {
+    let mut found = Listing::default();
+    collect(&config.config_dir, CONFIG_PLACE, &MADE_AGAIN, 0, &mut found)?;
+    for name in STATE {
+        let path = config.state_dir.join(name);
+        add(&path, format!("{STATE_PLACE}/{name}"), 0, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Adds a directory and the files below it, in the order of their names.
 fn collect(
     directory: &Path,
     prefix: &str,
     without: &[&str],
     depth: usize,
-    files: &mut Files,
+    listing: &mut Listing,
 ) -> Result<(), Refusal> {
     let cannot = |error: io::Error| unreadable(directory, &error);
     if depth > DEEPEST {
@@ -58,6 +75,7 @@ fn collect(
             directory.display()
         )));
     }
+    listing.directories.push(directory.to_owned());
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name();
@@ -77,7 +95,7 @@ fn collect(
             &directory.join(name),
             format!("{prefix}/{name}"),
             depth,
-            files,
+            listing,
         )?;
     }
     Ok(())
@@ -85,10 +103,10 @@ fn collect(
 
 /// Adds a file, or the files in a directory. What is neither is left out: a lock or a pipe has no
 /// content.
-fn add(path: &Path, name: String, depth: usize, files: &mut Files) -> Result<(), Refusal> {
+fn add(path: &Path, name: String, depth: usize, listing: &mut Listing) -> Result<(), Refusal> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => collect(path, &name, &[], depth + 1, files)?,
-        Ok(found) if found.is_file() => files.push((name, path.to_owned())),
+        Ok(found) if found.is_dir() => collect(path, &name, &[], depth + 1, listing)?,
+        Ok(found) if found.is_file() => listing.files.push((name, path.to_owned())),
         Ok(_) => {}
         // Gone since it was listed, or a link that leads nowhere.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::declared::{Changes, Generation};
 use crate::refusal::Refusal;
 use crate::saved;
-use crate::saved::{Files, REVOKED, STATE_PLACE};
+use crate::saved::{Listing, REVOKED, STATE_PLACE};
 
 /// The largest file: a message has a limit, and documents are small.
 const LARGEST: u64 = 32 << 20;
@@ -49,7 +49,7 @@ impl Beside {
     /// No file was sent yet.
     pub fn new(config: Config) -> Self {
         Self {
-            directories: directories(&config, &Files::new()),
+            directories: directories(&config, &[]),
             config,
             sent: BTreeMap::new(),
             watch: Changes::new(),
@@ -66,10 +66,10 @@ impl Beside {
         // is found. A directory that was replaced is watched again.
         self.watch.watch(&self.directories);
         let as_of = self.watch.generation();
-        let files = saved::files(&self.config)?;
+        let Listing { files, directories } = saved::list(&self.config)?;
         self.watch
             .found(files.iter().map(|(_, path)| path.as_path()));
-        let directories = directories(&self.config, &files);
+        let directories = self::directories(&self.config, &directories);
         // A new directory is watched from the next call on.
         self.as_of = as_of.filter(|_| directories == self.directories);
         self.directories = directories;
@@ -154,16 +154,17 @@ impl Beside {
     }
 }
 
-/// The directories in which documents and CAs are, the operator's first; also those that have no file yet.
-fn directories(config: &Config, files: &Files) -> Vec<PathBuf> {
+/// The directories in which documents and CAs are or may be, the operator's first, from those that were
+/// listed: also one without a file, whose first file may come before the next commit.
+fn directories(config: &Config, listed: &[PathBuf]) -> Vec<PathBuf> {
     let documents = config.config_dir.as_path();
     let cas = config.state_dir.join("ca");
     // Not the master's own directory: it changes with each commit, and the keys in it do not.
     let is_watched =
         |directory: &Path| directory.starts_with(documents) || directory.starts_with(&cas);
-    let mut found: BTreeSet<&Path> = files
+    let mut found: BTreeSet<&Path> = listed
         .iter()
-        .flat_map(|(_, path)| path.ancestors().skip(1))
+        .map(PathBuf::as_path)
         .filter(|directory| is_watched(directory))
         .collect();
     let nodes = documents.join("nodes");
@@ -183,14 +184,51 @@ mod tests {
         files.iter().map(|file| file.path.as_str()).collect()
     }
 
+    /// The configuration of a master with these directories.
+    fn config(directory: &Path) -> Config {
+        let shown = directory.display();
+        let text = format!(
+            "cluster: prod\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
+        );
+        Config::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn the_first_file_of_an_empty_directory_is_found_by_the_commit_behind_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        let (etc, state) = (config.config_dir.clone(), config.state_dir.clone());
+        for new in [etc.join("states/a/b"), etc.join("nodes"), state.join("ca")] {
+            fs::create_dir_all(new).unwrap();
+        }
+        let mut beside = Beside::new(config);
+        assert!(beside.changes().unwrap().is_empty());
+        for (new, place) in [("a/b", "b"), ("a", "a"), ("", "top")] {
+            // One that has just been made is watched from the next commit on.
+            for _ in 0..2 {
+                assert!(beside.before_commit().unwrap().is_empty());
+            }
+            assert!(beside.as_of.is_some(), "{place}: nothing is inspected");
+            let name = format!("{place}.sls");
+            fs::write(etc.join("states").join(new).join(&name), "a").unwrap();
+            let changed = beside.before_commit().unwrap();
+            assert_eq!(changed.len(), 1, "{place}: {:?}", paths(&changed));
+            assert!(changed[0].path.ends_with(&name), "{:?}", paths(&changed));
+        }
+        fs::create_dir_all(etc.join("states/new/below")).unwrap();
+        for _ in 0..2 {
+            assert!(beside.before_commit().unwrap().is_empty());
+        }
+        assert!(beside.as_of.is_some());
+        fs::write(etc.join("states/new/below/init.sls"), "a").unwrap();
+        let changed = beside.before_commit().unwrap();
+        assert_eq!(paths(&changed), ["config/states/new/below/init.sls"]);
+    }
+
     #[test]
     fn a_commit_inspects_the_files_only_when_a_document_has_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let shown = directory.path().display();
-        let config = Config::parse(&format!(
-            "cluster: prod\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
-        ))
-        .unwrap();
+        let config = config(directory.path());
         let (etc, state) = (config.config_dir.clone(), config.state_dir.clone());
         for new in [etc.join("states/a/b"), state.join("ca")] {
             fs::create_dir_all(new).unwrap();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use halite_proto::v1::standby_record::Body;
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::ca::files;
@@ -109,17 +110,22 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
         panic!("the stream has ended");
     });
     following.await.unwrap();
+    // A permit for each writer that has written, and goes on.
+    let writing = Arc::new(Semaphore::new(0));
     let writers: Vec<JoinHandle<()>> = (0..3)
         .map(|number| {
-            let store = Arc::clone(&store);
+            let (store, writing) = (Arc::clone(&store), Arc::clone(&writing));
             tokio::spawn(async move {
+                write(&store, number, 10).await;
+                writing.add_permits(1);
                 loop {
                     write(&store, number, 10).await;
                 }
             })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let all = tokio::time::timeout(Duration::from_secs(60), writing.acquire_many(3)).await;
+    drop(all.unwrap().unwrap());
     files::write(&key, "second", 0o600).unwrap();
     let before = rounds.load(Ordering::SeqCst);
     let taken = tokio::time::timeout(Duration::from_secs(60), taken).await;
