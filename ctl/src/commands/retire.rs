@@ -24,8 +24,8 @@ use crate::output::Screen;
 use crate::paths::STATE_DIR;
 use crate::waiting::Waiting;
 
-/// The longest time for which the refusal of another host means that it hands the master over: then it takes
-/// operators again, or the next master serves.
+/// The longest time for which the refusal of another host may mean that it hands the master over: then it takes
+/// operators again, says that the master has moved, or the next master serves.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// The longest time in which the old master stops.
 const STOPS: Duration = Duration::from_secs(60);
@@ -290,7 +290,8 @@ async fn wait_for_move(
     }
     bail!(
         "the master of {from} was handed over, and the one on {to} does not serve: `journalctl -u halite-master` there says \
-         why; then run the same command again"
+         why; then run the same command again; if {to} is dead, `ctl master promote --force --cluster NAME` on {from} takes \
+         the master back"
     )
 }
 

@@ -20,12 +20,21 @@ use super::standby::{Records, Stream, accept, compare, fed};
 use super::{ServeError, caller_minion, server};
 use crate::app::App;
 use crate::keys::Gate;
-use crate::standby::hand_over::Decision;
+use crate::standby::hand_over::{Decision, Phase};
 
 /// The gate, for standbys only.
 struct OnlyStandbys {
     gate: Arc<Gate>,
     hosts: Vec<String>,
+    decision: Arc<Decision>,
+}
+
+/// The refusal of all other callers. `ctl master retire` on another host sees by it how far the move is.
+fn refusal(phase: Phase) -> NotAdmitted {
+    match phase {
+        Phase::Offered | Phase::Failed => NotAdmitted::Moving,
+        Phase::Decided => NotAdmitted::Moved,
+    }
 }
 
 impl PeerPolicy for OnlyStandbys {
@@ -35,7 +44,7 @@ impl PeerPolicy for OnlyStandbys {
         if minion.is_some_and(|minion| self.hosts.iter().any(|host| host == minion.as_str())) {
             return Ok(());
         }
-        Err(NotAdmitted::Moving)
+        Err(refusal(self.decision.note().phase))
     }
 
     fn role(&self, _caller: &Caller) -> Option<Role> {
@@ -128,9 +137,22 @@ pub async fn serve_standbys(
     let policy = OnlyStandbys {
         gate: Arc::clone(&app.gate),
         hosts: decision.note().hosts,
+        decision: Arc::clone(&decision),
     };
     let server = Arc::new(server(&app, Arc::new(policy))?);
     let routes = Routes::new(StandbyServer::new(HandsOver { app, decision }));
     server.serve(listener, routes, stop).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_refused_for_good_only_when_the_move_is_decided() {
+        assert_eq!(refusal(Phase::Offered), NotAdmitted::Moving);
+        assert_eq!(refusal(Phase::Failed), NotAdmitted::Moving);
+        assert_eq!(refusal(Phase::Decided), NotAdmitted::Moved);
+    }
 }

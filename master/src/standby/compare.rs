@@ -112,7 +112,10 @@ fn of_no_connection(error: &ConnectError) -> Answer {
             Answer::NoMaster
         }
         ConnectError::Untrusted {
-            source: HandshakeError::Refused(MasterAlert::NotAdmitted | MasterAlert::Expired),
+            source:
+                HandshakeError::Refused(
+                    MasterAlert::NotAdmitted | MasterAlert::Moved | MasterAlert::Expired,
+                ),
             ..
         } => Answer::Refused,
         _ => Answer::Silent,

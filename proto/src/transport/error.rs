@@ -88,6 +88,9 @@ pub enum MasterAlert {
          operator was revoked"
     )]
     NotAdmitted,
+    /// The master has moved to another host. Earlier versions say [`Self::NotAdmitted`].
+    #[error("the master has moved to another host, and this one serves no more")]
+    Moved,
     /// The certificate has expired.
     #[error("the master refused our certificate: it has expired")]
     Expired,
@@ -118,6 +121,7 @@ impl MasterAlert {
             .unwrap_or_default();
         Some(match name {
             "CertificateRevoked" => Self::NotAdmitted,
+            "BadCertificateStatusResponse" => Self::Moved,
             "CertificateExpired" => Self::Expired,
             "UnknownCA" | "DecryptError" => Self::OtherCa,
             "AccessDenied" => Self::OtherCluster,

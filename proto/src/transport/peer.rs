@@ -96,7 +96,7 @@ impl Peer {
 }
 
 /// The reason why a verified identity may not connect. The log of the server has it; the caller
-/// learns only that it is not accepted.
+/// learns only that it is not accepted, or that the master has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     /// The serial number of the certificate is among the revoked ones.
@@ -114,6 +114,9 @@ pub enum NotAdmitted {
     /// The master moves to another host.
     #[error("the master moves to another host, and only its standbys may connect")]
     Moving,
+    /// The master has moved to another host.
+    #[error("the master has moved to another host, and only its standbys may connect")]
+    Moved,
 }
 
 /// The decision which verified peers may connect, with notifications about those that may not.

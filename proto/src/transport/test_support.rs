@@ -74,7 +74,10 @@ impl TestCa {
     }
 }
 
-/// Admits every caller except the banned ids, and records its notifications.
+/// The id of a caller that comes when the master has moved.
+pub(super) const LATE: &str = "late";
+
+/// Admits every caller except the banned ids and [`LATE`], and records its notifications.
 pub(super) struct TestPolicy {
     banned: Mutex<Vec<String>>,
     changes: watch::Sender<u64>,
@@ -99,6 +102,9 @@ impl TestPolicy {
 
 impl PeerPolicy for TestPolicy {
     fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted> {
+        if caller.identity.id() == LATE {
+            return Err(NotAdmitted::Moved);
+        }
         let banned = self.banned.lock().unwrap();
         if banned.iter().any(|id| id == caller.identity.id()) {
             Err(NotAdmitted::NotAccepted)

@@ -9,7 +9,7 @@ use rcgen::ExtendedKeyUsagePurpose;
 use tokio::net::TcpListener;
 use tonic::Code;
 
-use super::test_support::{TestCa, connect_unverified, start, start_as};
+use super::test_support::{LATE, TestCa, connect_unverified, start, start_as};
 use super::{ClientIdentity, ConnectError, HandshakeError, connect, connect_pinned};
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::{pki, v1};
@@ -53,6 +53,11 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
             "not admitted",
             ca.identity("halite://prod/minion/gone"),
             "does not accept this identity",
+        ),
+        (
+            "moved",
+            ca.identity(&format!("halite://prod/minion/{LATE}")),
+            "the master has moved to another host",
         ),
         (
             "two identities",

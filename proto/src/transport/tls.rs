@@ -14,7 +14,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::peer::{Caller, PeerPolicy};
+use super::peer::{Caller, NotAdmitted, PeerPolicy};
 use crate::identity::Kind;
 use crate::pki::{Inspected, PkiError, sha256_hex};
 
@@ -54,6 +54,19 @@ impl From<Mistrust> for Error {
 
 fn caller(der: &CertificateDer<'_>) -> Result<Caller, Mistrust> {
     Ok(Caller::from_der(der)?)
+}
+
+/// The error whose alert the caller can tell from the others; [`super::MasterAlert`] reads it.
+fn refusal(reason: NotAdmitted) -> CertificateError {
+    match reason {
+        // TLS has no alert for that. No caller sends an OCSP response, so the one about it is free.
+        NotAdmitted::Moved => CertificateError::InvalidOcspResponse,
+        NotAdmitted::Revoked
+        | NotAdmitted::NotAccepted
+        | NotAdmitted::OtherKey
+        | NotAdmitted::NoOperator
+        | NotAdmitted::Moving => CertificateError::Revoked,
+    }
 }
 
 /// Verifies client certificates: a chain to our CA, an identity of our cluster, and the policy's
@@ -98,7 +111,7 @@ impl ClientCertVerifier for CallerVerifier {
         }
         if let Err(reason) = self.policy.admit(&caller) {
             tracing::debug!(identity = %caller.identity, %reason, "identity is not admitted");
-            return Err(Error::InvalidCertificate(CertificateError::Revoked));
+            return Err(Error::InvalidCertificate(refusal(reason)));
         }
         Ok(verified)
     }

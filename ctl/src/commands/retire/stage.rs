@@ -47,8 +47,9 @@ impl Stage {
     }
 
     /// The stage of the move from this host to that standby. `error` is the old master's answer, if it does
-    /// not serve. Without the note of its host (`ctl` runs on another one) `is_recent` says whether a refusal
-    /// means that it hands over: once the standby has everything, the old host refuses for ever.
+    /// not serve. Without the note of its host (`ctl` runs on another one) its refusal says whether the standby
+    /// has everything; `is_recent` says whether a refusal may mean that it has not. A master of an earlier
+    /// version refuses in the same way for ever, and a master of any version an operator that was revoked.
     pub fn of_move(
         directory: &Path,
         (from, to): (&str, &str),
@@ -87,7 +88,8 @@ impl Stage {
                 format!("the master on {to} serves"),
                 format!(
                     "`journalctl -u halite-master` on {to} and on the old host shows the move; a hand-over that fails ends the \
-                     wait, and the old host goes on with the master"
+                     wait, and the old host goes on with the master; if {to} is dead, `ctl master promote --force --cluster \
+                     NAME` on the old host takes the master back"
                 ),
             ),
             Self::Starts => (
@@ -185,7 +187,8 @@ pub fn note(directory: &Path) -> Option<Note> {
     is_under_way.then_some(note)
 }
 
-/// Returns true if a master answers, and admits no operator: one that hands over admits its standbys only.
+/// Returns true if a master answers, and admits no operator: one that hands over admits its standbys only. One
+/// whose standby has everything says by another alert that the master has moved.
 fn refuses(error: &Error) -> bool {
     let is_refusal = |source: &ConnectError| {
         matches!(
@@ -219,6 +222,14 @@ mod tests {
         }
     }
 
+    /// The answer of a master whose standby has everything.
+    fn moved() -> Error {
+        Error::new(NoMaster::One {
+            address: "10.0.0.11:4550".to_owned(),
+            source: one(HandshakeError::Refused(MasterAlert::Moved)),
+        })
+    }
+
     /// The answer of a master that hands over, and that of a host without one.
     fn answers() -> (Error, Error) {
         let address = "10.0.0.11:4550".to_owned();
@@ -241,7 +252,7 @@ mod tests {
     #[test]
     fn a_master_that_hands_over_refuses_operators() {
         let (refused, silent) = answers();
-        assert!(refuses(&refused) && !refuses(&silent));
+        assert!(refuses(&refused) && !refuses(&silent) && !refuses(&moved()));
         assert!(!refuses(&anyhow::anyhow!(
             "halite-master.service is inactive"
         )));
@@ -299,12 +310,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let (refused, silent) = answers();
+        let moved = moved();
         let stage = |error, is_recent| {
             let stage = Stage::of_move(directory, ("cp-1", "cp-2"), error, is_recent);
             matches!(stage, Stage::Copies(_))
         };
-        // On another host only the refusal is known.
+        // On another host only the refusal is known; it says when the standby has everything.
         assert!(stage(Some(&refused), true));
+        assert!(!stage(Some(&moved), true));
         assert!(!stage(Some(&refused), false));
         assert!(!stage(Some(&silent), true));
         assert!(!stage(None, true));
@@ -314,6 +327,17 @@ mod tests {
         assert!(!stage(Some(&silent), false));
         write(directory, "decided");
         assert!(!stage(Some(&refused), true));
+    }
+
+    #[test]
+    fn on_a_third_host_the_wait_for_a_next_master_that_is_lost_has_the_usual_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = ("cp-1", "cp-2");
+        let stage = Stage::of_move(directory.path(), hosts, Some(&moved()), true);
+        assert_eq!(stage, Stage::Takes("cp-2".to_owned()));
+        assert_eq!(stage.limit(), Some(MOVE));
+        let (_, remedy) = stage.words();
+        assert!(remedy.contains("`ctl master promote"), "{remedy}");
     }
 
     #[test]
