@@ -1,0 +1,197 @@
+//! The damages that checks find themselves, in the picture of the cluster.
+
+use std::collections::BTreeSet;
+
+use halite_etcd::{Alarm, AlarmKind};
+use serde_json::json;
+
+use super::super::picture::Picture;
+use super::{DAY, etcd, overview, seen, silent};
+use crate::names::minion;
+use crate::upkeep::report::{Note, Renewal};
+
+/// A damage, the name and state of the only check that finds it, its message, and a part of its
+/// remedy.
+pub(super) type Case = (
+    fn(&mut Picture),
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+pub(super) const CASES: &[Case] = &[
+    (
+        |p| p.hosts[1].connected = false,
+        "minions",
+        "failure",
+        "the minion on cp-2 is not connected",
+        "is cp-2 on and reachable?",
+    ),
+    (
+        |p| (p.hosts[2].accepted, p.hosts[2].node) = (false, None),
+        "enrolment",
+        "warning",
+        "cp-3 is declared and has not enrolled",
+        "`ctl node add cp-3`",
+    ),
+    (
+        |p| p.hosts[0].highstate = Some("failed".to_owned()),
+        "highstate",
+        "warning",
+        "the last highstate of cp-1 failed",
+        "`ctl highstate cp-1`",
+    ),
+    (
+        |p| p.now = 310 * DAY * 1000,
+        "certificates-ending",
+        "warning",
+        "a certificate on cp-1 ends in 55 days: /etc/kubernetes/pki/apiserver.crt",
+        "`ctl highstate cp-1` renews it",
+    ),
+    (
+        |p| p.now = 365 * DAY * 1000,
+        "certificates-valid",
+        "failure",
+        "a certificate on cp-1 has expired: /etc/kubernetes/pki/apiserver.crt",
+        "`ctl highstate cp-1`",
+    ),
+    (
+        |p| {
+            p.renewals.push(Note {
+                host: minion("cp-2"),
+                ends: 365 * DAY * 1000,
+                renewal: Renewal::Operator,
+            });
+        },
+        "certificates-renewed",
+        "warning",
+        "certificates of cp-2 end on 1971-01-01; `certificates.renew` is `report`",
+        "`ctl highstate cp-2` renews them now",
+    ),
+    (
+        |p| {
+            let own = seen(p).minions.get_mut("cp-2").unwrap();
+            own.etcd_free = Some((256 << 20) - 1);
+        },
+        "etcd-disk",
+        "failure",
+        "only 255 MiB are free on the file system of /var/lib/etcd on cp-2: ",
+        "on cp-2: a member that has ended starts again by itself",
+    ),
+    (
+        |p| seen(p).etcd = Some(Err(silent("connection refused"))),
+        "etcd-quorum",
+        "failure",
+        "no member of etcd answers: connection refused",
+        "switch on the hosts",
+    ),
+    (
+        |p| seen(p).etcd = Some(Ok(overview(&["cp-3"]))),
+        "etcd-members",
+        "failure",
+        "the etcd member cp-3: ",
+        "on cp-3; `ctl highstate cp-3`",
+    ),
+    (
+        |p| {
+            let member = etcd(p).members[1].member.id;
+            let kind = AlarmKind::NoSpace;
+            etcd(p).alarms.push(Alarm { member, kind });
+        },
+        "etcd-alarms",
+        "failure",
+        "the etcd member cp-2 has the alarm NOSPACE",
+        "`ctl etcd defrag`",
+    ),
+    (
+        |p| {
+            let status = etcd(p).members[0].status.as_mut().unwrap();
+            (status.db_size, status.db_quota) = (80, 100);
+        },
+        "etcd-space",
+        "warning",
+        "the database of the etcd member cp-1 has used 80 % of its quota",
+        "`ctl etcd defrag --member cp-1`",
+    ),
+    (
+        |p| seen(p).api_fault = Some(silent("no route")),
+        "api",
+        "failure",
+        "the Kubernetes API does not answer: no route",
+        "`ctr -n k8s.io containers ls`",
+    ),
+    (
+        |p| seen(p).servers[1].1 = Some("connection refused".to_owned()),
+        "api-servers",
+        "failure",
+        "the API server on cp-2 is not ready: connection refused",
+        "on cp-2; `ctl highstate cp-2`",
+    ),
+    (
+        |p| seen(p).components[2].fault = Some("it has no pod".to_owned()),
+        "control-plane-pods",
+        "failure",
+        "kube-scheduler on cp-3 does not run: it has no pod",
+        "`ctl highstate cp-3` puts its manifest back",
+    ),
+    (
+        |p| {
+            seen(p)
+                .minions
+                .get_mut("cp-2")
+                .unwrap()
+                .addresses
+                .truncate(1)
+        },
+        "vip",
+        "failure",
+        "no host holds the virtual address 10.0.0.100",
+        "keepalived",
+    ),
+    (
+        |p| {
+            let own = seen(p).minions.get_mut("cp-3").unwrap();
+            own.addresses.push([10, 0, 0, 100].into());
+        },
+        "vip",
+        "failure",
+        "cp-2 and cp-3 hold the virtual address 10.0.0.100 at the same time",
+        "keepalived",
+    ),
+    (
+        |p| p.hosts[1].node = Some(json!({"ready": false, "reasons": ["Ready=False (x: y)"]})),
+        "nodes",
+        "failure",
+        "cp-2 is not Ready: Ready=False (x: y)",
+        "`kubectl describe node cp-2`",
+    ),
+    (
+        |p| p.hosts[1].node = Some(json!({"ready": true, "reasons": ["DiskPressure=True"]})),
+        "nodes",
+        "failure",
+        "cp-2 accepts no pods: DiskPressure=True",
+        "`kubectl describe node cp-2`",
+    ),
+    (
+        |p| p.hosts[1].node = None,
+        "nodes",
+        "failure",
+        "cp-2 has not registered with the Kubernetes API",
+        "journalctl -u kubelet",
+    ),
+    (
+        |p| seen(p).dns = Some(BTreeSet::new()),
+        "dns",
+        "failure",
+        "no replica of the cluster's DNS is ready",
+        "k8s-app=kube-dns",
+    ),
+    (
+        |p| seen(p).dns = Some(["cp-2".to_owned()].into()),
+        "dns-spread",
+        "warning",
+        "all replicas of the cluster's DNS are on cp-2",
+        "rollout restart",
+    ),
+];

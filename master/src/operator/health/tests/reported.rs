@@ -1,0 +1,116 @@
+//! The problems that other modules of the master find, and a check only names.
+
+use std::collections::BTreeSet;
+
+use super::{report, sound};
+
+/// A check, its state when something is reported under its name, and that problem.
+pub(super) type Case = (&'static str, &'static str, &'static str);
+
+pub(super) const REPORTED: &[Case] = &[
+    (
+        "declaration",
+        "failure",
+        "cannot read /etc/halite/cluster.yaml: permission denied",
+    ),
+    (
+        "declaration-warnings",
+        "warning",
+        "cluster.yaml:12:3: bundle 0.1.0 is older than 0.2.0",
+    ),
+    (
+        "bundle",
+        "failure",
+        "cannot read /media/iso/bundle.json: input/output error",
+    ),
+    (
+        "bundle-applied",
+        "warning",
+        "cp-2 still as the bundle 0.1.0 has it, and 0.2.0 is in use",
+    ),
+    ("store-space", "failure", "only 3 MiB are free"),
+    ("standbys", "warning", "cp-3 does not follow: it is away"),
+    (
+        "minion-update",
+        "failure",
+        "the minion of cp-2 did not reach the master with 0.2.0",
+    ),
+    (
+        "etcd-data",
+        "failure",
+        "the etcd member cp-3 has lost its data",
+    ),
+    (
+        "etcd-defrag",
+        "warning",
+        "the etcd member cp-1 did not answer; next trial 1970-07-20T02:30Z",
+    ),
+    ("backup", "failure", "the last backup is of 1970-07-01"),
+    (
+        "backup-first",
+        "warning",
+        "cp-2 makes its first backup at 1970-07-20T02:30Z",
+    ),
+    ("backup-run", "warning", "the last backup on cp-2 failed"),
+    (
+        "backup-verified",
+        "failure",
+        "no etcd has started with the newest backup on cp-1",
+    ),
+    (
+        "backup-copies",
+        "warning",
+        "1 host holds a verified backup, and 2 are declared",
+    ),
+    (
+        "backup-removal",
+        "warning",
+        "cannot remove the backup 19700701T023000Z: read-only file system",
+    ),
+    ("backup-encrypted", "warning", "no recipient is declared"),
+    (
+        "registry-backup",
+        "failure",
+        "the last backup of the site registry is of 1970-07-01",
+    ),
+];
+
+#[test]
+fn each_reported_problem_is_a_finding_of_its_check_alone() {
+    for (name, state, problem) in REPORTED {
+        let mut picture = sound();
+        let problems = vec![(*problem).to_owned()];
+        picture.reported.insert(name, problems);
+        let report = report(&picture);
+        assert_eq!(report["healthy"], *state == "warning", "{name}");
+        let checks = report["checks"].as_array().unwrap();
+        let found: Vec<_> = (checks.iter())
+            .filter(|check| check["state"] != "good")
+            .collect();
+        let [check] = found.as_slice() else {
+            panic!("{name}: {found:?}");
+        };
+        assert_eq!(check["name"], *name);
+        assert_eq!(check["state"], *state, "{name}");
+        let findings = check["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), 1, "{name}");
+        assert_eq!(findings[0]["message"], *problem, "{name}");
+        // Its text has the remedy.
+        assert!(findings[0]["remedy"].is_null(), "{name}");
+    }
+}
+
+/// A problem under a name that no check has would be in no report.
+#[test]
+fn the_status_reports_under_the_names_of_checks() {
+    let code = include_str!("../../status.rs");
+    let calls = ["problems.add(", "problems.warnings("];
+    let calls = calls
+        .map(|call| code.split(call).skip(1))
+        .into_iter()
+        .flatten();
+    let names = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next());
+    let names: BTreeSet<&str> = names.collect();
+    let cases: BTreeSet<&str> = REPORTED.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(names, cases);
+}
