@@ -39,10 +39,21 @@ pub(super) fn run(on: &Host, heading: &str, begin: &str) -> Result<String> {
 /// Replaces a host by the command below a heading of the page about disasters, given on another host. Returns the
 /// time until it has printed what must run on the new one.
 pub(super) fn replace(cluster: &Cluster, on: &Host, heading: &str, name: &str) -> Result<Duration> {
+    replace_after(cluster, on, heading, name, || ())
+}
+
+/// The same. `before_boot` is done when it has printed that, before the new host is there.
+pub(super) fn replace_after(
+    cluster: &Cluster,
+    on: &Host,
+    heading: &str,
+    name: &str,
+    before_boot: impl FnMut(),
+) -> Result<Duration> {
     let mut command = command("disaster.md", heading, "ctl node replace ")?;
     let host = command.get_mut(3).context("no host in the command")?;
     name.clone_into(host);
-    cluster.replace_by(on, name, &command)
+    cluster.replace_by_after(on, name, &command, before_boot)
 }
 
 fn words(code: &str, begin: &str) -> Option<Vec<String>> {

@@ -20,6 +20,7 @@ mod lost_data;
 mod operators;
 mod pod;
 mod proxies;
+mod proxies_health;
 mod quorum;
 mod reboot;
 mod release;
@@ -54,10 +55,12 @@ use crate::kubeadm::control_plane;
 use crate::site::Site;
 use crate::test::{Case, Counts, Test, cases};
 
+pub use links::both_ways as links_cut_both_ways;
 pub(crate) use losses::while_written;
 pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
+pub use retiring::first_host_leaves;
 pub use touched::Since;
 
 /// Limit for hosts and members to be as they were after a loss. A kubelet waits for up to five minutes before it
@@ -171,6 +174,10 @@ const BEFORE: &[Test<Cluster>] = &[
         run: links::heal_after_minutes,
     },
     Test {
+        name: "ha: certificates that ended while all hosts were off are renewed by commands where that is declared",
+        run: expired::comes_back_by_hand,
+    },
+    Test {
         name: "ha: certificates that end soon are renewed on one control plane after the other, and no write is lost",
         run: expired::renewed_in_turn,
     },
@@ -183,8 +190,16 @@ const BEFORE: &[Test<Cluster>] = &[
         run: fewer::one_and_three_again,
     },
     Test {
+        name: "ha: scans of all ports of a second control plane and of the worker equal the tables of their roles",
+        run: firewall::all_ports_of_others,
+    },
+    Test {
         name: "ha: the API's address changes between keepalived, an external one and proxies, in all directions",
         run: switches::in_all_directions,
+    },
+    Test {
+        name: "ha: the proxies leave out an API server that hangs or is not ready, and take it back by themselves",
+        run: proxies_health::leave_out_and_take_back,
     },
     Test {
         name: "ha: a step says that it waits for images, and goes on when they come",
@@ -193,14 +208,6 @@ const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: a step says that its host is gone, and the host is replaced",
         run: stalls::of_a_dead_host,
-    },
-    Test {
-        name: "ha: a control plane that dies for good while it is added is replaced",
-        run: dies::while_added,
-    },
-    Test {
-        name: "ha: a control plane that dies for good while it is removed is removed, and added again",
-        run: dies::while_removed,
     },
     Test {
         name: "ha: members of etcd without a quorum are repaired side by side",
@@ -332,7 +339,7 @@ const END: &[Test<Cluster>] = &[Test {
     run: nothing_left,
 }];
 
-/// The site of three control planes and one worker. In `full`, all failovers and boundaries are tests.
+/// The site of three control planes and one worker. In `full`, all failovers, boundaries and losses for good are tests.
 pub(super) fn site(full: bool) -> Result<Site> {
     let day = if full { None } else { Some(today()?) };
     let [in_turn] = in_turn([IN_TURN], day);
@@ -340,6 +347,7 @@ pub(super) fn site(full: bool) -> Result<Site> {
         failovers::numbered()
             .into_iter()
             .chain(boundaries::every()?)
+            .chain(dies::numbered()?)
             .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(in_turn)

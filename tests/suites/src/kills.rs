@@ -29,6 +29,7 @@ use halite_lab::wait;
 use crate::day::today;
 use crate::test::{Case, Counts, Test, cases};
 
+pub(crate) use power::while_off;
 pub(crate) use registered::{master_answers, once};
 
 /// Limit for a command to end after one of its programs was killed.

@@ -117,7 +117,7 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         repair::TESTS,
     ];
     let (killed, restored, ends) = if full {
-        let further = [limits::FULL, disaster::FULL];
+        let further = [support::FULL, limits::FULL, disaster::FULL];
         (
             further.into_iter().flat_map(cases).collect(),
             disaster::numbered(),

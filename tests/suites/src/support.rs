@@ -13,14 +13,25 @@ use halite_lab::wait;
 use serde_json::{Value, json};
 
 use super::health;
-use crate::checks::wait_until_worker_is_away;
+use crate::kills::while_off;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "support: with the API down and a host away there is one archive, without secrets",
-    run: in_trouble,
+    run: without_a_minion,
 }];
 
+/// A further one of `full`: it takes a minute or two until a host that was off does again what it did.
+pub(super) const FULL: &[Test<Cluster>] = &[Test {
+    name: "support: with the API down and the power of a host off there is one archive, without secrets",
+    run: without_a_host,
+}];
+
+/// Limit for the master to notice that the worker is away.
+const NOTICED: Duration = Duration::from_secs(180);
+/// Limit for the API to answer again. A kubelet waits for up to five minutes before it starts again what ended several
+/// times.
+const BACK: Duration = Duration::from_secs(420);
 /// Limit for the API to be gone.
 const GONE: Duration = Duration::from_secs(60);
 
@@ -43,7 +54,34 @@ const SECRET: &str = "halite-test-canary";
 const ARCHIVE: &str = "/root/halite-test-support.tar.gz";
 const UNPACKED: &str = "/root/halite-test-support";
 
-fn in_trouble(cluster: &Cluster) -> Result<Counts> {
+/// The worker's minion has stopped, and its host goes on.
+fn without_a_minion(cluster: &Cluster) -> Result<Counts> {
+    let worker = &cluster.worker;
+    worker.run(&["systemctl", "stop", "halite-minion"])?;
+    let outcome = archived(cluster);
+    worker.run(&["systemctl", "start", "halite-minion"])?;
+    let well = health::is_well(cluster);
+    outcome?;
+    well?;
+    delete_secret(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The worker's power is off: the master notices it by silence alone.
+fn without_a_host(cluster: &Cluster) -> Result<Counts> {
+    while_off(cluster, &cluster.worker, WORKER, || {
+        let outcome = archived(cluster);
+        // The host that comes back needs it.
+        let back = wait::until("the API to answer again", BACK, || api(cluster));
+        outcome.and(back)
+    })?;
+    health::is_well(cluster)?;
+    delete_secret(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Makes and judges the archive while the API is down. Afterwards the kubelet, which starts it again, runs.
+fn archived(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let document = host.file(DOCUMENT);
     let before = fs::read_to_string(&document)?;
@@ -61,17 +99,38 @@ fn in_trouble(cluster: &Cluster) -> Result<Counts> {
     host.sh(&format!(
         "rm -rf {LOGS} {ARCHIVE} {UNPACKED}; systemctl start kubelet"
     ))?;
-    let worker = &cluster.worker;
-    worker.run(&["systemctl", "start", "halite-minion"])?;
-    let well = health::is_well(cluster);
-    outcome?;
-    well?;
-    cluster.kubectl(&["delete", "secret", SECRET, "--ignore-not-found"])?;
-    Ok(Counts::ONE)
+    outcome
 }
 
-/// Puts the secrets where they might be collected, ends the API server, and cuts the worker's minion
-/// off.
+fn delete_secret(cluster: &Cluster) -> Result<()> {
+    let delete = ["delete", "secret", SECRET, "--ignore-not-found"];
+    cluster.kubectl(&delete).map(drop)
+}
+
+/// Fails unless the API answers.
+fn api(cluster: &Cluster) -> Result<()> {
+    let ready = ["get", "--raw", "/readyz", "--request-timeout=5s"];
+    cluster.kubectl(&ready).map(drop)
+}
+
+/// Waits until the master has noticed that the worker is away. Of a host that has just lost its power a job would wait
+/// for the return.
+fn wait_until_lost(cluster: &Cluster) -> Result<()> {
+    wait::until(
+        "the master to notice that the worker is away",
+        NOTICED,
+        || {
+            let status = health::status(cluster)?;
+            let mut nodes = status["nodes"].as_array().into_iter().flatten();
+            let lost = nodes.any(|node| node["name"] == WORKER && node["connected"] == false);
+            ensure!(lost, "it is connected: {}", status["nodes"]);
+            Ok(())
+        },
+    )
+}
+
+/// Puts the secrets where they might be collected, ends the API server, and waits until the master has noticed both that
+/// and the loss of the worker.
 fn take_away(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let secret = json!({
@@ -80,12 +139,9 @@ fn take_away(cluster: &Cluster) -> Result<()> {
     });
     let file = host.file("/root/halite-test-secret.json");
     fs::write(&file, secret.to_string())?;
-    cluster.kubectl(&["delete", "secret", SECRET, "--ignore-not-found"])?;
+    delete_secret(cluster)?;
     cluster.kubectl(&["create", "-f", "/root/halite-test-secret.json"])?;
     fs::remove_file(&file)?;
-    cluster
-        .worker
-        .run(&["systemctl", "stop", "halite-minion"])?;
     // The kubelet would start it again, and remove the log of a pod that it does not know.
     host.sh("systemctl stop kubelet && pkill -KILL -x kube-apiserver")?;
     let log = host.file(LOG);
@@ -97,10 +153,9 @@ fn take_away(cluster: &Cluster) -> Result<()> {
              -----BEGIN PRIVATE KEY-----\n{OF_KEY}\n-----END PRIVATE KEY-----\n"
         ),
     )?;
-    wait_until_worker_is_away(cluster)?;
+    wait_until_lost(cluster)?;
     wait::until("the API to be away", GONE, || {
-        let ready = cluster.kubectl(&["get", "--raw", "/readyz", "--request-timeout=5s"]);
-        ensure!(ready.is_err(), "it answers");
+        ensure!(api(cluster).is_err(), "it answers");
         Ok(())
     })
 }

@@ -58,6 +58,18 @@ impl Cluster {
         name: &str,
         command: &[S],
     ) -> Result<Duration> {
+        self.replace_by_after(on, name, command, || ())
+    }
+
+    /// The same. `before_boot` is done when the command for the new host is printed, while there is no host of that
+    /// name.
+    pub fn replace_by_after<S: AsRef<str>>(
+        &self,
+        on: &Host,
+        name: &str,
+        command: &[S],
+        mut before_boot: impl FnMut(),
+    ) -> Result<Duration> {
         let host = self.host(name)?;
         let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         let start = Instant::now();
@@ -67,6 +79,7 @@ impl Cluster {
             watched::show(line)?;
             if command.is(line) {
                 printed = Some(start.elapsed());
+                before_boot();
                 self.lab.power_on(&[name.to_owned()])?;
                 enrol(host, line)?;
             }

@@ -46,6 +46,13 @@ impl Record {
         acknowledged.map(|write| write.number).collect()
     }
 
+    /// The failures of all writes, without repetitions.
+    #[must_use]
+    pub fn errors(&self) -> BTreeSet<String> {
+        let errors = self.writes.iter().filter_map(|write| write.error.clone());
+        errors.collect()
+    }
+
     /// The longest time between the answers of two acknowledged writes that follow each other; the
     /// time before the first and after the last counts too.
     #[must_use]
@@ -152,6 +159,24 @@ mod tests {
         assert_eq!(record.longest_gap(), gap(2150, 50, &["timeout", "refused"]));
         assert_eq!(record.acknowledged(), [0, 1, 5, 6].into());
         assert_eq!(record.summary(), "4 writes acknowledged, longest gap 2.1 s");
+    }
+
+    #[test]
+    fn failures_outside_of_the_longest_gap_are_among_the_errors() {
+        let record = record(
+            &[
+                (0, None),
+                (50, Some("refused")),
+                (100, None),
+                (1100, Some("timeout")),
+                (2100, Some("timeout")),
+                (2150, None),
+            ],
+            2160,
+        );
+        assert_eq!(record.longest_gap(), gap(2050, 100, &["timeout"]));
+        let errors = ["refused", "timeout"].map(str::to_owned);
+        assert_eq!(record.errors(), errors.into());
     }
 
     #[test]

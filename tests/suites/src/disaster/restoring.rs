@@ -1,5 +1,7 @@
 //! A cluster whose control planes are gone with their disks, and what has to come back with a restore.
 
+mod objects;
+
 use std::fs;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
+use self::objects::Objects;
 use crate::guide;
 
 /// Limit for the worker, and the pods of all hosts, to be back: the kubelet waits up to five minutes before it starts a
@@ -29,6 +32,7 @@ const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key
 pub(crate) struct Kept {
     backup: Vec<u8>,
     before: Seen,
+    objects: Objects,
 }
 
 /// The content of a Secret, and the container of a pod on the worker.
@@ -41,10 +45,18 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     let before = seen(cluster)?;
     declare(host)?;
     host.sh(&format!("rm -rf {DIRECTORY}"))?;
-    let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
-    let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
+    let (objects, backup) = Objects::around(cluster, || {
+        let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
+        Ok(fs::read(
+            host.file(made["path"].as_str().context("no path")?),
+        )?)
+    })?;
     cluster.kubectl(&["create", "configmap", "later", "-n", NAMESPACE])?;
-    Ok(Kept { backup, before })
+    Ok(Kept {
+        backup,
+        before,
+        objects,
+    })
 }
 
 /// The command that restores without a key and without a question.
@@ -85,7 +97,7 @@ impl Kept {
         Ok(fs::write(host.file(FILE), &self.backup)?)
     }
 
-    /// Waits until the restored host and the worker are there without a command, and checks that
+    /// Waits until the restored host and the worker are there without a command, and checks that all
     /// objects are those of the backup.
     pub(crate) fn came_back(&self, cluster: &Cluster) -> Result<()> {
         let host = &cluster.bootstrap;
@@ -117,6 +129,7 @@ impl Kept {
             !later.contains("later"),
             "the restored etcd is not that of the backup"
         );
+        self.objects.are_back(cluster)?;
         ensure!(
             !host.file("/var/lib/halite/restore").exists(),
             "the mark stays"

@@ -25,7 +25,7 @@ use crate::cluster::{PODS, delete};
 use crate::test::{Counts, Test};
 
 pub(super) use self::during::during;
-pub(super) use self::of_three::all_ports;
+pub(super) use self::of_three::{all_ports, all_ports_of_others};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -258,7 +258,7 @@ fn once(ask: &Ask, table: &Table) -> Result<Vec<Difference>> {
     let home = ask.to.is_ipv4() && ask.to.to_string() == ask.host.control_plane_address();
     let answering: BTreeSet<u16> = tcp
         .into_iter()
-        .filter(|port| *port != SSH && (home || *port == NODE_PORT))
+        .filter(|port| *port != SSH && table.listens(*port) && (home || *port == NODE_PORT))
         .collect();
     let open: BTreeSet<u16> = found.open.intersection(&answering).copied().collect();
     compare("tcp, a program listens", &answering, &open);

@@ -1,7 +1,9 @@
-//! The table of the packets that a host accepts, by hand from the roles of the lab's two hosts, and of the
-//! first of three control planes, and the networks of their cluster document: the openings of each role, SSH
+//! The table of the packets that a host accepts, by hand from the roles of the lab's two hosts, and of those
+//! of the site of three control planes, and the networks of their cluster document: the openings of each role, SSH
 //! of the operator's default zone, and NodePorts. It does not read the low state: an opening that the state tree declares
 //! wrongly has to differ from the table.
+
+mod three;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -69,33 +71,6 @@ const ON_WORKER: &[Row] = &[
     ("udp", 8472..=8472, &["10.10.0.11", "10.20.0.11"], &[]),
 ];
 
-/// Both addresses of the other control planes of three.
-const OTHER_PLANES: &[&str] = &["10.10.0.12", "10.10.0.13", "10.20.0.12", "10.20.0.13"];
-/// Those of the worker beside them.
-const THEIR_WORKER: &[&str] = &["10.10.1.14", "10.20.0.14"];
-
-/// The openings of the first of three control planes, which has the master and serves the bundles.
-const ON_FIRST_OF_THREE: &[Row] = &[
-    ("tcp", 4550..=4551, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
-    // control-plane: the API server, also for pods, and of the workload plane for nodes
-    ("tcp", 6443..=6443, CONTROL_PLANE, API),
-    ("tcp", 6443..=6443, OTHER_PLANES, API),
-    ("tcp", 6443..=6443, THEIR_WORKER, API),
-    ("tcp", 6443..=6443, &[PODS], API),
-    // etcd: the other members, which are its clients too
-    (
-        "tcp",
-        2379..=2380,
-        &["10.10.0.12", "10.10.0.13"],
-        BOOTSTRAP_ADDRESS,
-    ),
-    // every node: the kubelet, from both addresses of the other control planes
-    ("tcp", 10250..=10250, OTHER_PLANES, BOOTSTRAP_ADDRESS),
-    // every node: flannel's VXLAN, from both addresses of the others
-    ("udp", 8472..=8472, OTHER_PLANES, &[]),
-    ("udp", 8472..=8472, THEIR_WORKER, &[]),
-];
-
 /// One opening: ports of a protocol for a network, at some addresses of the host or at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Opening {
@@ -138,6 +113,8 @@ pub struct Table {
     pods: Cidr,
     node_ports: Cidr,
     node_port: Option<u16>,
+    /// Open ports at which nothing listens.
+    unused: BTreeSet<u16>,
 }
 
 /// A packet's arrival at a host.
@@ -165,11 +142,6 @@ impl Table {
         Self::of_rows(rows, Some(node_port))
     }
 
-    /// The table of the first of three control planes, without a NodePort.
-    pub fn of_the_first_of_three() -> Result<Self> {
-        Self::of_rows(ON_FIRST_OF_THREE, None)
-    }
-
     fn of_rows(rows: &[Row], node_port: Option<u16>) -> Result<Self> {
         let mut openings = Vec::new();
         for (protocol, ports, sources, at) in rows {
@@ -189,7 +161,13 @@ impl Table {
             pods: Cidr::parse(PODS)?,
             node_ports: Cidr::parse(&format!("{}.0/24", Network::Workload.prefix()))?,
             node_port,
+            unused: BTreeSet::new(),
         })
+    }
+
+    /// Returns true if a program listens at that port where it is open.
+    pub fn listens(&self, port: u16) -> bool {
+        !self.unused.contains(&port)
     }
 
     fn opened(&self, protocol: &str, arrival: Arrival) -> BTreeSet<u16> {
@@ -303,27 +281,6 @@ mod tests {
         assert_eq!(tcp(WORKER, "10.10.0.11", "10.10.1.12"), [SSH, 10250]);
         assert_eq!(tcp(WORKER, "10.20.0.11", "10.20.0.12"), [SSH, NODE_PORT]);
         assert_eq!(tcp(BOOTSTRAP, "10.20.0.12", "10.10.0.11"), [SSH, 6443]);
-    }
-
-    #[test]
-    fn members_of_etcd_see_each_other_and_no_other_host_sees_them() {
-        let table = Table::of_the_first_of_three().unwrap();
-        let tcp = |from: &str, to: &str| -> Vec<u16> {
-            table.tcp(arrival(from, to)).into_iter().collect()
-        };
-        let plane = "10.10.0.11";
-        assert_eq!(
-            tcp("10.10.0.12", plane),
-            [SSH, 2379, 2380, 4550, 4551, 6443, 10250]
-        );
-        assert_eq!(tcp("10.10.1.14", plane), [SSH, 4550, 4551, 6443]);
-        assert_eq!(tcp("10.10.0.200", plane), [SSH, 4550, 4551, 6443]);
-        assert_eq!(tcp("10.20.0.200", plane), [SSH]);
-        assert_eq!(tcp("10.10.0.200", "10.10.0.100"), [SSH, 6443]);
-        assert_eq!(tcp("10.20.0.14", "10.20.0.11"), [SSH]);
-        let from_worker = table.udp(arrival("10.20.0.14", "10.20.0.11"));
-        assert_eq!(from_worker, [8472].into());
-        assert!(table.udp(arrival("10.20.0.200", "10.20.0.11")).is_empty());
     }
 
     #[test]

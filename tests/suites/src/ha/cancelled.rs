@@ -40,7 +40,8 @@ pub(super) fn removal(cluster: &Cluster) -> Result<()> {
     first.run(&["ctl", "node", "uncordon", name]).map(drop)
 }
 
-fn runs(first: &Host) -> Result<Vec<Value>> {
+/// The newest runs of orchestrations.
+pub(super) fn runs(first: &Host) -> Result<Vec<Value>> {
     let text = first.run(&["ctl", "orchestrate", "list", "-o", "json"])?;
     serde_json::from_str(&text).context("no list of runs")
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::fewer::as_before;
 use super::losses::{at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
+use crate::addons;
 use crate::guide;
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
@@ -27,15 +28,23 @@ const RENEWED: Duration = Duration::from_secs(720);
 /// Limit of the gap between two writes: three times the aim for an API server that is killed.
 const GAP: Duration = Duration::from_secs(9);
 
+/// Texts of errors that name a certificate or a refused handshake: those of the client's library, of Go's in what an
+/// API server says of etcd, and of an API server that does not accept the client's certificate. A connection that
+/// ends in the middle of a handshake is none: it has met a program that ends or starts.
+const OF_CERTIFICATES: [&str; 7] = [
+    "certificate",
+    "x509",
+    "received fatal alert",
+    "peer is incompatible",
+    "peer misbehaved",
+    "remote error: tls",
+    "401 Unauthorized",
+];
+
 /// No command is run: the master starts, the minions enrol with their keys, the members of etcd,
 /// which accept each other no more, are renewed side by side, and the API returns.
 pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
-    let names: Vec<String> = (cluster.hosts().iter())
-        .map(|host| host.spec.name.clone())
-        .collect();
-    lifetimes::set(cluster, Lifetimes::Ended)?;
-    cluster.lab.power_off(&names, false)?;
-    cluster.lab.power_on(&names)?;
+    let names = off_for_long(cluster)?;
     guide::run(&cluster.bootstrap, HEADING, "ctl health")?;
     wait::until("the API to return", RENEWED, || is_complete(cluster))?;
     lifetimes::wait_until_renewed(cluster, RENEWED)?;
@@ -60,8 +69,44 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// The master only reports ended certificates where that is declared, and the commands of the guide renew them.
+pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    addons::declare(cluster, "certificates", "{renew: report}")?;
+    let before = renewals(first)?.into_iter().max();
+    off_for_long(cluster)?;
+    guide::run(first, HEADING, "halite-master init")?;
+    // Minions enrol again in their own time, and a host that is missing ends the command with a failure.
+    wait::until("a highstate of all hosts", RENEWED, || {
+        guide::run(first, HEADING, "ctl highstate")
+    })?;
+    wait::until("the API to return", RENEWED, || is_complete(cluster))?;
+    lifetimes::wait_until_renewed(cluster, RENEWED)?;
+    for host in cluster.control_planes() {
+        lifetimes::is_served(host)?;
+    }
+    let last = renewals(first)?.into_iter().max();
+    addons::declare(cluster, "certificates", "")?;
+    ensure!(last == before, "the master renewed them in job {last:?}");
+    wait_for_one_holder(cluster)?;
+    same_content(cluster)?;
+    health::is_well(cluster)?;
+    as_before(cluster)
+}
+
+/// Ends all certificates while all hosts are off. Returns the names of the hosts, which are on again.
+fn off_for_long(cluster: &Cluster) -> Result<Vec<String>> {
+    let names: Vec<String> = (cluster.hosts().iter())
+        .map(|host| host.spec.name.clone())
+        .collect();
+    lifetimes::set(cluster, Lifetimes::Ended)?;
+    cluster.lab.power_off(&names, false)?;
+    cluster.lab.power_on(&names)?;
+    Ok(names)
+}
+
 /// Certificates that end in two days are renewed without a command, on one control plane after the other. A client
-/// writes all the time.
+/// writes all the time, and no write fails because of a certificate.
 pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     lifetimes::set(cluster, Lifetimes::EndSoon)?;
@@ -76,6 +121,13 @@ pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
         Ok(())
     })?;
     measured.check("certificates are renewed in turn", GAP)?;
+    let mut errors = measured.errors.iter();
+    let named = errors.find(|error| is_of_certificates(error));
+    ensure!(
+        named.is_none(),
+        "a write failed because of a certificate: {named:?}, of {:?}",
+        measured.errors
+    );
     let mut new = renewals(first)?;
     new.retain(|job| *job > newest);
     let mut turns = Vec::new();
@@ -93,6 +145,11 @@ pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     }
     health::is_well(cluster)?;
     as_before(cluster)
+}
+
+/// Returns true for an error of a write that names a certificate.
+fn is_of_certificates(error: &str) -> bool {
+    OF_CERTIFICATES.iter().any(|part| error.contains(part))
 }
 
 /// The ids of all renewals.
@@ -138,4 +195,38 @@ fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
         }
     }
     Ok(turns)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{AlertDescription, CertificateError, Error};
+
+    use super::is_of_certificates;
+
+    #[test]
+    fn errors_of_certificates_are_told_from_those_of_connections() {
+        let expired = Error::InvalidCertificate(CertificateError::Expired);
+        let refused = Error::AlertReceived(AlertDescription::BadCertificate);
+        for error in [
+            format!("io: {expired}"),
+            format!("io: {refused}"),
+            "401 Unauthorized: Unauthorized".to_owned(),
+            "500 Internal Server Error: transport: authentication handshake failed: tls: failed to verify \
+             certificate: x509: certificate has expired"
+                .to_owned(),
+            "500 Internal Server Error: remote error: tls: handshake failure".to_owned(),
+        ] {
+            assert!(is_of_certificates(&error), "{error}");
+        }
+        for error in [
+            "timeout: global",
+            "io: Connection refused (os error 111)",
+            "io: peer closed connection without sending TLS close_notify: \
+             https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof",
+            "500 Internal Server Error: etcdserver: leader changed",
+            "500 Internal Server Error: transport: authentication handshake failed: EOF",
+        ] {
+            assert!(!is_of_certificates(error), "{error}");
+        }
+    }
 }

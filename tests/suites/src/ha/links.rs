@@ -47,6 +47,10 @@ enum Direction {
     In,
 }
 
+const BOTH: [Direction; 2] = [Direction::Out, Direction::In];
+/// The prefix of what is written while they are cut.
+const BOTH_WAYS: &str = "link-both-ways";
+
 /// The link is cut in both directions, then in the one in which the others no longer hear the
 /// holder of the address.
 pub(super) fn heal(cluster: &Cluster) -> Result<Counts> {
@@ -63,9 +67,17 @@ pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
+/// Cuts the links between the host with the address and the other control planes in both directions for a short time.
+/// The shared time in the answer begins when the links are back.
+///
+/// # Errors
+/// An acknowledged write is missing, no other host takes the address, or the hosts do not come back.
+pub fn both_ways(cluster: &Cluster) -> Result<Measured> {
+    cut(cluster, BOTH_WAYS, &BOTH, SHORT).map(|(measured, _)| measured)
+}
+
 fn both_and_one(cluster: &Cluster, time: Time, is_back: impl Fn() -> Result<()>) -> Result<Counts> {
-    let both = [Direction::Out, Direction::In];
-    for (what, directions) in [("link-both-ways", &both[..]), ("link-one-way", &both[..1])] {
+    for (what, directions) in [(BOTH_WAYS, &BOTH[..]), ("link-one-way", &BOTH[..1])] {
         let (measured, own) = cut(cluster, what, directions, time)?;
         match measured.check(what, time.gap + own) {
             Err(error) if measured.was_held_up() => {

@@ -60,6 +60,8 @@ pub struct Measured {
     pub acknowledged: usize,
     /// The longest time without an acknowledged write.
     pub gap: Gap,
+    /// The failures of all writes, in other gaps too.
+    pub errors: BTreeSet<String>,
     /// The longest time in which two hosts held the address.
     pub shared: Duration,
     /// The longest time between two looks at the holders, which are to be 20 ms apart.
@@ -97,6 +99,7 @@ impl Measured {
             acknowledged,
             gap,
             shared,
+            errors: _,
             pause: _,
         } = self;
         println!(
@@ -271,6 +274,7 @@ fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<
     Ok(Measured {
         acknowledged: record.acknowledged().len(),
         gap: record.longest_gap(),
+        errors: record.errors(),
         shared: held.longest_shared(),
         pause: held.longest_pause(),
     })

@@ -1,16 +1,28 @@
-//! A client in a pod on the worker.
+//! Pods on the worker: a client, and one whose image has to be pulled.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::Cluster;
+use halite_lab::cluster::{Cluster, bundle_place};
+use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::images;
 
 /// Limit for the pod to have an address.
 const ADDRESS: Duration = Duration::from_secs(120);
 const NAME: &str = "client";
+/// The component whose image no worker has.
+const PULLED: &str = "kube-scheduler";
+/// Limit for what an earlier attempt has left to be gone.
+const REMOVED: Duration = Duration::from_secs(120);
+/// Limit for its pull: the kubelet waits before it tries a pull again that failed. Both limits together are shorter than
+/// the ten minutes for which `ctl node replace` waits for the new host.
+const PULL: Duration = Duration::from_secs(300);
+/// The file of its pod, on a control plane.
+const MANIFEST: &str = "/root/pulled.json";
 
 /// Starts a pod on the worker and returns its network namespace, as the machine sees it. The pod ends
 /// with its Kubernetes namespace.
@@ -37,4 +49,49 @@ pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
     let file = file.with_context(|| format!("no network namespace has {address}"))?;
     let init = cluster.worker.is_on()?;
     Ok(PathBuf::from(format!("/proc/{init}/root{file}")))
+}
+
+/// Starts a pod on the worker with an image that this does not have, and waits until it has run. It is asked for on
+/// a control plane that has the bundle of that version.
+pub(super) fn pulls(cluster: &Cluster, on: &Host, version: &str) -> Result<()> {
+    let manifest = on.run(&["cat", &format!("{}/manifest.json", bundle_place(version))])?;
+    let manifest: Value = serde_json::from_str(&manifest)?;
+    let image = manifest["images"][PULLED].as_str();
+    let image = image.with_context(|| format!("no image of {PULLED}"))?;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled"},
+        "spec": {"nodeName": cluster.worker.spec.name, "restartPolicy": "Never", "containers": [{
+            "name": "it", "image": image, "command": [PULLED, "--version"],
+        }]},
+    });
+    std::fs::write(on.file(MANIFEST), pod.to_string())?;
+    let remove = || -> Result<()> {
+        let delete = [
+            "delete",
+            "-f",
+            MANIFEST,
+            "--ignore-not-found",
+            "--timeout=60s",
+        ];
+        cluster.kubectl_on(&on.spec.name, &delete)?;
+        images::remove(&cluster.worker, image)
+    };
+    // They may be there from an earlier attempt.
+    wait::until("no such pod and image on the worker", REMOVED, remove)?;
+    let ran = wait::until("a pod to pull its image and run", PULL, || {
+        // Applied again it stays as it is: what did not answer for a moment costs no test.
+        cluster.kubectl_on(&on.spec.name, &["apply", "-f", MANIFEST])?;
+        let pod = cluster.kubectl_on(&on.spec.name, &["get", "-f", MANIFEST, "-o", "json"])?;
+        let pod: Value = serde_json::from_str(&pod)?;
+        let status = &pod["status"];
+        ensure!(status["phase"] == "Succeeded", "{status}");
+        Ok(())
+    });
+    // It disturbs no other test if it stays.
+    let removed = remove();
+    ran?;
+    removed.or_else(|error| {
+        println!("  cannot remove the pod that has pulled: {error:#}");
+        Ok(())
+    })
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
-use halite_lab::wait;
 
-use super::losses::{VIP, Way, under_writes};
-use super::standbys::{answer, keys, nothing_to_do, wait_for_followers};
-use super::{BACK, etcdctl, same_content_of};
+use super::losses::{Measured, VIP, Way, under_writes};
+use super::standbys::{answer, answers, keys, nothing_to_do, wait_for_followers};
+use super::{etcdctl, same_content_of};
 use crate::bare::{has_no_data, is_bare, wait_until_bare};
 use crate::checks::refused;
 use crate::firewall;
@@ -20,6 +19,7 @@ use crate::test::Counts;
 const GAP: Duration = Duration::from_secs(15);
 
 const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
+const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];
 
 /// Moves the master, and prints what the command says.
 pub(super) fn retire(on: &Host, words: &[&str]) -> Result<String> {
@@ -66,12 +66,34 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// Moves everything off the first host, which leaves for good, while a client writes.
+fn retired(cluster: &Cluster) -> Result<Measured> {
+    under_writes(cluster, Way::Vip, "retired", |_| {
+        let words = [&["--to", "cp-2", "--wipe-data"][..], &CONFIRMED].concat();
+        retire(&cluster.bootstrap, &words).map(drop)
+    })
+}
+
+/// Moves everything off the first host, which leaves for good, and waits until the next master manages the others.
+///
+/// # Errors
+/// An acknowledged write is missing, the host is not bare, or another one is not managed.
+pub fn first_host_leaves(cluster: &Cluster) -> Result<Measured> {
+    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(first, &["cp-2", "cp-3"])?;
+    let measured = retired(cluster)?;
+    wait_until_bare(first)?;
+    wait_for_followers(next, &["cp-3"])?;
+    same_content_of(cluster, &[next, cluster.host("cp-3")?])?;
+    answers(cluster, next, &first.spec.name)?;
+    Ok(measured)
+}
+
 /// The first host hands the master over and leaves for good, while a client writes. At no moment of it a port
 /// is open that the roles do not open.
 pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(first, &["cp-2", "cp-3"])?;
-    let confirmed = ["--force", "--cluster", "demo"];
     for (words, parts) in [
         (
             &["--to", "worker-1", "--force", "--cluster", "prod"][..],
@@ -84,19 +106,14 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     ] {
         refused(first, &[&RETIRE[..], words].concat(), &parts)?;
     }
-    let measured = firewall::during(cluster, VIP, &["cp-1", "cp-2"], || {
-        under_writes(cluster, Way::Vip, "retired", |_| {
-            let words = [&["--to", "cp-2", "--wipe-data"][..], &confirmed].concat();
-            retire(first, &words).map(drop)
-        })
-    })?;
+    let measured = firewall::during(cluster, VIP, &["cp-1", "cp-2"], || retired(cluster))?;
     measured.check("the first host leaves", GAP)?;
     wait_until_bare(first)?;
     is_bare(first, "cp-[23]|worker-1|api[.]demo")?;
     has_no_data(first)?;
 
     // Repeated on the next master it has nothing to do, and names no other host.
-    let said = retire(next, &[&["cp-1"][..], &confirmed].concat())?;
+    let said = retire(next, &[&["cp-1"][..], &CONFIRMED].concat())?;
     ensure!(said.contains("cp-1 has left"), "{said}");
     wait_for_followers(next, &["cp-3"])?;
     let list = etcdctl(cluster, next, &["member", "list"])?;
@@ -106,11 +123,7 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     same_content_of(cluster, &[next, cluster.host("cp-3")?])?;
     let nodes = cluster.kubectl_on("cp-2", &["get", "nodes", "-o", "name"])?;
     ensure!(!nodes.contains("cp-1"), "{nodes}");
-    for name in ["cp-2", "cp-3", "worker-1"] {
-        wait::until("the minion to call the master", BACK, || {
-            answer(next, &["ping", name]).map(drop)
-        })?;
-    }
+    answers(cluster, next, &first.spec.name)?;
     nothing_to_do(next, &["cp-2", "cp-3", "worker-1", "master"])?;
     Ok(Counts::ONE)
 }

@@ -137,11 +137,26 @@ pub(super) fn end_the_wait(first: &Host, line: &str) -> Result<()> {
         ensure!(line.contains(part), "{part} is not in: {line}");
     }
     let job = job_of(line)?;
-    first.run(&["ctl", "job", "cancel", &job]).map(drop)
+    end(first, &["ctl", "job", "cancel", &job])
+}
+
+/// Runs a command that ends a job or a run. It may have ended by itself since the line about it.
+pub(super) fn end(first: &Host, words: &[&str]) -> Result<()> {
+    let output = first.output(words)?;
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    ensure!(
+        output.status.success() || said.contains("has ended"),
+        "{} ended with {}: {said}",
+        words.join(" "),
+        output.status
+    );
+    Ok(())
 }
 
 /// The command ends, and not well: its host is gone.
-pub(super) fn failed_without_its_host(running: Running) -> Result<()> {
+fn failed_without_its_host(running: Running) -> Result<()> {
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(
         !status.success(),

@@ -9,7 +9,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::{BACK, is_complete, same_content};
+use super::{BACK, is_complete, pod, same_content};
 use crate::checks::{QUIET, refused};
 use crate::guide;
 use crate::interrupted::Running;
@@ -94,8 +94,7 @@ pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
     let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
     let problems = masters["problems"].as_array();
     ensure!(problems.is_some_and(Vec::is_empty), "{masters}");
-    let (_, status) = document(first, &["status"])?;
-    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let version = bundle_in_use(first)?;
     for name in ["cp-2", "cp-3"] {
         let host = cluster.host(name)?;
         let manifest = format!("/var/lib/halite/bundles/{version}/manifest.json");
@@ -108,6 +107,13 @@ pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
     wait_for_followers(first, &["cp-2", "cp-3"])?;
     nothing_to_do(first, &["cp-2", "cp-3"])?;
     Ok(Counts::ONE)
+}
+
+/// The version of the bundle in use, as the master of a host says.
+fn bundle_in_use(master: &Host) -> Result<String> {
+    let (_, status) = document(master, &["status"])?;
+    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    Ok(version.to_owned())
 }
 
 /// What the master has answered: an operator, a job, and the keys.
@@ -145,7 +151,7 @@ fn destroyed(cluster: &Cluster, lost: &Host) -> Result<()> {
 }
 
 /// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
-/// master first. What was acknowledged is there, and the cluster is whole again.
+/// master first, which serves images from then on. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     let lose = |lost: &Host| destroyed(cluster, lost);
     master_lost(cluster, lose, |_, _| Ok(())).map(|()| Counts::ONE)
@@ -210,7 +216,7 @@ pub(super) fn wait_until_noticed(standby: &Host) -> Result<()> {
 }
 
 /// Loses the host of the master with its disks, does something on the standby that is to be the next,
-/// and replaces the host from there.
+/// and replaces the host from there. Before the new host is there, a pod of the worker pulls its image.
 pub(super) fn master_lost(
     cluster: &Cluster,
     lose: impl FnOnce(&Host) -> Result<()>,
@@ -220,6 +226,7 @@ pub(super) fn master_lost(
     let lost = first.spec.name.clone();
     wait_for_followers(first, &["cp-2", "cp-3"])?;
     let (job, before) = acknowledged(first)?;
+    let version = bundle_in_use(first)?;
     lose(first)?;
 
     wait_until_noticed(next)?;
@@ -234,7 +241,13 @@ pub(super) fn master_lost(
     ];
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
     before_the_replacement(next, &lost)?;
-    guide::replace(cluster, next, LOST, &lost)?;
+    let mut pulled = Ok(());
+    // Not earlier: until the promotion, which the command begins with, no host serves images. A failure is reported
+    // after the replacement: the tests after this one need the host.
+    guide::replace_after(cluster, next, LOST, &lost, || {
+        pulled = pod::pulls(cluster, next, &version);
+    })?;
+    pulled.context("while the first host was gone")?;
 
     let shown = answer(next, &["job", "show", &job])?.to_string();
     ensure!(shown.contains("acknowledged"), "{shown}");
@@ -267,8 +280,7 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     wait_for_followers(next, &["cp-3"])?;
     nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
     // It serves the bundles, and the others ask it.
-    let (_, status) = document(next, &["status"])?;
-    let version = status["bundle"]["version"].as_str().context("no bundle")?;
+    let version = bundle_in_use(next)?;
     let url = format!(
         "https://{}:4551/bundles/{version}/manifest.json",
         next.control_plane_address()

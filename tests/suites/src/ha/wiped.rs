@@ -8,16 +8,17 @@ use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
 use super::fewer::the_one_left;
-use super::losses::wait_for_one_holder;
+use super::leaving::MASTER;
+use super::losses::{VIP, wait_for_one_holder};
 use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::disaster::restoring;
-use crate::etcd;
 use crate::test::Counts;
+use crate::{etcd, firewall};
 
 /// The first host is made again from the backup while the others are off; objects, a Secret and the worker
 /// with its pod come back without a command, and then the others are added with the words that declared
-/// them.
+/// them. While they join, no port is open that the roles do not open.
 pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
@@ -33,8 +34,10 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     restoring::run(first)?;
     kept.came_back(cluster)?;
     cluster.lab.power_on(others)?;
-    cluster.join(&STANDBYS)?;
-    wait::until("all hosts to serve again", BACK, || is_complete(cluster))?;
+    firewall::during(cluster, VIP, &MASTER, || {
+        cluster.join(&STANDBYS)?;
+        wait::until("all hosts to serve again", BACK, || is_complete(cluster))
+    })?;
     wait_for_one_holder(cluster)?;
     wait_for_followers(first, &STANDBYS)?;
     kept.goes_on(cluster)?;

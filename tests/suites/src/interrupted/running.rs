@@ -88,34 +88,32 @@ impl Running {
 
     /// Waits until a line has all of these parts, and returns it; an error if the command ends before.
     pub(crate) fn wait_for_line(&mut self, parts: &[&str]) -> Result<String> {
-        self.wait_for_one(&format!("a line with {parts:?}"), |line| {
-            parts.iter().all(|part| line.contains(part))
-        })
-    }
-
-    /// Waits until a line has one of these parts, and returns it; an error if the command ends before.
-    pub(crate) fn wait_for_any(&mut self, parts: &[String]) -> Result<String> {
-        self.wait_for_one(&format!("a line with one of {parts:?}"), |line| {
-            parts.iter().any(|part| line.contains(part))
-        })
-    }
-
-    fn wait_for_one(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> Result<String> {
-        let found = wait::until(what, LIMIT, || {
-            // Before the look: the last of the lines is then seen.
-            let status = self.child.try_wait()?;
-            let over = status.filter(|_| self.reader.is_finished());
-            let said = self.said();
-            let mut lines = said.iter();
-            match lines.find(|line| is_it(line)) {
-                Some(line) => Ok(Ok(line.clone())),
-                None => match over {
-                    Some(status) => Ok(Err(anyhow!("ended with {status}: {}", said.join("\n")))),
-                    None => Err(anyhow!("it says: {}", said.join("\n"))),
-                },
-            }
+        let found = self.next_line(0, |line| parts.iter().all(|part| line.contains(part)))?;
+        let (_, line) = found.with_context(|| {
+            let said = self.said().join("\n");
+            format!("the command ended without a line with {parts:?}: {said}")
         })?;
-        found.with_context(|| format!("the command did not say {what}"))
+        Ok(line)
+    }
+
+    /// Waits until one of the lines beyond the first `seen` ones is wanted. Returns the number of lines up to
+    /// it, and the line, or nothing once the command has ended.
+    pub(crate) fn next_line(
+        &mut self,
+        seen: usize,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Option<(usize, String)>> {
+        wait::until("a further line, or the end", LIMIT, || {
+            // Before the look: the last of the lines is then seen.
+            let over = self.child.try_wait()?.is_some() && self.reader.is_finished();
+            let said = self.said();
+            let mut further = said.iter().enumerate().skip(seen);
+            match further.find(|(_, line)| is_wanted(line)) {
+                Some((place, line)) => Ok(Some((place + 1, line.clone()))),
+                None if over => Ok(None),
+                None => Err(anyhow!("it says: {}", said.join("\n"))),
+            }
+        })
     }
 
     /// Waits until one more line shows the end of a step, beyond the first `shown` ones; returns it, or

@@ -26,12 +26,31 @@ pub fn bootstrap(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
+    while_off(cluster, host, name, || Ok(()))?;
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Cuts the power of a host, does something while it is off, switches it on, and waits until it has come back by
+/// itself.
+///
+/// # Errors
+/// What is done fails, or the host does not come back.
+pub(crate) fn while_off(
+    cluster: &Cluster,
+    host: &Host,
+    name: &str,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     repair::answering(cluster)?;
     let pods = repair::pods(cluster)?;
     repair::settled(cluster, pods)?;
     host.power_cut()?;
     let cut = now()?;
+    let outcome = act();
+    // Also after a failure: the tests after this one need the host.
     host.boot(&cluster.lab.router)?;
+    outcome?;
     // The API may still show the state before the cut: trust it once the kubelet has renewed its
     // lease, and the containers have been started, after the cut.
     wait::until(&format!("{name} to come back"), BACK, || {
@@ -39,9 +58,7 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     })?;
     repair::settled(cluster, pods)?;
     repair::answering(cluster)?;
-    health::all_answer(cluster)?;
-    repair::quiet(cluster)?;
-    Ok(Counts::ONE)
+    health::all_answer(cluster)
 }
 
 /// The current time in the API's form, to the second: `2026-01-02T03:04:05`. Texts of that form
