@@ -12,8 +12,10 @@ use halite_etcd::{Pace, Wait};
 use serde_json::{Value, json};
 
 use super::drain_pods::{Plan, Pod, plan};
+use super::drain_unready::Patience;
 use super::node::{missing, reference};
 use super::{Api, ApiError, budgets};
+use crate::clock::Clock;
 
 pub use super::drain_pods::Options;
 
@@ -68,6 +70,22 @@ pub struct Drained {
     pub is_registered: bool,
     /// Pods that were evicted, `namespace/name`.
     pub evicted: BTreeSet<String>,
+    /// Pods that are still ending, and are not waited for.
+    pub not_waited_for: BTreeSet<String>,
+}
+
+impl Drained {
+    /// Names the pods that are not waited for; none if there are none.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let pods: Vec<String> = self.not_waited_for.iter().cloned().collect();
+        (!pods.is_empty()).then(|| {
+            format!(
+                "not waited for, because the node is not Ready and they end with the host: {}",
+                some(&pods)
+            )
+        })
+    }
 }
 
 /// A drain of one node.
@@ -84,6 +102,9 @@ pub struct Drain<'a> {
     pub limit: Duration,
     /// The cordon ends with the work on the host, unless an operator set it before.
     pub maintenance: bool,
+    /// The time of day, where the host is cleaned after the drain, which ends all containers there:
+    /// while the node is not Ready, pods are not waited for beyond their grace period.
+    pub cleaned: Option<&'a dyn Clock>,
 }
 
 /// A change of a node that takes new pods, or none.
@@ -114,7 +135,8 @@ impl Cordon {
 
 impl Drain<'_> {
     /// Keeps new pods away from the node, and evicts those that are there. Pods of DaemonSets and
-    /// those of the kubelet's manifests stay.
+    /// those of the kubelet's manifests stay; so do those that no kubelet ends, where the host is
+    /// cleaned next.
     ///
     /// # Errors
     /// Pods that need a flag, in which case nothing was changed; pods that have not left in time;
@@ -125,7 +147,10 @@ impl Drain<'_> {
         loop {
             let left = match self.round(&mut drained).await {
                 Ok(left) if left.is_empty() => return Ok(drained),
-                Ok(left) => some(&left),
+                Ok(left) => match drained.remark() {
+                    Some(remark) => format!("{}; {remark}", some(&left)),
+                    None => some(&left),
+                },
                 Err(DrainError::Api { source, .. }) if source.is_transient() => chain(&source),
                 Err(error) => return Err(error),
             };
@@ -165,9 +190,15 @@ impl Drain<'_> {
             // A pod may have come before that.
             plan = self.plan().await?;
         }
+        let patience = Patience::on(&node, self.cleaned);
+        drained.not_waited_for.clear();
         let (mut left, before) = (BTreeMap::new(), drained.evicted.len());
         for pod in &plan.leave {
-            let why = self.end(pod, drained).await;
+            if patience.is_over(pod) {
+                drained.not_waited_for.insert(pod.name());
+                continue;
+            }
+            let why = self.end(pod, patience, drained).await;
             let why = why.map_err(|error| self.failed(error))?;
             let owner = pod.owner(self.api).await;
             left.insert(&pod.uid, format!("{} ({owner}): {why}", pod.name()));
@@ -195,8 +226,13 @@ impl Drain<'_> {
     }
 
     /// Asks for the eviction of a pod; answers with the reason why it is still there.
-    async fn end(&self, pod: &Pod, drained: &mut Drained) -> Result<String, ApiError> {
-        let ends = "it is ending".to_owned();
+    async fn end(
+        &self,
+        pod: &Pod,
+        patience: Patience,
+        drained: &mut Drained,
+    ) -> Result<String, ApiError> {
+        let ends = patience.ending(pod);
         if pod.ends {
             return Ok(ends);
         }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{Api, ApiError, ObjectRef};
+use crate::clock::millis;
+use crate::store::Millis;
 
 /// The kubelet marks the pods of its manifests so: the API cannot end them.
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
@@ -30,6 +32,9 @@ pub(super) struct Pod {
     pub(super) controller: Option<ObjectRef>,
     /// Its removal has begun.
     pub(super) ends: bool,
+    /// The time of day at which its grace period is over, once its removal has begun: the API server
+    /// adds the period to the time of the request (`BeforeDelete` in `apiserver/pkg/registry/rest`).
+    pub(super) ends_by: Option<Millis>,
     is_finished: bool,
     is_mirror: bool,
     has_emptydir: bool,
@@ -65,6 +70,7 @@ impl Pod {
             labels: labels.cloned().unwrap_or_default(),
             controller,
             ends: text("/metadata/deletionTimestamp").is_some(),
+            ends_by: text("/metadata/deletionTimestamp").and_then(millis),
             is_finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
             is_mirror: object.pointer(MIRROR).is_some(),
             has_emptydir: volumes.any(|volume| volume.get("emptyDir").is_some()),

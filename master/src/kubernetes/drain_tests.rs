@@ -1,5 +1,7 @@
 //! Drains of a node on the API in memory.
 
+mod unready;
+
 use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,6 +78,7 @@ fn drain_with(api: &dyn Api, options: Options) -> (Result<Drained, DrainError>, 
         options,
         limit: Duration::from_secs(60),
         maintenance: false,
+        cleaned: None,
     };
     let drained = finish(drain.run()).expect("the fake never waits");
     let reports = pace.0.into_inner().unwrap().1;
@@ -377,6 +380,7 @@ fn a_drain_makes_the_cordon_of_an_interrupted_maintenance_its_own() {
             options: Options::default(),
             limit: Duration::from_secs(60),
             maintenance,
+            cleaned: None,
         };
         finish(drain.run()).unwrap().unwrap();
         set(Cordon::AfterMaintenance);
@@ -437,6 +441,7 @@ fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
                 options: Options::default(),
                 limit: Duration::from_secs(60),
                 maintenance: false,
+                cleaned: None,
             };
             assert!(
                 finish(killed.run()).is_none(),

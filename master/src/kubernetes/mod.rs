@@ -18,6 +18,7 @@ pub mod drain;
 mod drain_pods;
 #[cfg(test)]
 mod drain_tests;
+mod drain_unready;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod modules;

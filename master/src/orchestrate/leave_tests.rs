@@ -146,6 +146,32 @@ fn a_control_plane_whose_member_does_not_answer_leaves_when_the_others_are_a_quo
     );
 }
 
+/// The kubelet of that host has lost its API server, and ends no pod.
+#[test]
+fn pods_that_no_kubelet_ends_go_with_the_host_that_is_cleaned() {
+    let (site, cluster) = planes();
+    cluster.stop("cp-2");
+    site.api.put(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-2"}, "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
+    );
+    let mut pod = site.api.object("Pod", "web").unwrap();
+    pod["spec"]["nodeName"] = json!("cp-2");
+    pod["metadata"]["deletionTimestamp"] = json!("2000-01-01T00:00:00Z");
+    site.api.put(pod);
+    let life = site.live();
+    let plane = ScriptedMinion::new("cp-2");
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&plane);
+    let pillar = json!({"node": "cp-2", "force": true, "cluster": "test"});
+    let (retcode, data) = remove(&life, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    let remark = "they end with the host: default/web";
+    assert!(data.contains(remark), "{data}");
+    assert!(applied(&plane).contains(&"host".to_owned()));
+    assert!(site.api.object("Node", "cp-2").is_none());
+}
+
 #[test]
 fn a_dead_host_is_cut_off_and_its_place_is_kept_for_another() {
     let (site, cluster) = planes();

@@ -85,15 +85,26 @@ impl StepRunner<'_> {
             },
             limit: timeout(chunk),
             maintenance,
+            cleaned: flag(chunk, "cleaned").then(|| self.jobs.app().clock.as_ref()),
         };
         let drained = drain.run().await;
         let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
         if !drained.is_registered {
             return Ok((Map::new(), format!("{node} is no node of the API")));
         }
+        let evicted = drained.evicted.len();
+        let mut comment = format!("node/{node} drained, {evicted} pods evicted");
+        if let Some(remark) = drained.remark() {
+            comment = format!("{comment}; {remark}");
+            let note = json!([remark]);
+            self.recorder.note(index, "warnings", note).await?;
+        }
         let evicted = drained.evicted.into_iter();
-        let changes: Map<String, Value> = evicted.map(|pod| (pod, json!("evicted"))).collect();
-        let comment = format!("node/{node} drained, {} pods evicted", changes.len());
+        let left = drained.not_waited_for.into_iter();
+        // A pod may be of both; the later entry counts.
+        let evicted = evicted.map(|pod| (pod, json!("evicted")));
+        let left = left.map(|pod| (pod, json!("ends with the host")));
+        let changes: Map<String, Value> = evicted.chain(left).collect();
         Ok((changes, comment))
     }
 

@@ -152,6 +152,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 Kind::Boolean,
                 "The cordon ends with the work on the host: it is marked, unless the node was cordoned before (default false).",
             ),
+            arg(
+                "cleaned",
+                Kind::Boolean,
+                "The host is cleaned next, which ends all its containers: while the node is not Ready, pods are not waited for \
+                 longer than 30 s after their grace period (default false).",
+            ),
             NODE_OFFLINE,
             TIMEOUT,
         ],

@@ -146,6 +146,8 @@ fn options_of_a_removal_reach_their_steps() {
     assert_eq!(step("allowed")["cluster"], "prod");
     assert_eq!(step("drained")["delete_emptydir_data"], true);
     assert_eq!(step("drained")["timeout"], 60);
+    // Pods that no kubelet ends may be left there: `host` ends their containers before `node`.
+    assert_eq!(step("drained")["cleaned"], true);
     let sls = [
         "halite.leave.host",
         "halite.leave.data",
@@ -177,6 +179,46 @@ fn only_the_removed_name_leaves_the_hosts_file() {
         .status();
     assert!(status.unwrap().success(), "{line}");
     assert_eq!(std::fs::read_to_string(&hosts).unwrap(), kept);
+}
+
+/// Without containerd they are known by their groups alone.
+#[test]
+fn the_processes_of_pods_are_found_in_both_versions_of_control_groups() {
+    let chunks = leaving("worker");
+    let gone = chunks.iter().find(|chunk| chunk.id == "containers-gone");
+    let line = &gone.unwrap().name;
+    let (_, line) = line.split_once("pids=$(").unwrap();
+    let (line, _) = line.split_once(") || break").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let line = line.replace("/sys/fs/cgroup", directory.path().to_str().unwrap());
+    let found = || {
+        let found = std::process::Command::new("/bin/sh")
+            .args(["-c", &line])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(found.stdout).unwrap();
+        let mut pids: Vec<String> = text.lines().map(str::to_owned).collect();
+        // The groups of version 2 below the first one match the path of version 1 as well.
+        pids.sort();
+        pids.dedup();
+        (found.status.success(), pids)
+    };
+    let group = |path: &str, pids: &str| {
+        let group = directory.path().join(path);
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::write(group.join("cgroup.procs"), pids).unwrap();
+    };
+    // A process outside of the namespace is 0.
+    group("kubepods.slice/kubepods-burstable.slice/a.scope", "0\n");
+    group("system.slice/containerd.service", "7\n");
+    assert_eq!(found(), (false, vec![]));
+    group(
+        "kubepods.slice/kubepods-burstable.slice/a.scope",
+        "11\n12\n",
+    );
+    group("pids/kubepods.slice/b.scope", "13\n");
+    let pids = ["11", "12", "13"].map(str::to_owned);
+    assert_eq!(found(), (true, pids.to_vec()));
 }
 
 /// Paths that the states of a host write.

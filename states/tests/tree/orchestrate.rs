@@ -480,6 +480,8 @@ fn the_options_of_a_drain_are_those_that_were_given() {
     let plain = drain(&pillar);
     assert_eq!(plain.low.chunks[0].args["node"], "worker-1");
     assert!(!plain.low.chunks[0].args.contains_key("timeout"));
+    // The host stays, and so would the containers.
+    assert!(!plain.low.chunks[0].args.contains_key("cleaned"));
     pillar["drain"] = json!({"force": true, "timeout": 60, "grace_period": 5});
     let given = drain(&pillar);
     let args = &given.low.chunks[0].args;

@@ -58,9 +58,12 @@ mounts:
 {%- endif %}
 {%- if is_live and node.runs.containers %}
 
+# A kubelet that does not work, or has lost the API server of its host, ends no pod. The step `host` ends all
+# containers before the node goes.
 drained:
   halite.drain:
     - node: {{ name }}
+    - cleaned: True
 {%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
 {%-   endfor %}

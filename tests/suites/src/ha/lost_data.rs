@@ -1,10 +1,12 @@
 //! A member of etcd on a host that is there has lost its data: the host leaves and joins again, by the commands of the
-//! guide, while a client writes.
+//! guide, while a client writes. A pod is there that its kubelet, which has lost its API server, does not end.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
+use halite_upstream::versions::NEWEST;
+use serde_json::{Value, json};
 
 use super::fewer::as_before;
 use super::leaving::{GAP, has_gone};
@@ -16,6 +18,11 @@ use crate::{etcd, guide};
 
 /// The heading of the guide about such a member.
 const HEADING: &str = "## A member of etcd has lost its data";
+/// The namespace of the pod on its host.
+const NAMESPACE: &str = "lost-data";
+/// The remark of the removal on the pods that are still there when it goes on, before their names.
+const NOT_WAITED_FOR: &str =
+    "drained: not waited for, because the node is not Ready and they end with the host: ";
 
 /// The host is removed alive, although its member does not serve, and joins again with a new member.
 pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
@@ -23,15 +30,25 @@ pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
     let [_, name] = STANDBYS;
     let host = cluster.host(name)?;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
-    // An evicted pod ends by its kubelet, and this one is about to lose its API server. The guide has another way for
-    // that case.
-    first.run(&["ctl", "node", "drain", name, "--delete-emptydir-data"])?;
+    let pod = running_on(cluster, name)?;
     let measured = at_the_vip(cluster, first, "lost-data", || {
         lose_data(host)?;
         is_reported(first, name)?;
         host.run(&["systemctl", "start", "kubelet"])?;
-        first.run(&of_the_guide("ctl node remove", name.to_owned())?)?;
+        let said = first.run(&of_the_guide("ctl node remove", name.to_owned())?)?;
+        let mut lines = said.lines();
+        let left = lines.find_map(|line| Some(line.split_once(NOT_WAITED_FOR)?.1));
+        ensure!(
+            left.is_some_and(|pods| pods.split(", ").any(|left| left == pod)),
+            "{pod} has ended, or is not named: {said}"
+        );
         has_gone(cluster, name)?;
+        // Its controller has made another one, which waits for the host.
+        wait::until("Kubernetes to remove the pod", BACK, || {
+            let pods = pods(cluster)?;
+            ensure!(!pods.contains(&pod), "{pods:?}");
+            Ok(())
+        })?;
         etcd::status(first, "2 members, none may fail")?;
         let declared = format!("{name}={}", host.control_plane_address());
         let add = of_the_guide("ctl node add", declared)?;
@@ -39,7 +56,52 @@ pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
         wait::until("three control planes", BACK, || is_complete(cluster))
     })?;
     measured.check("a member lost its data", GAP)?;
+    cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
     as_before(cluster)
+}
+
+/// A Deployment with one pod, which runs on that host alone. Other taints than that of a control plane keep it away: the
+/// successor of an evicted pod would come back to the host.
+fn deployment(host: &str) -> Value {
+    let labels = json!({"app": "stays"});
+    let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "stays", "namespace": NAMESPACE},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "nodeSelector": {"kubernetes.io/hostname": host},
+                    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "it", "image": image}]}}}},
+    ]})
+}
+
+/// Starts a pod on that host, and returns its name, with the namespace.
+fn running_on(cluster: &Cluster, host: &str) -> Result<String> {
+    let file = "/root/lost-data.json";
+    std::fs::write(cluster.bootstrap.file(file), deployment(host).to_string())?;
+    cluster.kubectl(&["apply", "-f", file])?;
+    let rollout = [
+        "rollout",
+        "status",
+        "deployment/stays",
+        "--timeout=120s",
+        "-n",
+        NAMESPACE,
+    ];
+    cluster.kubectl(&rollout)?;
+    let mut pods = pods(cluster)?;
+    ensure!(pods.len() == 1, "{pods:?}");
+    pods.pop().context("no pod")
+}
+
+/// The pods of the Deployment, with the namespace.
+fn pods(cluster: &Cluster) -> Result<Vec<String>> {
+    let names = cluster.kubectl(&["get", "pods", "-n", NAMESPACE, "-o", "name"])?;
+    let names = names.lines().filter_map(|line| line.strip_prefix("pod/"));
+    Ok(names.map(|name| format!("{NAMESPACE}/{name}")).collect())
 }
 
 /// The command of the guide that begins so, about that host.
