@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
@@ -84,10 +85,13 @@ impl ScriptedMinion {
     }
 
     async fn say(&self, backend: &LiveBackend, body: ToMaster) {
-        // A master that is being killed answers nothing.
-        let _ = backend
-            .on_message(&self.id, v1::MinionMessage { body: Some(body) })
-            .await;
+        // A minion whose master cannot store a return connects again, and hands it in once more. A master that is
+        // being killed answers nothing, and drops this at the pause.
+        let message = v1::MinionMessage { body: Some(body) };
+        while let Err(error) = backend.on_message(&self.id, message.clone()).await {
+            eprintln!("{}: {error:?}", self.id);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     pub(super) async fn hear(&self, backend: &LiveBackend, message: v1::MasterMessage) {

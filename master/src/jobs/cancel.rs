@@ -48,7 +48,8 @@ impl Jobs {
             )));
         };
         let pending = self.open_jobs().get(jid).map(|open| open.pending.clone());
-        let Some(pending) = pending else {
+        // Without an open part it has ended, although that is perhaps not recorded yet.
+        let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
             if !force {
                 return Err(Refusal::conflict(format!(
                     "job {jid} has ended; with --force its minions are asked all the same, for one that works on"

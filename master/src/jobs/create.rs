@@ -172,7 +172,13 @@ impl Jobs {
                 match function.place {
                     Place::Here => jobs.answer_here(id, &minion).await,
                     Place::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
-                    Place::States | Place::Minion => jobs.dispatch(&minion).await,
+                    Place::States | Place::Minion => {
+                        // The job is stored, and what the store did not let be sent is sent later.
+                        if let Err(error) = jobs.dispatch(&minion).await {
+                            tracing::error!(job = %id, %minion, %error, "cannot send a part; trying again");
+                        }
+                        Ok(())
+                    }
                 }
             })
             .buffer_unordered(SIDE_BY_SIDE)

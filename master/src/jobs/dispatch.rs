@@ -1,7 +1,7 @@
 //! Sends jobs: [`super::core::due`] decides which; secrets are in the message only.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use halite_proto::ids::{JobId, MinionId};
@@ -81,8 +81,34 @@ impl Jobs {
     /// Sends a minion the jobs that are due.
     ///
     /// # Errors
-    /// The store failed.
+    /// The store failed. The check of open jobs tries again.
     pub(crate) async fn dispatch(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
+        let sent = self.send_due(minion).await;
+        if sent.is_err() {
+            self.unsent().insert(minion.clone());
+        }
+        sent
+    }
+
+    /// Sends again what the store has kept from being sent.
+    ///
+    /// # Errors
+    /// The store failed once more.
+    pub(super) async fn dispatch_unsent(self: &Arc<Self>) -> Result<(), Refusal> {
+        let minions = std::mem::take(&mut *self.unsent());
+        let mut outcome = Ok(());
+        for minion in &minions {
+            outcome = outcome.and(self.dispatch(minion).await);
+        }
+        outcome
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, BTreeSet<MinionId>> {
+        // Nothing panics while holding the lock; a poisoned one still holds a valid set.
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send_due(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
         // The lane is held until all is queued on the stream, so that nothing is sent twice in one
         // session.
         let lane = self.lane(minion);
@@ -138,10 +164,10 @@ impl Jobs {
         let (jid, minion) = (&row.jid, &row.minion);
         let job = self.open_jobs().get(jid).map(|open| Arc::clone(&open.job));
         let Some(job) = job else { return Ok(true) };
-        session.sent.insert(jid.clone());
         let message = match self.message(&job, row).await {
             Ok(message) => message,
             Err(refusal) => {
+                session.sent.insert(jid.clone());
                 // Not sent, and trying again would change nothing: the refusal is the return.
                 let when = self.app.clock.now();
                 let answer = Answer {
@@ -153,11 +179,7 @@ impl Jobs {
                 let jobs = Arc::clone(self);
                 let (jid, minion) = (jid.clone(), minion.clone());
                 // In a task of its own, because it takes the lane.
-                tokio::spawn(async move {
-                    if let Err(error) = jobs.returned(&jid, &minion, answer).await {
-                        tracing::error!(job = %jid, %minion, %error, "cannot store the refusal of a part");
-                    }
-                });
+                tokio::spawn(async move { jobs.store_answer(&jid, &minion, answer).await });
                 return Ok(true);
             }
         };
@@ -169,6 +191,8 @@ impl Jobs {
                 .mark_sent(jid, minion, self.app.clock.now())
                 .await?;
         }
+        // Only now: what the store could not note is sent later.
+        session.sent.insert(jid.clone());
         tracing::debug!(job = %jid, %minion, "sending");
         if minion.is_master() {
             self.run_here(jid.clone(), message);

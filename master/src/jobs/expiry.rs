@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use halite_proto::ids::MinionId;
+use halite_proto::ids::{JobId, MinionId};
 
 use super::core::{Expiry, expired};
-use super::open_job::PartEnd;
+use super::open_job::{OpenJob, PartEnd};
 use super::{Jobs, SIDE_BY_SIDE};
 use crate::clock::{Steady, rfc3339};
 use crate::names::MASTER;
@@ -56,11 +56,13 @@ impl Jobs {
             .map_err(|_| Refusal::internal("the master is stopping"))
     }
 
-    /// Ends the expired parts of all open jobs, once.
+    /// Ends the expired parts of all open jobs, once, and does what the store has kept from being done.
     ///
     /// # Errors
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
+        let ended = self.end_what_is_over().await;
+        let sent = self.dispatch_unsent().await;
         let now = self.app.clock.steady();
         let minions: std::collections::BTreeSet<MinionId> = self
             .open_jobs()
@@ -73,7 +75,25 @@ impl Jobs {
             .buffer_unordered(SIDE_BY_SIDE)
             .collect()
             .await;
-        checked.into_iter().collect()
+        let checked: Result<(), Refusal> = checked.into_iter().collect();
+        ended.and(sent).and(checked)
+    }
+
+    /// Ends parts that will not start, and jobs without an open part. Usually the end of a part does this; here it is
+    /// done when the store failed then.
+    async fn end_what_is_over(self: &Arc<Self>) -> Result<(), Refusal> {
+        let jids: Vec<JobId> = {
+            let open = self.open_jobs();
+            let is_over = |job: &OpenJob| job.pending.is_empty() || !job.not_started().is_empty();
+            let over = open.iter().filter(|(_, job)| is_over(job));
+            over.map(|(jid, _)| jid.clone()).collect()
+        };
+        let mut outcome = Ok(());
+        for jid in &jids {
+            outcome = outcome.and(self.end_not_started(jid).await);
+            outcome = outcome.and(self.finish_if_done(jid).await);
+        }
+        outcome
     }
 
     async fn expire_parts_of(

@@ -1,11 +1,12 @@
 //! Jobs of the target `master`: the states of Kubernetes objects, run in this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use halite_pillar::declaration::Declaration;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
-use halite_proto::ids::JobId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
@@ -17,6 +18,9 @@ use crate::kubernetes::modules::{KubernetesModules, Patience};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::Answer;
+
+/// The pause before a return that the store did not take is stored again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.
@@ -50,7 +54,7 @@ impl Jobs {
                         error: refusal.message,
                         when,
                     };
-                    return jobs.store_own(&jid, answer).await;
+                    return jobs.store_answer(&jid, &MASTER, answer).await;
                 }
             };
             let answer = match outcome {
@@ -67,7 +71,7 @@ impl Jobs {
                     when,
                 },
             };
-            jobs.store_own(&jid, answer).await;
+            jobs.store_answer(&jid, &MASTER, answer).await;
         });
     }
 
@@ -80,9 +84,17 @@ impl Jobs {
         }
     }
 
-    async fn store_own(self: &Arc<Self>, jid: &JobId, answer: Answer) {
-        if let Err(error) = self.returned(jid, &MASTER, answer).await {
-            tracing::error!(job = %jid, %error, "cannot store the return of the target `master`");
+    /// Stores the return of a part whose work was in this process, which knows it only here: no minion sends it
+    /// again. So it is tried until the store takes it, or a restarted master ends the part.
+    pub(super) async fn store_answer(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        answer: Answer,
+    ) {
+        while let Err(error) = self.returned(jid, minion, answer.clone()).await {
+            tracing::error!(job = %jid, %minion, %error, "cannot store a return of the master itself; trying again");
+            tokio::time::sleep(AGAIN).await;
         }
     }
 

@@ -24,7 +24,7 @@ mod returns;
 mod simulation;
 pub mod target;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_proto::ids::{JobId, MinionId};
@@ -65,6 +65,8 @@ pub struct Jobs {
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
     questions: Questions,
+    /// Minions to which parts were not sent because the store failed.
+    unsent: Mutex<BTreeSet<MinionId>>,
 }
 
 impl Jobs {
@@ -90,6 +92,7 @@ impl Jobs {
             rounds: tokio::sync::watch::Sender::new(0),
             ends: tokio::sync::watch::Sender::new(0),
             questions: Questions::default(),
+            unsent: Mutex::default(),
         });
         let now = jobs.app.clock.now();
         let lane = jobs.lane(&MASTER);

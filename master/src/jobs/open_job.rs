@@ -34,6 +34,8 @@ pub(super) struct OpenJob {
     pub(super) ready_since: BTreeMap<MinionId, Steady>,
     /// Ends the work of the part of the target `master`, once it has started.
     pub(super) stop_here: Option<Arc<Notify>>,
+    /// True while a task records that the job has ended.
+    is_ending: bool,
 }
 
 impl OpenJob {
@@ -76,6 +78,7 @@ impl OpenJob {
             together: BTreeSet::new(),
             ready_since: BTreeMap::new(),
             stop_here: None,
+            is_ending: false,
         };
         open.make_ready(clock.steady());
         open
@@ -84,6 +87,19 @@ impl OpenJob {
     /// True while a minion's part waits for another group.
     pub(super) fn is_blocked(&self, minion: &MinionId) -> bool {
         !self.ready_since.contains_key(minion)
+    }
+
+    /// Returns true once if no part is open: its caller records that the job has ended, and calls
+    /// [`OpenJob::has_not_ended`] if it cannot.
+    pub(super) fn begin_end(&mut self) -> bool {
+        let begins = self.pending.is_empty() && !self.is_ending;
+        self.is_ending |= begins;
+        begins
+    }
+
+    /// Notes that the end could not be recorded, so that another task does it.
+    pub(super) fn has_not_ended(&mut self) {
+        self.is_ending = false;
     }
 
     /// Notes the end of a minion's part.

@@ -16,6 +16,21 @@ use super::open_job::{OpenJob, PartEnd};
 use crate::refusal::Refusal;
 use crate::store::{Answer, JobRow, JobStatus, Part, RowState};
 
+/// The end of a job that is being recorded. A job that is open after it has not ended: the store failed, or the
+/// task was dropped.
+struct Ending<'a> {
+    jobs: &'a Jobs,
+    jid: &'a JobId,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Some(job) = self.jobs.open_jobs().get_mut(self.jid) {
+            job.has_not_ended();
+        }
+    }
+}
+
 impl Jobs {
     /// Takes a message of a minion other than its hello and its grains.
     ///
@@ -281,11 +296,11 @@ impl Jobs {
                     None => Vec::new(),
                 }
             };
-            let mut finished = Ok(());
+            let mut outcome = Ok(());
             if end == PartEnd::Failed {
-                finished = self.end_not_started(jid).await;
+                outcome = self.end_not_started(jid).await;
             }
-            let finished = finished.and(self.finish_if_done(jid).await);
+            outcome = outcome.and(self.finish_if_done(jid).await);
             {
                 // Last, because a stop of the master waits for this and must not cut off the steps
                 // above.
@@ -293,32 +308,42 @@ impl Jobs {
                 let mut session = lane.lock().await;
                 session.running.remove(jid);
             }
-            finished?;
             self.guard(jid);
-            for other in next {
-                self.dispatch(&other).await?;
+            // What waits behind the part goes on, also when the store has failed before: no other message
+            // would begin it.
+            for other in next.iter().chain([minion]) {
+                outcome = outcome.and(self.dispatch(other).await);
             }
-            self.dispatch(minion).await
+            outcome
         })
     }
 
     /// Finishes a job that has no open part.
     ///
     /// # Errors
-    /// The store failed.
+    /// The store failed. The job stays open, and the check of open jobs tries again.
     pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
         let function = {
             let mut open = self.open_jobs();
-            match open.get(jid) {
-                Some(job) if job.pending.is_empty() => {}
-                _ => return Ok(()),
-            }
-            // The task that removes it finishes it.
-            open.remove(jid).map(|job| job.function)
+            let job = open.get_mut(jid);
+            job.and_then(|job| job.begin_end().then_some(job.function))
         };
         let Some(function) = function else {
             return Ok(());
         };
+        let _ending = Ending { jobs: self, jid };
+        self.finish(function, jid).await?;
+        self.open_jobs().remove(jid);
+        self.ends.send_modify(|count| *count += 1);
+        if function.place == Place::States {
+            // What was compiled and what came back took megabytes.
+            halite_heap::give_back();
+        }
+        Ok(())
+    }
+
+    /// Records that a job has ended, and tells those who watch it. May be repeated.
+    async fn finish(&self, function: &Function, jid: &JobId) -> Result<(), Refusal> {
         let parts = self.app.store.parts(jid).await?;
         let now = self.app.clock.now();
         let retcode = overall(&parts);
@@ -334,13 +359,7 @@ impl Jobs {
         }
         tracing::info!(job = %jid, retcode, "job finished");
         self.publish(function, jid, "done", &summary(jid, &parts), Some(retcode))
-            .await?;
-        self.ends.send_modify(|count| *count += 1);
-        if function.place == Place::States {
-            // What was compiled and what came back took megabytes.
-            halite_heap::give_back();
-        }
-        Ok(())
+            .await
     }
 
     /// Publishes an event of a whole job; it is stored only for jobs that apply states.

@@ -2,6 +2,7 @@
 //! of each shipped state, a run to its end, and a master that is killed in the middle of one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_preflight::checks::CHECKS;
@@ -14,6 +15,9 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
 use crate::store::{KeyState, Run, Store as _};
+
+/// The longest time until a run has ended, or a number of its events has come.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A state of this id, in the place of the shipped ones.
 macro_rules! stub {
@@ -167,9 +171,21 @@ pub(super) fn orchestrate(life: &Life, request: v1::OrchestrateRequest) -> (i32,
 /// Starts an orchestration and kills the master after this number of events; true when the run had ended
 /// before.
 pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) -> bool {
+    let mut seen = Vec::new();
     let ended = life.runtime.block_on(async {
         let stream = life.backend.orchestrate("root", request).await;
-        stream.unwrap().take(after).count().await < after
+        let mut events = stream.unwrap().take(after).map(Result::unwrap);
+        let all = async {
+            while let Some(event) = events.next().await {
+                seen.push(event.tag);
+            }
+        };
+        let done = tokio::time::timeout(LONGEST, all).await;
+        assert!(
+            done.is_ok(),
+            "no end and no event {after} within {LONGEST:?}: {seen:#?}"
+        );
+        seen.len() < after
     });
     life.kill();
     ended

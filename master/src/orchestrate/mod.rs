@@ -92,6 +92,20 @@ pub struct Orchestrator {
     starting: tokio::sync::Mutex<()>,
 }
 
+/// A run that a task of this process works on, until it is dropped.
+struct Active {
+    runs: Arc<Orchestrator>,
+    id: JobId,
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.runs.active.send_modify(|active| {
+            active.remove(&self.id);
+        });
+    }
+}
+
 impl Orchestrator {
     /// Orchestration over the jobs of this master.
     #[must_use]
@@ -249,15 +263,17 @@ impl Orchestrator {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let id = run.id.clone();
+            // Also when a step panics: the same command begins it again then.
+            let _active = Active {
+                runs: Arc::clone(&this),
+                id: id.clone(),
+            };
             // What the store could not record, for want of room for example, is not done: the run
             // goes on at the first step that is not recorded.
             while let Err(error) = this.carry_out(run.clone(), &cancellation).await {
                 tracing::error!(run = %id, %error, "cannot record the run; trying again");
                 tokio::time::sleep(AGAIN).await;
             }
-            this.active.send_modify(|active| {
-                active.remove(&id);
-            });
         });
     }
 

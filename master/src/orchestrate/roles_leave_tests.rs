@@ -281,6 +281,7 @@ fn ends_the_same(case: &Case) {
         assert_eq!(retcode, 0, "{data}");
         assert_eq!(applied(&plane)[done.len()..], *case.again);
         assert_eq!(cluster.changes(), ["remove cp-2"]);
+        life.kill();
         if ended {
             return;
         }

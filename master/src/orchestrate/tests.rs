@@ -296,24 +296,36 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
 
 #[test]
 fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
-    let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
-    let life = site.live();
-    let stream = life
-        .runtime
-        .block_on(life.backend.orchestrate("root", request()))
-        .unwrap();
-    life.accept("worker-1");
-    // The first step waits for the minion; the end of it cannot be recorded.
-    life.runtime.block_on(life.store.refuse_steps(true));
-    life.connect(&worker);
-    life.runtime.block_on(async {
-        while life.store.refused_steps().await == 0 {
-            tokio::task::yield_now().await;
-        }
-        life.store.refuse_steps(false).await;
-    });
-    assert_eq!(life.collect(stream).last().unwrap().retcode, 0);
-    assert_eq!(worker.journal.lock().unwrap().applied, ["one", "two"]);
+    for what in [
+        "INSERT ON steps",
+        "UPDATE OF status ON jobs WHEN new.status = 'finished'",
+        "UPDATE OF state ON job_rows WHEN new.state = 'sent'",
+        "UPDATE OF status ON runs WHEN new.status = 'succeeded'",
+    ] {
+        let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+        let life = site.live();
+        let stream = life.backend.orchestrate("root", request());
+        let mut stream = life.runtime.block_on(stream).unwrap();
+        // The first step waits for the minion.
+        life.accept("worker-1");
+        life.runtime.block_on(life.store.refuse(Some(what)));
+        life.connect(&worker);
+        let mut last = None;
+        life.runtime.block_on(async {
+            let end = async {
+                while let Some(event) = stream.next().await {
+                    last = Some(event.unwrap());
+                }
+            };
+            let early = tokio::time::timeout(Duration::from_secs(2), end).await;
+            assert!(early.is_err(), "{what}: nothing was refused: {last:?}");
+            life.store.refuse(None).await;
+        });
+        last = life.collect(stream).pop().or(last);
+        assert_eq!(last.unwrap().retcode, 0, "{what}");
+        let applied = worker.journal.lock().unwrap().applied.clone();
+        assert_eq!(applied, ["one", "two"], "{what}");
+    }
 }
 
 #[test]

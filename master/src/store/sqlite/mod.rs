@@ -213,22 +213,18 @@ impl SqliteStore {
         before
     }
 
-    /// Refuses records of steps, as for want of room, or takes them again.
+    /// Refuses writes, as for want of room: those of which SQLite's `CREATE TRIGGER` speaks with this event, its
+    /// table and its condition. With none it takes all again.
     #[cfg(test)]
-    pub(crate) async fn refuse_steps(&self, refuse: bool) {
-        let statements: &[&str] = if refuse {
-            &[
-                "CREATE TABLE refused (step TEXT)",
-                "CREATE TRIGGER refuse BEFORE INSERT ON steps BEGIN \
-                   INSERT INTO refused VALUES (new.name); SELECT RAISE(FAIL, 'no room'); END",
-            ]
-        } else {
-            &["DROP TRIGGER refuse"]
+    pub(crate) async fn refuse(&self, what: Option<&str>) {
+        let statement = match what {
+            Some(what) => format!(
+                "CREATE TRIGGER refuse BEFORE {what} BEGIN SELECT RAISE(FAIL, 'no room'); END"
+            ),
+            None => "DROP TRIGGER refuse".to_owned(),
         };
-        for statement in statements {
-            let done = sqlx::query(*statement).execute(&self.writer).await;
-            done.unwrap();
-        }
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&self.writer);
+        done.await.unwrap();
     }
 
     /// Makes texts unreadable, so that an answer which does not need them is told from one that
@@ -242,13 +238,6 @@ impl SqliteStore {
                 done.await.unwrap();
             }
         }
-    }
-
-    /// The records of steps that were refused.
-    #[cfg(test)]
-    pub(crate) async fn refused_steps(&self) -> i64 {
-        let count = sqlx::query_scalar("SELECT count(*) FROM refused");
-        count.fetch_one(&self.reader).await.unwrap()
     }
 
     /// Holds the only writer, so that every change waits until this is dropped.
