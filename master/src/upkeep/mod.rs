@@ -100,7 +100,12 @@ impl Upkeep {
     async fn step(&self) -> Result<Next, Refusal> {
         let look = self.look().await?;
         let app = self.jobs.app();
-        let (now, rest) = (look.now, look.rest(&self.random));
+        let now = look.now;
+        let mut rest = look.rest(&self.random);
+        if !look.due.is_empty() {
+            // An operator may renew them at any time, and is not to read for hours that they have ended.
+            rest = rest.min(now + BUSY);
+        }
         if !look.automatic {
             app.upkeep.put(look.seen(Some(rest), |_| Renewal::Operator));
             return Ok(Next::LookAt(rest));

@@ -20,7 +20,8 @@ pub const AGAIN: Millis = 6 * HOUR;
 /// The same after one that did not fail, and while a certificate of the host has expired; and the time
 /// to the next look while a host has not answered.
 pub const SOON: Millis = 10 * MINUTE;
-/// The time to the next look while other states are applied.
+/// The time to the next look while other states are applied, and while there are certificates to be renewed that
+/// wait for an operator or for their next trial.
 pub const BUSY: Millis = MINUTE;
 /// The time after a start of the master for which hosts are waited for that are away: after a power
 /// cut of all of them they come back one after the other.

@@ -176,7 +176,8 @@ fn a_trial_that_failed_is_reported_and_made_again_later() {
             world.life.connect(&host.minion);
         }
         assert_eq!(world.step(), Next::Look);
-        assert_eq!(world.step(), Next::LookAt(NOW + pause));
+        assert_eq!(world.step(), Next::LookAt(NOW + BUSY));
+        world.clock.advance(pause - BUSY / 2);
         assert_eq!(world.step(), Next::LookAt(NOW + pause), "not before");
         let found = world.findings();
         let [text] = found.as_slice() else {
@@ -185,7 +186,7 @@ fn a_trial_that_failed_is_reported_and_made_again_later() {
         let wanted = "renewal failed: worker-1: certificate (x509.certificate, a): it broke; next trial 2027-01-15T";
         assert!(text.contains(wanted), "{text}");
         assert_eq!(world.outcomes().len(), 2);
-        world.clock.advance(pause);
+        world.clock.advance(BUSY / 2);
         worker.minion.journal.lock().unwrap().failing.clear();
         assert_eq!(world.step(), Next::Look);
         assert_eq!(worker.applied(), ["certificate"; 2]);
@@ -207,7 +208,7 @@ fn a_job_that_cannot_be_made_is_a_trial_that_failed() {
         .life
         .connect(&Host::new("worker-1", CLIENT, YEAR).minion);
     assert_eq!(world.step(), Next::Look);
-    assert_eq!(world.step(), Next::LookAt(NOW + AGAIN));
+    assert_eq!(world.step(), Next::LookAt(NOW + BUSY));
     assert!(world.findings()[0].contains("nothing was sent"));
     assert!(world.trials().is_empty());
     let outcomes = world.outcomes();
@@ -227,7 +228,7 @@ fn with_report_an_operator_renews() {
     world
         .life
         .connect(&Host::new("worker-1", CLIENT, YEAR).minion);
-    assert_eq!(world.step(), Next::LookAt(NOW + LOOK));
+    assert_eq!(world.step(), Next::LookAt(NOW + BUSY));
     assert!(first.applied().is_empty() && world.trials().is_empty());
     let found = world.findings();
     assert!(
@@ -235,6 +236,10 @@ fn with_report_an_operator_renews() {
         "{found:?}"
     );
     assert!(world.outcomes().is_empty());
+    // Renewed by the operator, it is reported no longer than until the next look.
+    first.ends.store(NOW / 1000 + YEAR, Ordering::SeqCst);
+    assert_eq!(world.step(), Next::LookAt(NOW + LOOK));
+    assert_eq!(world.findings(), [""; 0]);
     world.life.kill();
 }
 
