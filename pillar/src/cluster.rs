@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
+use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
 use crate::mirrors::ForeignRegistry;
@@ -43,6 +44,9 @@ pub struct Cluster {
     /// The address and name of the Kubernetes API, and flags of its server.
     #[serde(default)]
     pub api_server: ApiServer,
+    /// The hosts with a control plane, as nodes of Kubernetes.
+    #[serde(default)]
+    pub control_plane: ControlPlane,
     /// The Kubernetes controller manager.
     #[serde(default)]
     pub controller_manager: Component,

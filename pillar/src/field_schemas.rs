@@ -195,6 +195,10 @@ pub(crate) fn renewal(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["automatic", "report"]})
 }
 
+pub(crate) fn plane_taint(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["always", "auto"]})
+}
+
 pub(crate) fn local_proxy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["auto", "always", "never"]})
 }

@@ -11,6 +11,7 @@ pub mod backup;
 pub mod bundle_facts;
 pub mod certificates;
 pub mod cluster;
+pub mod control_plane;
 pub mod declaration;
 pub mod etcd;
 pub mod example;

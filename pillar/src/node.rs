@@ -205,13 +205,20 @@ impl Node {
             .or(self.address)
     }
 
-    /// The taints in effect: as declared, else those that kubeadm sets on a control-plane node
+    /// Returns whether the node has kubeadm's taint of a control plane by its roles alone.
+    #[must_use]
+    pub fn has_plane_taint(&self) -> bool {
+        self.taints.is_none() && self.has(Role::ControlPlane) && !self.has(Role::Worker)
+    }
+
+    /// The taints with which the node registers, and which it has in effect but for those that
+    /// `controlPlane.taint` takes off: as declared, else those that kubeadm sets on a control-plane node
     /// (none on workers).
     #[must_use]
     pub fn effective_taints(&self) -> Vec<Taint> {
         match &self.taints {
             Some(taints) => taints.clone(),
-            None if self.has(Role::ControlPlane) && !self.has(Role::Worker) => vec![Taint {
+            None if self.has_plane_taint() => vec![Taint {
                 key: "node-role.kubernetes.io/control-plane".to_owned(),
                 value: String::new(),
                 effect: "NoSchedule".to_owned(),

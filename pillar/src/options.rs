@@ -51,8 +51,8 @@ const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
-/// An option of the master alone, on which nothing in a bundle depends.
-const RENEW_PATH: &str = "certificates.renew";
+/// Options of the master alone, on which nothing in a bundle depends.
+const MASTERS_PATHS: [&str; 2] = ["certificates.renew", "controlPlane.taint"];
 
 /// The fields of etcd that are one option: an external etcd has no mode.
 const ETCD_PATH: &str = "etcd";
@@ -88,9 +88,8 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     ];
     choices.retain(|choice| !parts.contains(&choice.path.as_str()));
     free.retain(|path| path != VIP_PATH);
-    // What the master does by itself is in no state.
-    choices.retain(|choice| choice.path != RENEW_PATH);
-    free.push(RENEW_PATH.to_owned());
+    choices.retain(|choice| !MASTERS_PATHS.contains(&choice.path.as_str()));
+    free.extend(MASTERS_PATHS.map(str::to_owned));
     free.push(RECORDED_PLACEMENT_PATH.to_owned());
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));

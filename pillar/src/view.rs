@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
+use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
 use crate::masters::Part;
 use crate::node::Node;
@@ -313,6 +314,7 @@ fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
 }
 
 fn all_nodes(declaration: &Declaration) -> Value {
+    let follows = declaration.cluster.control_plane.taint == PlaneTaint::Auto;
     let each = |(name, node): (&NodeName, &Document<Node>)| {
         let value = json!({
             "roles": node.roles,
@@ -321,6 +323,7 @@ fn all_nodes(declaration: &Declaration) -> Value {
             "workloadPlane": workload_plane(node),
             "labels": node.labels,
             "taints": node.effective_taints(),
+            "taintFollowsWorkers": follows && node.has_plane_taint(),
             "bundle": declaration.bundle_for(name.as_str()),
         });
         (name.to_string(), value)

@@ -41,8 +41,9 @@ const FREE: &[&str] = &[
     "backup.directory",
     "backup.verify",
     "backup.recipients",
-    // The master's own work, which no state and nothing in a bundle depends on.
+    // The master's own work, on which nothing in a bundle depends.
     "certificates.renew",
+    "controlPlane.taint",
     "cni.mtu",
     "kubelet.config",
     "containerd.config",

@@ -39,7 +39,7 @@ fn sets(compiled: &Compiled) -> Vec<(String, Value)> {
 fn with_host(pillar: &Value, name: &str, octet: u8, roles: &[&str]) -> Value {
     let mut pillar = pillar.clone();
     pillar["halite"]["nodes"][name] = json!({
-        "roles": roles, "runs": {"containers": true}, "labels": {}, "taints": [],
+        "roles": roles, "runs": {"containers": true}, "labels": {}, "taints": [], "taintFollowsWorkers": false,
         "controlPlane": format!("10.10.0.{octet}"), "workloadPlane": format!("10.20.0.{octet}"),
     });
     pillar

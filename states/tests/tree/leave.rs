@@ -128,6 +128,39 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     assert_eq!(steps(&rest), wanted);
 }
 
+/// Where the taint of a control plane follows the workers, the last one's pods have a place first.
+#[test]
+fn the_last_worker_is_drained_when_control_planes_take_pods() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    pillar["halite"]["nodes"]["bootstrap-1"]["taintFollowsWorkers"] = json!(true);
+    let steps_of = |pillar: &Value| {
+        let compiled = remove(pillar, &grains);
+        steps(&compiled).iter().map(|id| (*id).to_owned()).collect()
+    };
+    let is_between = |steps: Vec<String>, before: &str, after: &str| {
+        let place = steps.iter().position(|id| id == "control-planes");
+        place.is_some_and(|place| steps[place - 1] == before && steps[place + 1] == after)
+    };
+    assert!(is_between(steps_of(&pillar), "mounts", "drained"));
+    let mut dead = pillar.clone();
+    dead["dead"] = json!(true);
+    assert!(is_between(steps_of(&dead), "fenced", "node"));
+
+    // Its replacement is a worker. With another worker, or where the taint is always there, nothing changes.
+    let mut keep = pillar.clone();
+    keep["keep"] = json!(true);
+    let mut other = pillar.clone();
+    let nodes = &mut other["halite"]["nodes"];
+    nodes["worker-2"] = nodes["worker-1"].clone();
+    let mut always = pillar.clone();
+    always["halite"]["nodes"]["bootstrap-1"]["taintFollowsWorkers"] = json!(false);
+    for pillar in [keep, other, always] {
+        let steps: Vec<String> = steps_of(&pillar);
+        assert!(!steps.contains(&"control-planes".to_owned()), "{steps:?}");
+    }
+}
+
 #[test]
 fn options_of_a_removal_reach_their_steps() {
     let (mut pillar, grains) = fixture("master");
@@ -348,7 +381,7 @@ fn a_host_without_an_address_is_left_out_of_the_others_states() {
     let (mut pillar, grains) = fixture("bootstrap");
     let new = &mut pillar["halite"]["nodes"]["cp-2"];
     *new = json!({"roles": ["control-plane", "etcd"], "runs": {"containers": true}, "controlPlane": null,
-        "workloadPlane": null, "labels": {}, "taints": []});
+        "workloadPlane": null, "labels": {}, "taints": [], "taintFollowsWorkers": false});
     let compiled = highstate(&pillar, &grains);
     for chunk in &compiled.low.chunks {
         let args = Value::Object(chunk.args.clone()).to_string();

@@ -27,5 +27,6 @@ mod releases;
 mod roles;
 mod servers;
 mod support;
+mod taints;
 mod units;
 mod whole;

@@ -13,7 +13,11 @@
 {%- set is_control_plane = 'control-plane' in node.roles %}
 {%- set drain = pillar.get('drain', {}) %}
 {%- set peers = '* and not L@' ~ name ~ ' and not L@master' %}
-{%- set ns = namespace(last='allowed') %}
+{%- set ns = namespace(last='allowed', other_workers=false, taint_follows=false) %}
+{%- for other, its in pillar.halite.nodes | dictsort if other != name %}
+{%-   set ns.other_workers = ns.other_workers or 'worker' in its.roles %}
+{%-   set ns.taint_follows = ns.taint_follows or its.taintFollowsWorkers %}
+{%- endfor %}
 
 # One change of membership at a time.
 turn:
@@ -55,6 +59,17 @@ mounts:
 {%- if is_live and is_control_plane %}
 {{- address_leaves(name, ns.last) }}
 {%-   set ns.last = 'address' %}
+{%- endif %}
+{%- if 'worker' in node.roles and not keep and ns.taint_follows and not ns.other_workers %}
+
+# Its pods have a place before they are evicted.
+control-planes:
+  halite.state:
+    - tgt: master
+    - sls: [halite.leave.last_worker]
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'control-planes' %}
 {%- endif %}
 {%- if is_live and node.runs.containers %}
 

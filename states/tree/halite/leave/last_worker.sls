@@ -1,0 +1,14 @@
+{#- The control planes take pods before the last worker gives its own away (`controlPlane.taint: auto`). Once its document is gone,
+    `halite.base.nodes` says the same. -#}
+api-ready:
+  kubernetes.api_ready:
+    - timeout: 120
+{%- for name, node in pillar.halite.nodes | dictsort if node.taintFollowsWorkers %}
+
+untainted-{{ name }}:
+  kubernetes.node:
+    - object: {{ name }}
+    - taints: []
+    - require:
+        - kubernetes: api-ready
+{%- endfor %}
