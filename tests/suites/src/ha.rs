@@ -12,6 +12,7 @@ mod expired;
 mod failovers;
 mod fewer;
 mod full_disk;
+mod last_worker;
 mod leader;
 mod leaving;
 mod links;

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 
 use super::boundaries::lasting;
 use super::cancelled;
+use super::last_worker;
 use super::losses::{VIP, at_the_vip};
 use super::stalls::waited;
 use super::touched::Since;
 use super::{BACK, is_complete, same_content};
 use crate::bare::{is_bare, wait_until_bare};
+use crate::checks::nothing_to_do;
 use crate::interrupted::Running;
 use crate::test::Counts;
 use crate::{firewall, guide, health};
@@ -146,11 +148,12 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
 
 /// A removed worker has nothing of Halite, the others have forgotten it, and it can be added again.
 /// At no moment of it a port is open that the roles do not open, and the addition changes on the others its name and
-/// its entries in sets of addresses alone.
+/// its entries in sets of addresses alone. It is the only worker: where that is declared, the control planes take its pods.
 pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
-    firewall::during(cluster, VIP, &MASTER, || leaves_and_returns(cluster))?;
+    let moved = || last_worker::declared(cluster, || leaves_and_returns(cluster));
+    firewall::during(cluster, VIP, &MASTER, moved)?;
     Ok(Counts {
-        passed: 3,
+        passed: 4,
         failed: 0,
     })
 }
@@ -174,6 +177,8 @@ fn leaves_and_returns(cluster: &Cluster) -> Result<()> {
         let address = worker.control_plane_address();
         ensure!(!sets.lines().any(|line| line == address), "{sets}");
     }
+    last_worker::control_planes_have_its_pods(cluster)?;
+    nothing_to_do(&cluster.bootstrap)?;
     let unknown = cluster
         .bootstrap
         .output(&["ctl", "node", "remove", name, "--yes"])?;
@@ -181,7 +186,8 @@ fn leaves_and_returns(cluster: &Cluster) -> Result<()> {
     let since = Since::now(&cluster.bootstrap)?;
     cluster.join(&[name])?;
     since.added_only(cluster, worker)?;
-    wait::until("the worker to be back", BACK, || is_complete(cluster))
+    wait::until("the worker to be back", BACK, || is_complete(cluster))?;
+    last_worker::control_planes_keep_its_pods(cluster)
 }
 
 /// Does something while a node has a label that is declared in its document.
