@@ -33,6 +33,7 @@ mod standbys;
 mod switches;
 mod taken_out;
 mod touched;
+mod upgrade_dies;
 mod upgrade_stops;
 mod upgraded;
 mod wiped;
@@ -224,8 +225,8 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`, on which those after them do not depend.
-const FULL: &[Test<Cluster>] = &[
+/// Further ones of `full`, each with a newer release than the one before it.
+const UPGRADES: &[Test<Cluster>] = &[
     Test {
         name: "ha: an upgrade whose master dies at the end of each step ends the same",
         run: upgraded::interrupted,
@@ -234,10 +235,10 @@ const FULL: &[Test<Cluster>] = &[
         name: "ha: an upgrade whose scheduler does not start stops at its host, and goes on when it can",
         run: upgrade_stops::at_a_pod,
     },
-    Test {
-        name: "ha: a control plane that dies for good in an upgrade is replaced, and the upgrade goes on",
-        run: upgrade_stops::at_a_dead_host,
-    },
+];
+
+/// Further ones of `full`, on which those after them do not depend.
+const FULL: &[Test<Cluster>] = &[
     Test {
         name: "ha: the old host of the master, switched on again after its replacement, stays out",
         run: returned::stays_out,
@@ -352,6 +353,8 @@ pub(super) fn site(full: bool) -> Result<Site> {
             .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(in_turn)
+            .chain(cases(UPGRADES))
+            .chain(upgrade_dies::numbered()?)
             .chain(cases(FULL))
             .chain(cases(MOVED_IN_FULL))
             .collect()

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::HA;
 use halite_lab::wait;
-use halite_states::shipped::{ADD_NODE, REMOVE_NODE};
+use halite_states::shipped::{ADD_NODE, REMOVE_NODE, UPGRADE};
 use serde_json::{Value, json};
 
 use super::cancelled::runs;
@@ -91,6 +91,8 @@ const COMMANDS: &[Command] = &[
 /// Waits whose line does not name the host that is not connected, and which are too long to be waited for: the guide
 /// ends the run.
 const LONG: [&str; 4] = ["promoted", "drained", "ready", "dns"];
+/// The steps of an upgrade with such waits end with their names.
+const LONG_OF_AN_UPGRADE: [&str; 3] = ["may-restart", "drained", "ready"];
 
 /// The steps after which a host dies, command by command. They are read from the tree: a step that it gains is among
 /// them at once.
@@ -174,7 +176,7 @@ fn while_removed(cluster: &Cluster, step: &str) -> Result<Counts> {
 
 /// Destroys a host when a step of a command has ended. The command waits for the host until it is ended as its line
 /// says, or ends by itself, and has failed.
-pub(super) fn dies(cluster: &Cluster, running: Running, step: &str, name: &str) -> Result<()> {
+fn dies(cluster: &Cluster, running: Running, step: &str, name: &str) -> Result<()> {
     let (status, said) = ends_without(cluster, running, step, name)?;
     ensure!(
         !status.success(),
@@ -186,7 +188,7 @@ pub(super) fn dies(cluster: &Cluster, running: Running, step: &str, name: &str) 
 
 /// Destroys a host when a step of a command has ended, and ends each wait for the host. Returns how the command ended,
 /// and what it has said.
-fn ends_without(
+pub(super) fn ends_without(
     cluster: &Cluster,
     mut running: Running,
     step: &str,
@@ -197,7 +199,12 @@ fn ends_without(
     cluster.lab.power_off(&[name.to_owned()], true)?;
     let away = format!("{name} is not connected, and may still work on the job ");
     let long = LONG.iter().map(|step| format!("  {step}: waiting for "));
-    let parts: Vec<String> = iter::once(away.clone()).chain(long).collect();
+    let of_an_upgrade = LONG_OF_AN_UPGRADE.iter();
+    let of_an_upgrade = of_an_upgrade.map(|step| format!("-{step}: waiting for "));
+    let parts: Vec<String> = iter::once(away.clone())
+        .chain(long)
+        .chain(of_an_upgrade)
+        .collect();
     let is_wait = |line: &str| parts.iter().any(|part| line.contains(part.as_str()));
     let mut seen = 0;
     // A step that no other one requires leaves a further one, which waits for the same host.
@@ -220,9 +227,11 @@ fn end_the_run(cluster: &Cluster, name: &str) -> Result<()> {
     wait_until_lost(cluster, name)?;
     let first = &cluster.bootstrap;
     let runs = runs(first)?;
+    // An upgrade is about all hosts.
+    let is_own = |run: &Value| run["on"] == name || run["sls"] == UPGRADE;
     let mut own = runs
         .iter()
-        .filter(|run| run["on"] == name && run["status"] == "running")
+        .filter(|run| is_own(run) && run["status"] == "running")
         .filter_map(|run| run["run"].as_str());
     own.try_for_each(|run| end(first, &["ctl", "orchestrate", "cancel", run]))
 }

@@ -102,7 +102,7 @@ fn has(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
 pub(super) struct Release<'a> {
     cluster: &'a Cluster,
     /// The version of its bundle.
-    pub(super) version: &'static str,
+    pub(super) version: String,
     /// That of its Kubernetes.
     pub(super) kubernetes: String,
     /// The hosts, with their kubelets before the upgrade.
@@ -111,7 +111,7 @@ pub(super) struct Release<'a> {
 
 impl<'a> Release<'a> {
     /// Makes the bundle of the release that is so many patch releases after the first one, and adds it.
-    pub(super) fn add(cluster: &'a Cluster, version: &'static str, patches: u32) -> Result<Self> {
+    pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
         let kubernetes = later(patches)?;
         let hosts = cluster.hosts().into_iter();
         let before = hosts.map(|host| Ok((host, kubelet(host)?)));
@@ -119,15 +119,15 @@ impl<'a> Release<'a> {
         add(cluster, version, &kubernetes)?;
         Ok(Self {
             cluster,
-            version,
+            version: version.to_owned(),
             kubernetes,
             before,
         })
     }
 
     /// The command that brings it to the cluster.
-    pub(super) fn upgrade(&self) -> [&'static str; 3] {
-        ["ctl", "upgrade", self.version]
+    pub(super) fn upgrade(&self) -> [&str; 3] {
+        ["ctl", "upgrade", &self.version]
     }
 
     /// Checks that these hosts have their kubelets of before.

@@ -9,7 +9,6 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::Value;
 
-use super::dies::dies;
 use super::losses::{CUT, at_the_vip};
 use super::release::Release;
 use super::standbys::{STANDBYS, document, nothing_to_do, wait_for_followers};
@@ -20,9 +19,6 @@ use crate::test::Counts;
 
 /// The version of the bundle whose scheduler does not start on one host.
 const STOPS: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-stops");
-
-/// The version of the bundle of the upgrade in which a host dies.
-const DIES: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-dies");
 
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 
@@ -88,33 +84,15 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, host: &Host) -> Result<()> 
     Ok(())
 }
 
-/// The last control plane dies when it is drained. It is replaced while the other two have the newer release, and
-/// the same command ends well.
-pub(super) fn at_a_dead_host(cluster: &Cluster) -> Result<Counts> {
-    let first = &cluster.bootstrap;
-    let name = STANDBYS[1];
-    let old = in_use(first)?;
-    let release = Release::add(cluster, DIES, 4)?;
-    let measured = at_the_vip(cluster, first, "dies-upgraded", || {
-        let running = Running::start(first, &release.upgrade())?;
-        dies(cluster, running, &format!("{name}-drained"), name)?;
-        cluster.replace(name)?;
-        wait::until("three control planes", BACK, || is_complete(cluster))?;
-        goes_on(cluster, &release)
-    })?;
-    measured.check("a control plane dies in an upgrade", CUT)?;
-    has_ended(cluster, &release, &[name], &old)
-}
-
 /// The same command ends well.
-fn goes_on(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
+pub(super) fn goes_on(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
     let said = cluster.bootstrap.run(&release.upgrade())?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     wait::until("all hosts to serve", BACK, || is_complete(cluster))
 }
 
 /// All hosts have the release, nothing is left to do, and the bundle of before is not needed.
-fn has_ended(
+pub(super) fn has_ended(
     cluster: &Cluster,
     release: &Release<'_>,
     made_again: &[&str],
@@ -129,7 +107,7 @@ fn has_ended(
 }
 
 /// The version of the bundle in use.
-fn in_use(first: &Host) -> Result<String> {
+pub(super) fn in_use(first: &Host) -> Result<String> {
     let (_, status) = document(first, &["status"])?;
     let version = status["bundle"]["version"].as_str();
     version.map(str::to_owned).context("no bundle")

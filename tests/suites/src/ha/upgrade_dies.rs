@@ -1,0 +1,157 @@
+//! Hosts that die for good in the middle of an upgrade, after each of its steps: another host takes the place, and the
+//! same command goes on.
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::layout::HA;
+use halite_lab::wait;
+use halite_states::shipped::UPGRADE;
+use serde_json::json;
+
+use super::dies::ends_without;
+use super::leaving::wait_until_lost;
+use super::losses::{CUT, at_the_vip};
+use super::release::Release;
+use super::standbys::STANDBYS;
+use super::upgrade_stops::{goes_on, has_ended, in_use};
+use super::{BACK, is_complete};
+use crate::interrupted::{Running, steps};
+use crate::test::{Case, Counts};
+
+/// The last control plane, which dies after the steps of its own turn and after those before any turn.
+const PLANE: &str = STANDBYS[1];
+/// The only worker, which dies after the steps of its own turn and the one before it.
+const WORKER: &str = "worker-1";
+
+/// Patch releases of the tests before these, from the first bundle's on.
+const EARLIER: u32 = 3;
+
+/// The steps after which the loss of a host has the effect of that after another step.
+const LEFT_OUT: [&str; 14] = [
+    // Steps of the master, and of hosts that serve bundles, up to `standbys`: as after `standbys`.
+    "turn",
+    "servers",
+    // Before any host changes, too: as after `images-workers`, but for `images-control-plane`, which asks the host.
+    "images-control-plane",
+    // Others change, one after the other, each only while etcd can miss it: as after `images-workers`.
+    "cp-1-may-restart",
+    "cp-1-vip",
+    "cp-1-drained",
+    "cp-1-etcd",
+    "cp-1-control-plane",
+    "cp-1-host",
+    "cp-1-ready",
+    "cp-1-uncordoned",
+    // The master has asked the members, and asks the host nothing before `cp-3-vip` has ended.
+    "cp-3-may-restart",
+    // The host has the release, and no step asks it any more.
+    "cp-3-ready",
+    "cp-3-uncordoned",
+];
+
+/// What is left of the last turn: the worker has the release, and a host that is away is left out.
+const AFTER: [&str; 4] = [
+    "workers-1",
+    "worker-1-ready",
+    "worker-1-uncordoned",
+    "image-servers",
+];
+
+/// The steps after which a host dies, with that host. They are read from the tree: a step that it gains is among them
+/// at once.
+fn all() -> Result<Vec<(String, &'static str)>> {
+    let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
+    let mut own = steps(UPGRADE, &pillar, &HA)?;
+    own.retain(|step| {
+        !LEFT_OUT.contains(&step.as_str())
+            && !AFTER.contains(&step.as_str())
+            && !step.starts_with("cp-2-")
+    });
+    let with_host = |step: String| {
+        let is_workers = step == "objects" || step.starts_with(WORKER);
+        (step, if is_workers { WORKER } else { PLANE })
+    };
+    Ok(own.into_iter().map(with_host).collect())
+}
+
+/// A test for each of them, each with a newer release than the one before it.
+///
+/// # Errors
+/// The orchestration does not compile.
+pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
+    let all = all()?;
+    let count = all.len();
+    let numbered = (1_u32..).zip(all);
+    Ok(numbered
+        .map(|(number, (step, host))| {
+            let name = format!("ha: dies in an upgrade {number} of {count}, {host}, after {step}");
+            Case::new(name, move |cluster| dies(cluster, number, &step, host))
+        })
+        .collect())
+}
+
+/// A host dies when a step of an upgrade has ended. It is replaced, and the same command ends well.
+fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    let old = in_use(first)?;
+    let version = format!("{}-patch-dies-{number}", env!("CARGO_PKG_VERSION"));
+    let release = Release::add(cluster, &version, EARLIER + number)?;
+    let interrupted = || {
+        let running = Running::start(first, &release.upgrade())?;
+        let (status, said) = ends_without(cluster, running, step, name)?;
+        // A worker that is away does not keep the others from the release.
+        ensure!(
+            status.success() == (name == WORKER),
+            "without {name} the upgrade ended with {status}: {said}"
+        );
+        wait_until_lost(cluster, name)?;
+        cluster.replace(name)?;
+        wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+        goes_on(cluster, &release)
+    };
+    if name == WORKER {
+        // The writes would come from it.
+        interrupted()?;
+    } else {
+        at_the_vip(cluster, first, "dies-upgraded", interrupted)?
+            .check("a control plane dies in an upgrade", CUT)?;
+    }
+    has_ended(cluster, &release, &[name], &old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_dies_after_each_step_with_an_effect_of_its_own() {
+        let all = all().unwrap();
+        let all: Vec<(&str, &str)> = all
+            .iter()
+            .map(|(step, host)| (step.as_str(), *host))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                ("standbys", PLANE),
+                ("images-workers", PLANE),
+                ("cp-3-vip", PLANE),
+                ("cp-3-drained", PLANE),
+                ("cp-3-etcd", PLANE),
+                ("cp-3-control-plane", PLANE),
+                ("cp-3-host", PLANE),
+                ("objects", WORKER),
+                ("worker-1-drained", WORKER),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_left_out_are_steps() {
+        let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
+        let known = steps(UPGRADE, &pillar, &HA).unwrap();
+        for step in LEFT_OUT.into_iter().chain(AFTER) {
+            assert!(known.iter().any(|own| own == step), "{step}: {known:?}");
+        }
+    }
+}
