@@ -68,6 +68,8 @@ apiServer:
   keepalived: true
   certSANs: [kubernetes.example.com, 10.10.0.100]
   extraArgs: {profiling: "false"}
+controlPlane:
+  taint: auto
 controllerManager:
   extraArgs: {profiling: "false"}
 scheduler:
