@@ -211,9 +211,8 @@ impl Node {
         self.taints.is_none() && self.has(Role::ControlPlane) && !self.has(Role::Worker)
     }
 
-    /// The taints with which the node registers, and which it has in effect but for those that
-    /// `controlPlane.taint` takes off: as declared, else those that kubeadm sets on a control-plane node
-    /// (none on workers).
+    /// The taints with which the node registers: as declared, else those that kubeadm sets on a
+    /// control-plane node (none on workers). `controlPlane.taint` may take them off afterwards.
     #[must_use]
     pub fn effective_taints(&self) -> Vec<Taint> {
         match &self.taints {

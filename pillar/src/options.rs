@@ -51,8 +51,8 @@ const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
-/// Options of the master alone, on which nothing in a bundle depends.
-const MASTERS_PATHS: [&str; 2] = ["certificates.renew", "controlPlane.taint"];
+/// Options on which no image and no package of a bundle depends.
+const WITHOUT_ARTIFACTS: [&str; 2] = ["certificates.renew", "controlPlane.taint"];
 
 /// The fields of etcd that are one option: an external etcd has no mode.
 const ETCD_PATH: &str = "etcd";
@@ -88,8 +88,8 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
     ];
     choices.retain(|choice| !parts.contains(&choice.path.as_str()));
     free.retain(|path| path != VIP_PATH);
-    choices.retain(|choice| !MASTERS_PATHS.contains(&choice.path.as_str()));
-    free.extend(MASTERS_PATHS.map(str::to_owned));
+    choices.retain(|choice| !WITHOUT_ARTIFACTS.contains(&choice.path.as_str()));
+    free.extend(WITHOUT_ARTIFACTS.map(str::to_owned));
     free.push(RECORDED_PLACEMENT_PATH.to_owned());
     let vip = (VIP_PATH.to_owned(), json!(VIP));
     let external = (KEEPALIVED_PATH.to_owned(), json!(false));

@@ -73,6 +73,10 @@ pub(super) const TREE: &[(&str, &str)] = &[
     ("halite/leave/data.sls", stub!("data")),
     ("halite/leave/packages.sls", stub!("packages")),
     ("halite/leave/minion.sls", stub!("minion")),
+    (
+        "halite/leave/last_worker.sls",
+        "untainted:\n  test.nop: []\n",
+    ),
     ("halite/host/hosts.sls", stub!("hosts")),
     ("halite/host/firewall.sls", stub!("firewall")),
     ("halite/host/keepalived.sls", stub!("keepalived")),

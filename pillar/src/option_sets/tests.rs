@@ -41,7 +41,7 @@ const FREE: &[&str] = &[
     "backup.directory",
     "backup.verify",
     "backup.recipients",
-    // The master's own work, on which nothing in a bundle depends.
+    // No image and no package of a bundle depends on them.
     "certificates.renew",
     "controlPlane.taint",
     "cni.mtu",

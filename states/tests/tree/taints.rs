@@ -34,7 +34,7 @@ fn a_control_plane_takes_pods_while_the_cluster_has_no_worker_where_that_is_decl
     }
 }
 
-/// What the removal of the last worker sets before it drains is what the highstate sets afterwards.
+/// The removal of the last worker sets before it drains what the highstate sets afterwards, on no other node.
 #[test]
 fn control_planes_take_the_pods_of_the_last_worker() {
     let (pillar, grains) = pillar(true, "worker");
@@ -44,6 +44,11 @@ fn control_planes_take_the_pods_of_the_last_worker() {
     let node = chunk(&compiled, "kubernetes.node", "untainted-bootstrap-1");
     assert_eq!(node.args["object"], "bootstrap-1");
     assert_eq!(node.args["taints"], json!([]));
+    let chunks = &compiled.low.chunks;
+    let nodes = chunks
+        .iter()
+        .filter(|chunk| chunk.state == "kubernetes" && chunk.fun == "node");
+    assert_eq!(nodes.count(), 1);
     // Labels and their record stay as they are.
     assert!(!node.args.contains_key("labels") && !node.args.contains_key("record"));
 }

@@ -1,4 +1,4 @@
-{#- The control planes take pods before the last worker gives its own away (`controlPlane.taint: auto`). Once its document is gone,
+{#- The control planes take pods before the last worker is drained (`controlPlane.taint: auto`). Once its document is gone,
     `halite.base.nodes` says the same. -#}
 api-ready:
   kubernetes.api_ready:

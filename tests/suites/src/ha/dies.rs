@@ -196,6 +196,7 @@ pub(super) fn ends_without(
 ) -> Result<(ExitStatus, String)> {
     let first = &cluster.bootstrap;
     running.wait_for(step, || Ok(()))?;
+    let before = running.line_count();
     cluster.lab.power_off(&[name.to_owned()], true)?;
     let away = format!("{name} is not connected, and may still work on the job ");
     let long = LONG.iter().map(|step| format!("  {step}: waiting for "));
@@ -206,7 +207,8 @@ pub(super) fn ends_without(
         .chain(of_an_upgrade)
         .collect();
     let is_wait = |line: &str| parts.iter().any(|part| line.contains(part.as_str()));
-    let mut seen = 0;
+    // The steps before it may have waited, too.
+    let mut seen = before;
     // A step that no other one requires leaves a further one, which waits for the same host.
     while let Some((lines, line)) = running.next_line(seen, is_wait)? {
         seen = lines;
@@ -297,6 +299,12 @@ mod tests {
         }
         for step in LONG {
             assert!(known.contains(step), "{step}: {known:?}");
+        }
+        let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
+        let of_an_upgrade = steps(UPGRADE, &pillar, &HA).unwrap();
+        for end in LONG_OF_AN_UPGRADE.map(|step| format!("-{step}")) {
+            let mut ends = of_an_upgrade.iter().filter(|step| step.ends_with(&end));
+            assert!(ends.next().is_some(), "{end}: {of_an_upgrade:?}");
         }
     }
 

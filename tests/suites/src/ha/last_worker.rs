@@ -49,8 +49,9 @@ pub(super) fn declared(cluster: &Cluster, act: impl FnOnce() -> Result<()>) -> R
         .and_then(|()| act());
     fs::write(&document, text)?;
     let gone = ["delete", "namespace", NAMESPACE, "--ignore-not-found"];
-    cluster.kubectl(&gone)?;
-    outcome
+    let cleaned = cluster.kubectl(&gone);
+    outcome?;
+    cleaned.map(drop)
 }
 
 fn all_ready(cluster: &Cluster) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Hosts that die for good in the middle of an upgrade, after each of its steps: another host takes the place, and the
-//! same command goes on.
+//! Hosts that die for good in the middle of an upgrade, after each step with an effect of its own: another host takes
+//! the place, and the same command goes on.
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -22,6 +22,10 @@ use crate::test::{Case, Counts};
 const PLANE: &str = STANDBYS[1];
 /// The only worker, which dies after the steps of its own turn and the one before it.
 const WORKER: &str = "worker-1";
+
+/// The last step that asks the plane. Kubernetes calls its node Ready for a while after it: whether the upgrade ends
+/// well without it depends on the time at which the next step asks.
+const ASKED_LAST: &str = "cp-3-host";
 
 /// Patch releases of the tests before these, from the first bundle's on.
 const EARLIER: u32 = 3;
@@ -49,7 +53,7 @@ const LEFT_OUT: [&str; 14] = [
     "cp-3-uncordoned",
 ];
 
-/// What is left of the last turn: the worker has the release, and a host that is away is left out.
+/// The steps after those: the worker has the release, and a host that is away is left out.
 const AFTER: [&str; 4] = [
     "workers-1",
     "worker-1-ready",
@@ -99,10 +103,11 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
     let interrupted = || {
         let running = Running::start(first, &release.upgrade())?;
         let (status, said) = ends_without(cluster, running, step, name)?;
-        // A worker that is away does not keep the others from the release.
+        // A worker that is away does not keep the others from the release; one that the master takes for connected
+        // may hold its drain.
         ensure!(
-            status.success() == (name == WORKER),
-            "without {name} the upgrade ended with {status}: {said}"
+            name == WORKER || step == ASKED_LAST || !status.success(),
+            "the upgrade succeeded without {name}: {said}"
         );
         wait_until_lost(cluster, name)?;
         cluster.replace(name)?;
@@ -150,7 +155,7 @@ mod tests {
     fn what_is_left_out_are_steps() {
         let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
         let known = steps(UPGRADE, &pillar, &HA).unwrap();
-        for step in LEFT_OUT.into_iter().chain(AFTER) {
+        for step in LEFT_OUT.into_iter().chain(AFTER).chain([ASKED_LAST]) {
             assert!(known.iter().any(|own| own == step), "{step}: {known:?}");
         }
     }

@@ -56,6 +56,11 @@ impl Running {
         lines.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The number of lines that it has printed.
+    pub(crate) fn line_count(&self) -> usize {
+        self.said().len()
+    }
+
     /// Waits until the end of a step is shown; an error if the command ends before. `each_time` is
     /// done while it waits.
     pub(crate) fn wait_for(
