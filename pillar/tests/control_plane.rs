@@ -4,6 +4,8 @@
 
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::node::Node;
+use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::validate::Context;
 use halite_pillar::view::{Pki, view};
 use serde_json::json;
@@ -16,13 +18,13 @@ networks:
 kubernetes: {version: \"1.36\"}
 ";
 
-/// A node document with these roles and further lines.
-fn node(name: &str, host: u8, roles: &str, further: &str) -> Text {
+/// A node document with these roles, and with an empty list of taints or none.
+fn node(name: &str, roles: &[Role], untainted: bool) -> Text {
+    let mut node = Node::new(name, None, roles);
+    node.taints = untainted.then(Vec::new);
     Text {
         file: format!("nodes/{name}.yaml"),
-        text: format!(
-            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [{roles}]\naddress: 10.0.0.{host}\n{further}"
-        ),
+        text: node.to_text(),
     }
 }
 
@@ -36,16 +38,24 @@ fn the_taint_of_a_control_plane_follows_the_workers_where_that_is_declared_and_n
         ("controlPlane: {taint: always}\n", false),
         ("controlPlane: {taint: auto}\n", true),
     ] {
+        let first = Node::new("cp-1", Some([10, 0, 0, 11].into()), &BOOTSTRAP_ROLES);
         let texts = Texts {
             cluster: Text {
                 file: "cluster.yaml".to_owned(),
                 text: format!("{CLUSTER}{written}"),
             },
             nodes: vec![
-                node("cp-1", 11, "bootstrap, registry, etcd, control-plane", ""),
-                node("cp-2", 12, "etcd, control-plane, worker", ""),
-                node("cp-3", 13, "etcd, control-plane", "taints: []\n"),
-                node("worker-1", 21, "worker", ""),
+                Text {
+                    file: "nodes/cp-1.yaml".to_owned(),
+                    text: first.to_text(),
+                },
+                node(
+                    "cp-2",
+                    &[Role::Etcd, Role::ControlPlane, Role::Worker],
+                    false,
+                ),
+                node("cp-3", &[Role::Etcd, Role::ControlPlane], true),
+                node("worker-1", &[Role::Worker], false),
             ],
             ..Texts::default()
         };

@@ -31,27 +31,22 @@ const ASKED_LAST: &str = "cp-3-host";
 const EARLIER: u32 = 3;
 
 /// The steps after which the loss of a host has the effect of that after another step.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 6] = [
     // Steps of the master, and of hosts that serve bundles, up to `standbys`: as after `standbys`.
     "turn",
     "servers",
     // Before any host changes, too: as after `images-workers`, but for `images-control-plane`, which asks the host.
     "images-control-plane",
-    // Others change, one after the other, each only while etcd can miss it: as after `images-workers`.
-    "cp-1-may-restart",
-    "cp-1-vip",
-    "cp-1-drained",
-    "cp-1-etcd",
-    "cp-1-control-plane",
-    "cp-1-host",
-    "cp-1-ready",
-    "cp-1-uncordoned",
     // The master has asked the members, and asks the host nothing before `cp-3-vip` has ended.
     "cp-3-may-restart",
     // The host has the release, and no step asks it any more.
     "cp-3-ready",
     "cp-3-uncordoned",
 ];
+
+/// The hosts whose turns come before: they change one after the other, each only while etcd can miss it. As after
+/// `images-workers`.
+const EARLIER_TURNS: [&str; 2] = ["cp-1-", "cp-2-"];
 
 /// The steps after those: the worker has the release, and a host that is away is left out.
 const AFTER: [&str; 4] = [
@@ -69,7 +64,7 @@ fn all() -> Result<Vec<(String, &'static str)>> {
     own.retain(|step| {
         !LEFT_OUT.contains(&step.as_str())
             && !AFTER.contains(&step.as_str())
-            && !step.starts_with("cp-2-")
+            && !EARLIER_TURNS.iter().any(|host| step.starts_with(host))
     });
     let with_host = |step: String| {
         let is_workers = step == "objects" || step.starts_with(WORKER);
