@@ -27,16 +27,17 @@ const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "versions: the older Kubernetes is as its own kubeadm makes it",
-        run: as_kubeadm,
-    },
-    Test {
         name: "versions: a newer bundle stands beside it, and is not used",
         run: newer_beside,
     },
     Test {
         name: "versions: a node that is added then gets the recorded version",
         run: added_node,
+    },
+    // Only now: without a worker, this cluster's document takes kubeadm's taint off the control plane.
+    Test {
+        name: "versions: the older Kubernetes is as its own kubeadm makes it",
+        run: as_kubeadm,
     },
 ];
 

@@ -134,12 +134,20 @@ impl<'a> Worker<'a> {
         let all = all.chain(of_planes).chain(of_members).chain(of_servers);
         // A control plane that stays as a worker has steps of its own.
         let stays = plane.map(|(name, _)| (shipped::ADD_NODE, name));
-        let all = all.map(|(sls, name)| (sls, name, None));
-        let stays = stays.map(|(sls, name)| (sls, name, Some(json!(["worker"]))));
-        for (sls, name, roles) in all.chain(stays) {
+        let all = all.map(|(sls, name)| (sls, name, json!({})));
+        let stays = stays.map(|(sls, name)| (sls, name, json!({"roles": ["worker"]})));
+        // So has the last worker: its pods go to the control planes.
+        let worker = nodes.iter().find(|(_, node)| node.roles == [Role::Worker]);
+        let worker = worker.map(|(name, _)| {
+            let mut halite = pillar["halite"].clone();
+            make_only_worker(&mut halite, name);
+            (shipped::REMOVE_NODE, name, json!({"halite": halite}))
+        });
+        for (sls, name, more) in all.chain(stays).chain(worker) {
+            let mut pillar = pillar.clone();
             pillar["node"] = json!(name);
-            if let Some(roles) = roles {
-                pillar["roles"] = roles;
+            if let (Some(pillar), Value::Object(more)) = (pillar.as_object_mut(), more) {
+                pillar.extend(more);
             }
             let target = Target {
                 minion: MASTER.to_owned(),
@@ -267,6 +275,22 @@ impl<'a> Worker<'a> {
             .entry(Rc::as_ptr(call))
             .or_insert_with(|| (call.clone(), Rc::new(state(call, &named))));
         state.clone()
+    }
+}
+
+/// Makes a host the only worker in the view of a pillar, and lets the taints of the control planes
+/// depend on it. No set of options declares that: it changes nothing that a bundle has to contain.
+fn make_only_worker(halite: &mut Value, name: &str) {
+    let Some(nodes) = halite["nodes"].as_object_mut() else {
+        return;
+    };
+    let has = |node: &Value, role: Role| {
+        let roles = node["roles"].as_array();
+        roles.is_some_and(|roles| roles.contains(&json!(role.as_str())))
+    };
+    nodes.retain(|node, its| node == name || !has(its, Role::Worker));
+    for node in nodes.values_mut() {
+        node["taintFollowsWorkers"] = json!(has(node, Role::ControlPlane));
     }
 }
 
