@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use halite_minion::host::effect::{Command, Effect, Meta, Output};
-use halite_minion::host::{Host, HostFuture, Stop};
+use halite_minion::host::{FileKind, Host, HostFuture, Stop};
 use halite_minion::modules::{Function, Plan};
 use halite_minion::runner::{REDACTED, Runner};
 use halite_minion_fake::FakeHost;
@@ -174,8 +174,37 @@ async fn conditions() {
         [Some((200, String::new()))].into(),
     );
     host.state().untrusted.insert("https://own/".to_owned());
+    {
+        let disk = &mut host.state().disk;
+        disk.put("/d", Node::directory());
+        disk.put("/f", Node::file(b""));
+        disk.symlink("/l", "d").unwrap();
+        disk.symlink("/lf", "/f").unwrap();
+        let pipe = Node {
+            kind: FileKind::Other,
+            ..Node::file(b"")
+        };
+        disk.put("/pipe", pipe);
+    }
     let runner = Runner::with_functions(&host, FUNCTIONS);
     let any = chunk("cmd.run", "true", json!({}));
+    for (path, is_file, is_directory) in [
+        ("/nowhere", false, false),
+        ("/d", false, true),
+        ("/l", false, true),
+        ("/f", true, false),
+        ("/lf", true, false),
+        ("/pipe", false, false),
+    ] {
+        for (fun, wanted) in [("file_exists", is_file), ("directory_exists", is_directory)] {
+            let condition = json!({"fun": format!("file.{fun}"), "path": path});
+            assert_eq!(
+                runner.condition(&any, &condition).await,
+                Ok(wanted),
+                "{condition}"
+            );
+        }
+    }
     for (condition, wanted) in [
         (json!("true"), true),
         (json!("false"), false),

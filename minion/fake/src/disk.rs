@@ -140,11 +140,7 @@ impl Disk {
             Some(directory) if directory != "/" => {
                 let resolved = self.follow(directory);
                 let name = clean.rsplit('/').next().unwrap_or_default();
-                if resolved == "/" {
-                    format!("/{name}")
-                } else {
-                    format!("{resolved}/{name}")
-                }
+                format!("{}/{name}", resolved.trim_end_matches('/'))
             }
             _ => clean,
         }
@@ -348,6 +344,10 @@ impl Disk {
         no_loop(&path, self.inodes.get(&inode))?;
         self.tick()?;
         if let Some(node) = self.inodes.get_mut(&inode) {
+            // As the kernel does, for root too.
+            if node.kind == FileKind::File && (meta.user.is_some() || meta.group.is_some()) {
+                node.mode &= !0o6000;
+            }
             node.apply(meta);
             let node = node.clone();
             self.tick()?;

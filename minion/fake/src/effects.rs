@@ -8,6 +8,7 @@ use halite_minion::host::effect::{
     CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
 };
 use halite_minion::host::founding::JOINING_MARK;
+use halite_minion::host::linux::kernel::parameter;
 use halite_minion::host::{
     FirewallView, HostError, HostResult, MountPoint, UnitState, certificate,
 };
@@ -66,10 +67,10 @@ impl FakeState {
             }
             Effect::Sysctl { key, value } => {
                 self.disk.tick()?;
-                if !self.sysctls.contains_key(key) {
+                let Some(name) = self.sysctl_name(key)? else {
                     return refuse(format!("this kernel has no parameter {key}"));
-                }
-                self.sysctls.insert(key.clone(), value.clone());
+                };
+                self.sysctls.insert(name, value.clone());
             }
             Effect::LoadModule { name } => {
                 self.disk.tick()?;
@@ -85,17 +86,17 @@ impl FakeState {
                 options,
             } => {
                 self.disk.tick()?;
-                self.mounts.retain(|m| m.path != *path);
-                self.mounts.push(MountPoint {
-                    device: device.clone(),
-                    path: path.clone(),
-                    fstype: fstype.clone(),
-                    options: options.clone(),
-                });
+                if self.unmountable.contains(device) {
+                    return refuse(format!("mount: {path}: {device} does not exist"));
+                }
+                let point = self.mount_point(device, path, fstype, options);
+                self.mounts.retain(|m| m.path != point.path);
+                self.mounts.push(point);
             }
             Effect::Unmount { path } => {
                 self.disk.tick()?;
-                self.mounts.retain(|m| m.path != *path);
+                let path = self.disk.follow(path);
+                self.mounts.retain(|m| m.path != path);
             }
             Effect::SwapOff { device } => {
                 self.disk.tick()?;
@@ -173,6 +174,45 @@ impl FakeState {
             Effect::StaticPod(_) => self.disk.tick()?,
         }
         Ok(Output::default())
+    }
+
+    /// The name in `sysctls` of a parameter in any spelling.
+    pub(crate) fn sysctl_name(&self, key: &str) -> HostResult<Option<String>> {
+        let file = parameter(key)?;
+        let is_it = |name: &&String| parameter(name).is_ok_and(|found| found == file);
+        Ok(self.sysctls.keys().find(is_it).cloned())
+    }
+
+    /// A mount as the kernel shows it: the path without links, of a bind mount the file system of
+    /// its source, of a file its loop device.
+    fn mount_point(&mut self, device: &str, path: &str, fstype: &str, options: &str) -> MountPoint {
+        let has = |wanted: &str| options.split(',').any(|option| option == wanted);
+        let mut point = MountPoint {
+            device: device.to_owned(),
+            root: "/".to_owned(),
+            path: self.disk.follow(path),
+            fstype: fstype.to_owned(),
+            options: options.to_owned(),
+        };
+        let source = self.disk.follow(device);
+        let is_below = |m: &&MountPoint| source.starts_with(m.path.trim_end_matches('/'));
+        let holder = self.mounts.iter().filter(is_below);
+        if let Some(old) = self.mounts.iter().find(|m| m.path == point.path)
+            && has("remount")
+        {
+            (point.device, point.root) = (old.device.clone(), old.root.clone());
+        } else if has("bind")
+            && let Some(holder) = holder.max_by_key(|m| m.path.len())
+        {
+            let below = source.get(holder.path.len()..).unwrap_or_default();
+            point.device.clone_from(&holder.device);
+            point.root = format!("{}{below}", holder.root);
+        } else if has("loop") {
+            let note = "/sys/block/loop0/loop/backing_file";
+            self.put_file(note, format!("{source}\n").as_bytes());
+            "/dev/loop0".clone_into(&mut point.device);
+        }
+        point
     }
 
     fn known_owner(&self, meta: &Meta) -> HostResult<()> {
@@ -381,7 +421,8 @@ impl FakeState {
             let path = format!("{target}/{path}");
             let meta = Meta {
                 mode: Some(mode),
-                ..Meta::default()
+                user: Some("root".to_owned()),
+                group: Some("root".to_owned()),
             };
             match entry {
                 Entry::Directory => self.disk.mkdir(&path, &meta),

@@ -60,6 +60,8 @@ pub struct FakeState {
     /// Modules that can be loaded.
     pub loadable: BTreeSet<String>,
     pub mounts: Vec<MountPoint>,
+    /// Devices that mount(8) refuses.
+    pub unmountable: BTreeSet<String>,
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, FirewallView>,
     pub policies: BTreeMap<String, FirewallView>,
@@ -137,6 +139,7 @@ impl Default for FakeState {
             modules: BTreeSet::new(),
             loadable: BTreeSet::new(),
             mounts: Vec::new(),
+            unmountable: BTreeSet::new(),
             swaps: Vec::new(),
             zones: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -378,7 +381,10 @@ impl Host for FakeHost {
     }
 
     fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {
-        self.ask(|s| Ok(s.sysctls.get(key).cloned()))
+        self.ask(|s| {
+            Ok(s.sysctl_name(key)?
+                .and_then(|name| s.sysctls.get(&name).cloned()))
+        })
     }
 
     fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>> {

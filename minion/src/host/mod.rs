@@ -102,6 +102,9 @@ pub struct Group {
 #[expect(missing_docs, reason = "fstab(5)'s own names")]
 pub struct MountPoint {
     pub device: String,
+    /// The directory of the file system that is seen at the path, `/` unless it is a bind mount;
+    /// see proc_pid_mountinfo(5).
+    pub root: String,
     pub path: String,
     pub fstype: String,
     pub options: String,

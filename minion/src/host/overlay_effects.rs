@@ -95,6 +95,7 @@ impl Overlay<'_> {
                 predicted.unmounted.insert(path.clone());
                 predicted.mounts.push(MountPoint {
                     device,
+                    root: "/".to_owned(),
                     path,
                     fstype,
                     options,

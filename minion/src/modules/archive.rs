@@ -58,6 +58,8 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut extracted = Vec::new();
     let mut changes = Map::new();
     let mut settled = Vec::new();
+    // Owners of the entries that are there: unpacking gives all to root.
+    let mut kept = Vec::new();
     for (relative, member) in &members {
         let path = join(&root, relative);
         let stat = host.stat(&path).await?;
@@ -74,16 +76,25 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             ..owner.clone()
         };
         if let (Some(stat), false) = (stat, fresh) {
+            // A link in place of a directory has neither its mode nor its owner.
+            let stat = match stat.kind {
+                FileKind::Symlink => follow(host, &path).await?.1.unwrap_or(stat),
+                _ => stat,
+            };
+            if owner != Meta::default() {
+                kept.push(Effect::SetMeta {
+                    path: path.clone(),
+                    meta: wanted.clone(),
+                });
+            }
             let (differs, set) = meta_difference(host, &stat, &wanted).await?;
             if !differs.is_empty() {
                 changes.insert(path.clone(), differs.into());
                 settled.push(Effect::SetMeta { path, meta: set });
             }
         } else if owner != Meta::default() {
-            settled.push(Effect::SetMeta {
-                path,
-                meta: owner.clone(),
-            });
+            // With the mode: a change of owner takes the set-id bits.
+            settled.push(Effect::SetMeta { path, meta: wanted });
         }
     }
     let (gone, remark) = surplus_members(host, &args, &root, &members).await?;
@@ -99,6 +110,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             });
         }
         add_unpacking(host, &source, bytes, &root, strip, &mut effects).await?;
+        effects.append(&mut kept);
     } else if let Some(left) = leftover(host, &source).await? {
         // An earlier run was interrupted between unpacking and removing the archive.
         changes.insert("removed_archive".into(), json!(left));

@@ -185,6 +185,7 @@ mod tests {
     fn another_file_system_is_not_surplus() {
         let mount = |path: &str| MountPoint {
             device: "/dev/sr0".to_owned(),
+            root: "/".to_owned(),
             path: path.to_owned(),
             fstype: "iso9660".to_owned(),
             options: "ro".to_owned(),

@@ -1,6 +1,7 @@
 //! `/etc/fstab` as text: entries are edited in place, everything else stays as it is.
 
-use crate::host::effect::{Effect, Meta};
+use super::replace::rewritten;
+use crate::host::effect::Effect;
 use crate::host::{Host, HostResult};
 
 const FSTAB: &str = "/etc/fstab";
@@ -9,6 +10,7 @@ const OFF: &str = "# halite: ";
 
 /// The file.
 pub(super) struct Fstab {
+    content: Vec<u8>,
     text: String,
 }
 
@@ -75,9 +77,12 @@ fn unescape(field: &str) -> String {
 impl Fstab {
     pub async fn read(host: &dyn Host) -> HostResult<Self> {
         let content = host.read(FSTAB).await?.unwrap_or_default();
-        Ok(Self {
-            text: String::from_utf8_lossy(&content).into_owned(),
-        })
+        Ok(Self::new(content))
+    }
+
+    fn new(content: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&content).into_owned();
+        Self { content, text }
     }
 
     /// The entries.
@@ -86,13 +91,13 @@ impl Fstab {
     }
 
     /// Makes `wanted` the entry of its mount point.
-    pub fn set(&self, wanted: &Line) -> Option<Effect> {
+    pub fn set(&self, wanted: &Line) -> HostResult<Option<Effect>> {
         if self
             .lines()
             .filter(|line| line.path == wanted.path)
             .eq([wanted.clone()])
         {
-            return None;
+            return Ok(None);
         }
         let mut done = false;
         let mut new = self.edited(|line, text| {
@@ -105,17 +110,23 @@ impl Fstab {
             new.push_str(&wanted.written());
             new.push('\n');
         }
-        Some(write(new))
+        self.write(new).map(Some)
     }
 
     /// Removes the entries of a mount point.
-    pub fn remove(&self, path: &str) -> Option<Effect> {
+    pub fn remove(&self, path: &str) -> HostResult<Option<Effect>> {
+        if !self.lines().any(|line| line.path == path) {
+            return Ok(None);
+        }
         let new = self.edited(|line, text| (line.path != path).then(|| text.to_owned()));
-        (new != self.text).then(|| write(new))
+        self.write(new).map(Some)
     }
 
     /// Comments out what `which` names.
-    pub fn comment_out(&self, which: impl Fn(&Line) -> bool) -> Option<Effect> {
+    pub fn comment_out(&self, which: impl Fn(&Line) -> bool) -> HostResult<Option<Effect>> {
+        if !self.lines().any(|line| which(&line)) {
+            return Ok(None);
+        }
         let new = self.edited(|line, text| {
             Some(if which(&line) {
                 format!("{OFF}{text}")
@@ -123,7 +134,7 @@ impl Fstab {
                 text.to_owned()
             })
         });
-        (new != self.text).then(|| write(new))
+        self.write(new).map(Some)
     }
 
     fn edited(&self, mut edit: impl FnMut(Line, &str) -> Option<String>) -> String {
@@ -140,13 +151,9 @@ impl Fstab {
         }
         new
     }
-}
 
-fn write(text: String) -> Effect {
-    Effect::Write {
-        path: FSTAB.to_owned(),
-        content: text.into_bytes(),
-        meta: Meta::default(),
+    fn write(&self, text: String) -> HostResult<Effect> {
+        rewritten(FSTAB, &self.content, text)
     }
 }
 
@@ -156,9 +163,8 @@ mod tests {
 
     #[test]
     fn entries_are_edited_and_the_rest_stays() {
-        let fstab = Fstab {
-            text: "# root\n/dev/a / ext4 rw 0 1\n\n/dev/s none swap sw 0 0\n".to_owned(),
-        };
+        let fstab =
+            Fstab::new(b"# root\n/dev/a / ext4 rw 0 1\n\n/dev/s none swap sw 0 0\n".to_vec());
         assert_eq!(fstab.lines().count(), 2);
         let line = Line {
             device: "/dev/x".into(),
@@ -168,16 +174,17 @@ mod tests {
             dump: 0,
             pass: 2,
         };
-        let Some(Effect::Write { content, .. }) = fstab.set(&line) else {
+        let Some(Effect::Write { content, .. }) = fstab.set(&line).unwrap() else {
             panic!("no effect")
         };
-        let text = String::from_utf8(content).unwrap();
+        let text = String::from_utf8(content.clone()).unwrap();
         assert!(
             text.ends_with("sw 0 0\n/dev/x\t/m\\040y\txfs\tdefaults\t0 2\n"),
             "{text}"
         );
-        assert_eq!(Fstab { text }.set(&line), None);
-        let Some(Effect::Write { content, .. }) = fstab.comment_out(|l| l.fstype == "swap") else {
+        assert!(Fstab::new(content).set(&line).unwrap().is_none());
+        let off = fstab.comment_out(|l| l.fstype == "swap").unwrap();
+        let Some(Effect::Write { content, .. }) = off else {
             panic!("no effect")
         };
         assert!(
@@ -185,6 +192,7 @@ mod tests {
                 .unwrap()
                 .ends_with("\n# halite: /dev/s none swap sw 0 0\n")
         );
-        assert_eq!(fstab.remove("/nowhere"), None);
+        assert!(fstab.remove("/nowhere").unwrap().is_none());
+        assert!(fstab.comment_out(|_| false).unwrap().is_none());
     }
 }

@@ -4,9 +4,9 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::args::Args;
+use super::replace::rewritten;
 use super::{Failure, Plan, fail};
 use crate::host::Host;
-use crate::host::effect::{Effect, Meta};
 
 const HOSTS: &str = "/etc/hosts";
 
@@ -39,7 +39,7 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     }
     Ok(Plan::change(
         changes(name, [("added", added), ("removed", removed)]),
-        vec![written(new)],
+        vec![rewritten(HOSTS, &content, new)?],
         format!("Host {name} ({list}) would be added{remark}"),
         format!("Added host {name} ({list}){remark}"),
     ))
@@ -73,7 +73,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let list = removed.join(", ");
     Ok(Plan::change(
         changes(name, [("removed", removed)]),
-        vec![written(text_of(&lines))],
+        vec![rewritten(HOSTS, &content, text_of(&lines))?],
         format!("Host {name} ({list}) would be removed"),
         format!("Removed host {name} ({list})"),
     ))
@@ -103,14 +103,6 @@ fn changes<const N: usize>(name: &str, all: [(&str, Vec<String>); N]) -> Map<Str
         (key.to_owned(), ips.collect())
     })
     .collect()
-}
-
-fn written(text: String) -> Effect {
-    Effect::Write {
-        path: HOSTS.into(),
-        content: text.into_bytes(),
-        meta: Meta::default(),
-    }
 }
 
 fn text_of(lines: &[String]) -> String {

@@ -36,11 +36,7 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
     let kept = with_parameter(&text, &key, &value);
     if kept != text {
         effects.extend(parents(host, &path, true, &Meta::default()).await?);
-        effects.push(Effect::Write {
-            path,
-            content: kept.into_bytes(),
-            meta: Meta::default(),
-        });
+        effects.push(replace::rewritten(&path, &content, kept)?);
     }
     if host.sysctl(&key).await?.map(|live| normal(&live)).as_ref() != Some(&value) {
         effects.push(Effect::Sysctl {
@@ -160,11 +156,7 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     if added {
         effects = room;
         effects.extend(parents(host, MODULES, true, &Meta::default()).await?);
-        effects.push(Effect::Write {
-            path: MODULES.into(),
-            content: text.into_bytes(),
-            meta: Meta::default(),
-        });
+        effects.push(replace::rewritten(MODULES, &content, text)?);
     }
     effects.append(&mut loads);
     let comment = format!("Kernel module {names} is set to be loaded");

@@ -43,6 +43,7 @@ use crate::host::{Host, HostError, HostFuture};
 
 pub(crate) use self::cmd::shell;
 pub(crate) use self::http::answers;
+pub(crate) use self::paths::follow;
 pub(crate) use self::x509::is_current;
 
 /// The result of a module's check.

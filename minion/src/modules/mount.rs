@@ -1,14 +1,16 @@
 //! `mount.*` and `swap.*`
 
+use std::path::Path;
+
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::args::Args;
 use super::fstab::{Fstab, Line};
-use super::paths::{absolute, follow, parents};
+use super::paths::{absolute, follow, is_within, parents, real_path};
 use super::{Failure, Plan, fail};
-use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
+use crate::host::{Host, MountPoint};
 
 /// Options that the kernel shows again; others (`defaults`, `nofail`, `_netdev`, …) are for
 /// mount(8) and systemd.
@@ -21,6 +23,14 @@ const SHOWN: &[&str] = &[
     "nodiratime",
     "sync",
     "dirsync",
+];
+
+/// Options that the kernel does not show, and the ones that it shows where they do not hold.
+const OPPOSITES: &[(&str, &str)] = &[
+    ("rw", "ro"),
+    ("suid", "nosuid"),
+    ("dev", "nodev"),
+    ("exec", "noexec"),
 ];
 
 pub(super) async fn mounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -40,16 +50,17 @@ pub(super) async fn mounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     };
     let mut changes = Map::new();
     let mut effects = Vec::new();
+    if args.flag("mount", true)? {
+        mounting(host, &args, &line, &mut changes, &mut effects).await?;
+    }
+    // After the mount: the host would not boot with a line that cannot be mounted.
     if args.flag("persist", true)? {
         let fstab = Fstab::read(host).await?;
-        if let Some(effect) = fstab.set(&line) {
+        if let Some(effect) = fstab.set(&line)? {
             let new = !fstab.lines().any(|found| found.path == path);
             changes.insert("persist".into(), json!(if new { "new" } else { "update" }));
             effects.push(effect);
         }
-    }
-    if args.flag("mount", true)? {
-        mounting(host, &args, &line, &mut changes, &mut effects).await?;
     }
     if changes.is_empty() {
         return Ok(Plan::nothing("Target was already mounted"));
@@ -69,25 +80,22 @@ async fn mounting(
     changes: &mut Map<String, serde_json::Value>,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Failure> {
+    // The kernel has the path without links.
+    let path = real_path(host, &line.path).await?;
     let mount = |options: String| Effect::Mount {
         device: line.device.clone(),
-        path: line.path.clone(),
+        path: path.clone(),
         fstype: line.fstype.clone(),
         options,
     };
     // The last mount over a path is the one that is seen.
-    let found = host
-        .mounts()
-        .await?
-        .into_iter()
-        .rev()
-        .find(|found| found.path == line.path);
-    let Some(found) = found else {
-        if follow(host, &line.path).await?.1.is_none() {
+    let mounts = host.mounts().await?;
+    let Some(found) = mounts.iter().rev().find(|found| found.path == path) else {
+        if follow(host, &path).await?.1.is_none() {
             if args.flag("mkmnt", false)? {
-                effects.extend(parents(host, &line.path, true, &Meta::default()).await?);
+                effects.extend(parents(host, &path, true, &Meta::default()).await?);
                 effects.push(Effect::Mkdir {
-                    path: line.path.clone(),
+                    path: path.clone(),
                     meta: Meta::default(),
                 });
             } else if !host.uncertain() {
@@ -101,11 +109,8 @@ async fn mounting(
         changes.insert("mount".into(), json!(true));
         return Ok(());
     };
-    let device = device_of(host, &line.device).await?;
-    if found.device != line.device && device_of(host, &found.device).await? != device {
-        effects.push(Effect::Unmount {
-            path: line.path.clone(),
-        });
+    if !shows(host, &mounts, found, line).await? {
+        effects.push(Effect::Unmount { path: path.clone() });
         effects.push(mount(line.options.clone()));
         changes.insert(
             "mount".into(),
@@ -117,13 +122,57 @@ async fn mounting(
     let missing: Vec<&str> = line
         .options
         .split(',')
-        .filter(|option| SHOWN.contains(option) && !displayed.contains(option))
+        .filter(|option| {
+            SHOWN.contains(option) && !displayed.contains(option)
+                || OPPOSITES
+                    .iter()
+                    .any(|(name, opposite)| name == option && displayed.contains(opposite))
+        })
         .collect();
     if !missing.is_empty() {
         effects.push(mount(format!("remount,{}", line.options)));
         changes.insert("remount".into(), json!(missing));
     }
     Ok(())
+}
+
+/// Returns whether a mount shows the declared device, file or (for a bind mount) directory.
+async fn shows(
+    host: &dyn Host,
+    mounts: &[MountPoint],
+    found: &MountPoint,
+    line: &Line,
+) -> Result<bool, Failure> {
+    if found.device == line.device {
+        return Ok(true);
+    }
+    if line
+        .options
+        .split(',')
+        .any(|option| matches!(option, "bind" | "rbind"))
+    {
+        let source = real_path(host, &line.device).await?;
+        let holder = mounts
+            .iter()
+            .filter(|mount| !std::ptr::eq(*mount, found) && is_within(&source, &mount.path))
+            .max_by_key(|mount| mount.path.len());
+        // The kernel has the device of the file system, and the directory there. NFS has both as
+        // the device.
+        return Ok(holder.is_some_and(|holder| {
+            let below = source.strip_prefix(&holder.path).unwrap_or_default();
+            let wanted = format!("{}/{}/{below}", holder.device, holder.root);
+            Path::new(&wanted) == Path::new(&format!("{}/{}", found.device, found.root))
+        }));
+    }
+    if let Some(number) = found.device.strip_prefix("/dev/loop") {
+        let note = format!("/sys/block/loop{number}/loop/backing_file");
+        let file = host.read(&note).await?.unwrap_or_default();
+        let file = file.strip_suffix(b"\n").unwrap_or(&file);
+        if file == real_path(host, &line.device).await?.as_bytes() {
+            return Ok(true);
+        }
+    }
+    Ok(device_of(host, &found.device).await? == device_of(host, &line.device).await?)
 }
 
 /// The device that `UUID=…`, `LABEL=…` or a link under `/dev` names.
@@ -139,19 +188,7 @@ async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
         _ if device.starts_with("/dev/") => device.to_owned(),
         _ => return Ok(device.to_owned()),
     };
-    let target = follow(host, &path).await?.0;
-    // Links under /dev are relative: /dev/disk/by-uuid/../../sda1.
-    let mut parts: Vec<&str> = Vec::new();
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    Ok(format!("/{}", parts.join("/")))
+    real_path(host, &path).await
 }
 
 /// Fails when a file system is mounted at one of `paths`.
@@ -188,24 +225,25 @@ pub(super) async fn unmounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut changes = Map::new();
     let mut effects = Vec::new();
     let mut layers = 0;
+    let real = real_path(host, &path).await?;
     for found in host
         .mounts()
         .await?
         .iter()
-        .filter(|found| found.path == path)
+        .filter(|found| found.path == real)
     {
         let matches = match &only {
-            Some(real) => device_of(host, &found.device).await? == *real,
+            Some(device) => device_of(host, &found.device).await? == *device,
             None => true,
         };
         layers += usize::from(matches);
     }
     if layers > 0 {
         changes.insert("umount".into(), json!(true));
-        effects.extend((0..layers).map(|_| Effect::Unmount { path: path.clone() }));
+        effects.extend((0..layers).map(|_| Effect::Unmount { path: real.clone() }));
     }
     if args.flag("persist", false)?
-        && let Some(effect) = Fstab::read(host).await?.remove(&path)
+        && let Some(effect) = Fstab::read(host).await?.remove(&path)?
     {
         changes.insert("persist".into(), json!("purged"));
         effects.push(effect);
@@ -234,7 +272,7 @@ pub(super) async fn swap_absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
             ours.push(line);
         }
     }
-    if let Some(effect) = fstab.comment_out(|line| ours.contains(line)) {
+    if let Some(effect) = fstab.comment_out(|line| ours.contains(line))? {
         let devices: Vec<&str> = ours.iter().map(|line| line.device.as_str()).collect();
         changes.insert("fstab".into(), json!(devices));
         effects.push(effect);

@@ -27,7 +27,7 @@ pub(super) fn parent(path: &str) -> &str {
 }
 
 /// The path that `path` resolves to when links at its end are followed, and the entry there.
-pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Option<Stat>), Failure> {
+pub(crate) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Option<Stat>), Failure> {
     let mut at = path.to_owned();
     for _ in 0..16 {
         let stat = host.stat(&at).await?;
@@ -47,6 +47,39 @@ pub(super) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Optio
         }
     }
     fail(format!("{path} is part of a loop of symbolic links"))
+}
+
+/// The path without links, `.` and `..`, as realpath(1) has it; a component that is missing stays.
+pub(super) async fn real_path(host: &dyn Host, path: &str) -> Result<String, Failure> {
+    let parts = |path: &str| -> Vec<String> { path.split('/').rev().map(str::to_owned).collect() };
+    let mut at = "/".to_owned();
+    let mut left = parts(path);
+    let mut links = 0;
+    while let Some(part) = left.pop() {
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                at = parent(&at).to_owned();
+                continue;
+            }
+            _ => {}
+        }
+        let next = join(&at, &part);
+        match host.stat(&next).await?.and_then(|stat| stat.target) {
+            Some(_) if links == 40 => {
+                return fail(format!("{path} is part of a loop of symbolic links"));
+            }
+            Some(target) => {
+                links += 1;
+                if target.starts_with('/') {
+                    at = "/".to_owned();
+                }
+                left.append(&mut parts(&target));
+            }
+            None => at = next,
+        }
+    }
+    Ok(at)
 }
 
 /// Effects that make the missing parents of `path`; an error when `makedirs` is false and one is
@@ -111,6 +144,10 @@ pub(super) async fn meta_difference(
             json!({"old": octal(stat.mode), "new": octal(mode)}),
         );
         set.mode = Some(mode);
+    }
+    // A change of owner takes the set-id bits of a file, so that the mode is set after it.
+    if set.user.is_some() || set.group.is_some() {
+        set.mode = wanted.mode;
     }
     Ok((changes, set))
 }
@@ -249,6 +286,7 @@ mod tests {
     fn a_directory_with_a_mount_in_it_is_not_removed() {
         let mounts = vec![MountPoint {
             device: "/dev/sr0".to_owned(),
+            root: "/".to_owned(),
             path: "/srv/b/c".to_owned(),
             fstype: "iso9660".to_owned(),
             options: "ro".to_owned(),

@@ -28,13 +28,13 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         ));
     }
     let manager = host.package_manager().await?;
-    let (path, wanted) = match manager {
+    let (own, wanted) = match manager {
         PackageManager::Apt => (format!("{SOURCES}/{name}.list"), apt(&args)?),
         PackageManager::Dnf => (format!("{YUM}/{name}.repo"), yum(&args, name)?),
     };
-    let mut files = vec![(path.clone(), wanted.clone())];
+    let mut files = vec![(own.clone(), wanted.clone())];
     if args.flag("exclusive", false)? {
-        files.extend(others(host, manager, &path).await?);
+        files.extend(others(host, manager, &own).await?);
     }
     let mut changes = Map::new();
     let mut effects = Vec::new();
@@ -45,6 +45,9 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         }
         let text = match &found {
             None => "New file".to_owned(),
+            Some(found) if path != own && has_access(found) => {
+                "<hidden: switched off; it may hold a password>".to_owned()
+            }
             Some(found) => diff::describe(found, wanted.as_bytes(), Show::Yes),
         };
         changes.insert(path.clone(), json!({"diff": text}));
@@ -193,6 +196,13 @@ async fn others(
     Ok(files)
 }
 
+/// Returns whether a foreign repository's file may hold a password, which no secret of ours hides
+/// in the changes.
+fn has_access(content: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content).to_ascii_lowercase();
+    text.contains("password") || text.contains('@')
+}
+
 /// A one-line-style list with every entry commented out.
 fn without_lines(text: &str) -> String {
     text.split_inclusive('\n')
@@ -247,6 +257,17 @@ fn disabled(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_foreign_file_with_access_data_is_recognised() {
+        for text in [
+            "[a]\nproxy_password = x\n",
+            "deb https://u:p@a.example b c\n",
+        ] {
+            assert!(has_access(text.as_bytes()), "{text}");
+        }
+        assert!(!has_access(b"deb https://a.example b c\n"));
+    }
 
     #[test]
     fn other_sources_are_switched_off_once() {

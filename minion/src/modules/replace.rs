@@ -2,8 +2,8 @@
 
 use super::Failure;
 use super::paths::{follow, removable};
-use crate::host::effect::Effect;
-use crate::host::{FileKind, Host, Stat};
+use crate::host::effect::{Effect, Meta};
+use crate::host::{FileKind, Host, HostError, HostResult, Stat};
 
 /// The content of a file that a state manages alone, and the effects that make room for it; see
 /// [`not_a_file`].
@@ -18,6 +18,24 @@ pub(super) async fn read(
         Some(removal) => Ok((None, vec![removal.effect])),
         None => Ok((host.read(path).await?, Vec::new())),
     }
+}
+
+/// The effect that writes the edited text of a file.
+///
+/// # Errors
+/// The file is not UTF-8: the text has other characters in place of some of its bytes.
+pub(super) fn rewritten(path: &str, old: &[u8], text: String) -> HostResult<Effect> {
+    if let Err(error) = std::str::from_utf8(old) {
+        return Err(HostError::failed(
+            format!("cannot edit {path}: it is not UTF-8 text"),
+            error,
+        ));
+    }
+    Ok(Effect::Write {
+        path: path.to_owned(),
+        content: text.into_bytes(),
+        meta: Meta::default(),
+    })
 }
 
 /// The removal of what is at `path`, if that is no file and leads to none. A link is removed, never

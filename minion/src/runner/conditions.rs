@@ -48,13 +48,14 @@ impl Runner<'_> {
         match fun {
             "test.true" | "test.true_" => Ok(true),
             "test.false" | "test.false_" => Ok(false),
-            "file.file_exists" => {
-                let content = host.read(argument).await?;
-                Ok(content.is_some())
-            }
-            "file.directory_exists" => {
-                let stat = host.stat(argument).await?;
-                Ok(stat.is_some_and(|s| s.kind == FileKind::Directory))
+            // Links are followed, as Salt does.
+            "file.file_exists" | "file.directory_exists" => {
+                let wanted = match fun {
+                    "file.file_exists" => FileKind::File,
+                    _ => FileKind::Directory,
+                };
+                let (_, stat) = modules::follow(host, argument).await?;
+                Ok(stat.is_some_and(|s| s.kind == wanted))
             }
             "service.status" => Ok(host.unit(&unit()).await?.active == "active"),
             "service.enabled" => Ok(host.unit(&unit()).await?.file.starts_with("enabled")),

@@ -36,6 +36,8 @@ pub struct Initial {
     pub modules: Vec<String>,
     pub loadable: Vec<String>,
     pub mounts: Vec<(String, String, String, String)>,
+    /// Devices that mount(8) refuses.
+    pub unmountable: Vec<String>,
     pub swaps: Vec<String>,
     pub zones: BTreeMap<String, View>,
     pub policies: BTreeMap<String, View>,
@@ -245,14 +247,23 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
     }
     state.modules.extend(initial.modules.iter().cloned());
     state.loadable.extend(initial.loadable.iter().cloned());
-    for (device, path, fstype, options) in initial.mounts.iter().cloned() {
+    for (source, path, fstype, options) in initial.mounts.iter().cloned() {
+        // A bind mount as findmnt(8) has it: `/dev/vda[/srv/app]`.
+        let (device, root) = match source.split_once('[') {
+            Some((device, root)) => (device.to_owned(), root.trim_end_matches(']').to_owned()),
+            None => (source, "/".to_owned()),
+        };
         state.mounts.push(MountPoint {
             device,
+            root,
             path,
             fstype,
             options,
         });
     }
+    state
+        .unmountable
+        .extend(initial.unmountable.iter().cloned());
     state.swaps.clone_from(&initial.swaps);
     let view = |v: &View| FirewallView {
         permanent: v.permanent.clone(),

@@ -4,13 +4,23 @@ use std::path::{Path, PathBuf};
 
 use crate::host::{HostError, HostResult, MountPoint};
 
-/// The file of a parameter. Dots separate, unless there are slashes: then dots belong to names
-/// (`net/ipv4/conf/eth0.1/…`).
-fn parameter(key: &str) -> HostResult<PathBuf> {
-    let path = if key.contains('/') {
-        key.to_owned()
+/// The file of a parameter. As in sysctl.d(5), the first separator separates and the other one
+/// belongs to names: `net/ipv4/conf/eth0.1/…` is `net.ipv4.conf.eth0/1.…`.
+///
+/// # Errors
+/// A name that leads elsewhere, or none.
+pub fn parameter(key: &str) -> HostResult<PathBuf> {
+    let first = key.find(['.', '/']).and_then(|at| key.get(at..=at));
+    let path: String = if first == Some(".") {
+        key.chars()
+            .map(|c| match c {
+                '.' => '/',
+                '/' => '.',
+                c => c,
+            })
+            .collect()
     } else {
-        key.replace('.', "/")
+        key.to_owned()
     };
     if path
         .split('/')
@@ -120,8 +130,8 @@ pub fn mounts() -> HostResult<Vec<MountPoint>> {
 
 fn parse_mount(line: &str) -> Option<MountPoint> {
     let (left, right) = line.split_once(" - ")?;
-    let mut fields = left.split(' ').skip(4);
-    let (path, options) = (fields.next()?, fields.next()?);
+    let mut fields = left.split(' ').skip(3);
+    let (root, path, options) = (fields.next()?, fields.next()?, fields.next()?);
     let mut fields = right.split(' ');
     let (fstype, device) = (fields.next()?, fields.next()?);
     let mut all: Vec<&str> = options.split(',').collect();
@@ -132,6 +142,7 @@ fn parse_mount(line: &str) -> Option<MountPoint> {
     }
     Some(MountPoint {
         device: unescape(device),
+        root: unescape(root),
         path: unescape(path),
         fstype: fstype.to_owned(),
         options: all.join(","),
@@ -194,7 +205,12 @@ mod tests {
             parameter("net/ipv4/conf/a.1/x").unwrap(),
             Path::new("/proc/sys/net/ipv4/conf/a.1/x")
         );
+        assert_eq!(
+            parameter("net.ipv4.conf.a/1.x").unwrap(),
+            Path::new("/proc/sys/net/ipv4/conf/a.1/x")
+        );
         assert!(parameter("a/../b").is_err());
+        assert!(parameter("a.//.b").is_err());
         assert!(parameter("").is_err());
         assert!(sysctl("kernel.ostype").unwrap().is_some());
         assert_eq!(sysctl("no.such.parameter").unwrap(), None);
@@ -205,7 +221,10 @@ mod tests {
         let line =
             r"36 35 98:0 /mnt1 /mnt\040a rw,noatime master:1 - ext4 /dev/root rw,errors=continue";
         let mount = parse_mount(line).unwrap();
-        assert_eq!(mount.path, "/mnt a");
+        assert_eq!(
+            (mount.path.as_str(), mount.root.as_str()),
+            ("/mnt a", "/mnt1")
+        );
         assert_eq!(
             (mount.device.as_str(), mount.fstype.as_str()),
             ("/dev/root", "ext4")
