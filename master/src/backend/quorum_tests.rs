@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_etcd::fake::{FakeCluster, host};
+use halite_proto::v1;
 use serde_json::{Value, json};
 
+use super::Backend as _;
 use super::etcd_tests::{last, orchestrate};
 use super::fixture::{Life, ScriptedMinion, Site};
 
@@ -123,6 +125,51 @@ fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
     assert!(said("etcd has a quorum") && said("cp-3: "), "{data}");
     assert!(!events.iter().any(|event| event.tag.ends_with("/repair")));
     assert_eq!(applied(&hosts), [0, 0, 0]);
+}
+
+/// Runs a highstate of all hosts; the store refuses writes of this kind for a second. Its exit code.
+fn highstate_without(life: &Life, what: &str) -> i32 {
+    let request = v1::RunRequest {
+        function: "state.highstate".into(),
+        args_json: "{}".into(),
+        ..v1::RunRequest::default()
+    };
+    let stream = life.runtime.block_on(async {
+        life.store.refuse(Some(what)).await;
+        let stream = life.backend.run("root", request).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        life.store.refuse(None).await;
+        stream
+    });
+    life.collect(stream).last().unwrap().retcode
+}
+
+/// No deadline counts before the gate.
+#[test]
+fn a_host_that_did_not_pass_ends_when_the_store_takes_it() {
+    let (mut site, cluster) = site();
+    cluster.hide("cp-2");
+    cluster.hide("cp-3");
+    site.etcd = Some((cluster, Duration::ZERO));
+    let life = site.live();
+    let hosts = PLANES.map(ScriptedMinion::new);
+    hosts.iter().for_each(|host| life.connect(host));
+    let lost = "UPDATE OF state ON job_rows WHEN new.state = 'lost'";
+    assert_eq!(highstate_without(&life, lost), 1);
+    assert_eq!(applied(&hosts), [0, 0, 0]);
+}
+
+#[test]
+fn hosts_side_by_side_are_all_sent_what_the_store_refused_at_first() {
+    let (site, cluster) = site();
+    cluster.stop("cp-2");
+    cluster.stop("cp-3");
+    let life = site.live();
+    let hosts = PLANES.map(ScriptedMinion::new);
+    hosts.iter().for_each(|host| life.connect(host));
+    let sent = "UPDATE OF state ON job_rows WHEN new.state = 'sent'";
+    assert_eq!(highstate_without(&life, sent), 0);
+    assert_eq!(applied(&hosts), [1, 1, 1]);
 }
 
 /// A reboot or an upgrade would begin with the last member that runs.

@@ -33,7 +33,7 @@ pub(crate) struct Journal {
     pub received: Vec<v1::Job>,
     /// The states that fail.
     pub failing: BTreeSet<String>,
-    /// The next state job is killed while it runs: it returns as interrupted.
+    /// The next job with states or a command is killed while it runs: it returns as interrupted.
     pub interrupt_next: bool,
 }
 
@@ -127,8 +127,8 @@ impl ScriptedMinion {
     fn work(&self, job: &v1::Job) -> v1::JobReturn {
         let answered = (self.host)(job);
         let mut journal = self.journal.lock().unwrap();
-        let interrupted =
-            job.function == "state.apply" && std::mem::take(&mut journal.interrupt_next);
+        let interrupted = matches!(job.function.as_str(), "state.apply" | "cmd.run")
+            && std::mem::take(&mut journal.interrupt_next);
         let (retcode, value, error) = match job.function.as_str() {
             _ if interrupted => (2, Value::Null, "interrupted".to_owned()),
             fun if self.unknown == Some(fun) => {

@@ -164,7 +164,10 @@ impl Jobs {
         };
         let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
             "order": job.order, "test": job.test, "operator": job.operator});
-        self.publish(function, &jid, "new", &event, None).await?;
+        // The job is stored: it is sent, and those who watch it read the store.
+        if let Err(error) = self.publish(function, &jid, "new", &event, None).await {
+            tracing::error!(job = %jid, %error, "cannot store the event of a job");
+        }
         // Side by side: one minion that does not read must not keep the job from the others.
         let (jobs, id) = (self, &jid);
         let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
@@ -184,8 +187,8 @@ impl Jobs {
             .buffer_unordered(SIDE_BY_SIDE)
             .collect()
             .await;
-        sent.into_iter().collect::<Result<(), Refusal>>()?;
         self.guard(&jid);
+        sent.into_iter().collect::<Result<(), Refusal>>()?;
         Ok(jid)
     }
 

@@ -10,6 +10,7 @@ use halite_proto::ids::{JobId, MinionId};
 use serde_json::{Value, json};
 
 use super::Jobs;
+use super::local::AGAIN;
 use super::open_job::{OpenJob, PartEnd};
 use super::returns::tag;
 use crate::refusal::Refusal;
@@ -53,10 +54,8 @@ impl Jobs {
         let gate = match self.may_miss(jid, host).await {
             Ok(gate) => gate,
             Err(refusal) => {
-                let why = refusal.message;
-                return self
-                    .end_without_return(jid, host, &why, PartEnd::Failed)
-                    .await;
+                self.end_at_gate(jid, host, &refusal.message).await;
+                return Ok(());
             }
         };
         let without_quorum = gate
@@ -79,11 +78,24 @@ impl Jobs {
                 .events
                 .announce(&tag(jid, "repair", None), &report, None);
         }
+        let mut outcome = Ok(());
         for minion in ready {
-            self.dispatch(&minion).await?;
+            outcome = outcome.and(self.dispatch(&minion).await);
         }
         self.guard(jid);
-        Ok(())
+        outcome
+    }
+
+    /// Ends the part of a host that must not be missed. No deadline counts before the gate, so it is tried
+    /// until the store takes it.
+    async fn end_at_gate(self: &Arc<Self>, jid: &JobId, host: &MinionId, why: &str) {
+        while let Err(error) = self
+            .end_without_return(jid, host, why, PartEnd::Failed)
+            .await
+        {
+            tracing::error!(job = %jid, %host, %error, "cannot store the end of a part; trying again");
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// Waits for the answer of the members; none where they need not be asked any more.

@@ -19,8 +19,8 @@ use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::Answer;
 
-/// The pause before a return that the store did not take is stored again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pause before the end of a part that the store did not take is stored again.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.

@@ -5,6 +5,7 @@
 //! with this job, which is cancelled. What the run has done stays as an interruption at that place would
 //! leave it, and its locks are free once it has ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_proto::ids::JobId;
@@ -75,7 +76,7 @@ impl Orchestrator {
     ///
     /// # Errors
     /// There is no such run, it has ended, or the store failed.
-    pub async fn cancel(&self, id: &JobId, operator: &str) -> Result<Value, Refusal> {
+    pub async fn cancel(self: &Arc<Self>, id: &JobId, operator: &str) -> Result<Value, Refusal> {
         let (app, store) = (self.jobs.app(), &self.jobs.app().store);
         {
             // No run begins between the record and the notice.
@@ -83,8 +84,14 @@ impl Orchestrator {
             if !store.cancel_run(id, operator, app.clock.now()).await? {
                 return Err(self.not_open(id).await?);
             }
-            if let Some(cancellation) = self.active.borrow().get(id) {
+            let active = self.active.borrow().get(id).cloned();
+            if let Some(cancellation) = active {
                 cancellation.request(operator);
+            } else if let Some(run) = store.run(id).await?
+                && run.status == RunStatus::Running
+            {
+                // Its task has panicked: a new one ends it.
+                self.begin(run);
             }
         }
         tracing::info!(run = %id, operator, "orchestration cancelled");

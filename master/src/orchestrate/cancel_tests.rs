@@ -180,6 +180,21 @@ fn a_master_that_restarts_does_not_go_on_with_a_cancelled_run() {
     life.kill();
 }
 
+/// As after a panic in a step.
+#[test]
+fn a_run_on_which_no_task_works_ends_when_it_is_cancelled() {
+    let site = site();
+    let life = site.live();
+    let (run, events) = life.runtime.block_on(begin(&life, "disk"));
+    cancel(&life, &run).unwrap();
+    end(&life, events);
+    let opened = life.store.update_run(&run, RunStatus::Running, 0, 1);
+    life.runtime.block_on(opened).unwrap();
+    let answer = cancel(&life, &run).unwrap();
+    assert_eq!(answer["status"], "cancelled", "{answer}");
+    life.kill();
+}
+
 /// The master is killed after each event of the end in turn.
 #[test]
 fn an_end_that_was_killed_at_any_event_is_the_same() {

@@ -58,6 +58,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_errors::chain;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
@@ -209,11 +210,11 @@ impl Orchestrator {
         }
         let event = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator,
             "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
-        self.jobs
-            .app()
-            .events
-            .publish(&format!("halite/run/{}/new", run.id), &event)
-            .await?;
+        let tag = format!("halite/run/{}/new", run.id);
+        // The run is stored: it begins, and those who watch it read the store.
+        if let Err(error) = self.jobs.app().events.publish(&tag, &event).await {
+            tracing::error!(run = %run.id, error = chain(&error), "cannot store the event of a run");
+        }
         tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
         let id = run.id.clone();
         self.begin(run);
@@ -270,14 +271,22 @@ impl Orchestrator {
             };
             // What the store could not record, for want of room for example, is not done: the run
             // goes on at the first step that is not recorded.
-            while let Err(error) = this.carry_out(run.clone(), &cancellation).await {
+            let mut again = false;
+            while let Err(error) = this.carry_out(run.clone(), &cancellation, again).await {
                 tracing::error!(run = %id, %error, "cannot record the run; trying again");
+                again = true;
                 tokio::time::sleep(AGAIN).await;
             }
         });
     }
 
-    async fn carry_out(&self, run: Run, cancellation: &Arc<Cancellation>) -> Result<(), Refusal> {
+    /// Works on a run to its end; `again` after an attempt of this task that could not be recorded.
+    async fn carry_out(
+        &self,
+        run: Run,
+        cancellation: &Arc<Cancellation>,
+        again: bool,
+    ) -> Result<(), Refusal> {
         let store = &self.jobs.app().store;
         let low: LowState = serde_json::from_str(&run.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the stored run: {error}")))?;
@@ -288,7 +297,7 @@ impl Orchestrator {
             Arc::clone(cancellation),
             steps,
         );
-        let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder);
+        let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder, again);
         let done = halite_states::run::run(
             &low,
             &runner,

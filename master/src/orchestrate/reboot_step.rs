@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::jobs::NewJob;
+use crate::jobs::failure::succeeded;
 use crate::kubernetes::{Api, ApiError, ObjectRef};
 use crate::store::RowState;
 
@@ -54,9 +55,12 @@ impl StepRunner<'_> {
                 (Some(now), _) => {
                     // On disk before the host goes down: a resumed run must not do it twice.
                     self.recorder.note(index, BOOT, json!(now)).await?;
-                    match &order {
-                        None => order = Some(self.order_reboot(&id, &now, index).await?),
+                    let is_ordered = match &order {
                         Some(order) => self.check_order(order).await?,
+                        None => false,
+                    };
+                    if !is_ordered {
+                        order = Some(self.order_reboot(&id, &now, index).await?);
                     }
                     format!("{node} is going down")
                 }
@@ -109,17 +113,17 @@ impl StepRunner<'_> {
         self.new_job(index, &new, minions).await
     }
 
-    /// Fails when the command that starts the reboot has failed.
-    async fn check_order(&self, order: &JobId) -> Result<(), Failure> {
+    /// Fails when the command that starts the reboot has failed; false when it was lost or interrupted.
+    async fn check_order(&self, order: &JobId) -> Result<bool, Failure> {
         if !self.jobs.pending(order).is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let (_, rows) = self.jobs.wait(order).await.map_err(failed)?;
         let bad = rows
             .iter()
             .find(|row| row.state == RowState::Returned && row.retcode == Some(1));
         match bad {
-            None => Ok(()),
+            None => Ok(rows.iter().all(succeeded)),
             Some(row) => Err(Failure::new(format!(
                 "cannot reboot {}: the command failed; `ctl job show {order}` shows its output",
                 row.minion

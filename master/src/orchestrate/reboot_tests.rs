@@ -115,6 +115,26 @@ fn a_minion_that_does_not_name_its_boot_is_not_rebooted() {
     assert!(data.contains("ctl highstate worker-1"), "{data}");
 }
 
+#[test]
+fn an_order_that_was_interrupted_is_given_again() {
+    let site = site();
+    let life = live(&site);
+    let (boots, orders) = (Arc::default(), AtomicU32::default());
+    let host = worker(&boots).host;
+    let minion = ScriptedMinion::new("worker-1").on(move |job| {
+        let is_order = job.args_json.contains("systemctl reboot");
+        if is_order && orders.fetch_add(1, Ordering::SeqCst) == 0 {
+            return None;
+        }
+        host(job)
+    });
+    minion.journal.lock().unwrap().interrupt_next = true;
+    life.connect(&minion);
+    let (retcode, data) = reboot(&life, &json!({"node": "worker-1"}));
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(boots.load(Ordering::SeqCst), 1);
+}
+
 /// The master is killed after each event of a reboot in turn: the host boots once.
 #[test]
 fn a_reboot_that_was_killed_at_any_event_is_done_once() {

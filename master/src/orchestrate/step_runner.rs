@@ -30,6 +30,8 @@ pub(super) struct StepRunner<'a> {
     pub(super) run: &'a Run,
     pub(super) recorder: &'a Recorder,
     low: &'a LowState,
+    /// True after an attempt of this process that could not be recorded: what it has recorded counts.
+    again: bool,
 }
 
 impl<'a> StepRunner<'a> {
@@ -38,12 +40,14 @@ impl<'a> StepRunner<'a> {
         run: &'a Run,
         low: &'a LowState,
         recorder: &'a Recorder,
+        again: bool,
     ) -> Self {
         Self {
             jobs,
             run,
             recorder,
             low,
+            again,
         }
     }
 
@@ -123,11 +127,13 @@ impl Modules for StepRunner<'_> {
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
         let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
-        if self
-            .recorder
-            .step(index)
-            .is_some_and(|step| step.status == StepStatus::Succeeded)
-        {
+        let recorded = self.recorder.step(index).map(|step| step.status);
+        if self.again && recorded == Some(StepStatus::Failed) {
+            let detail = self.recorder.detail(index);
+            let error = detail.get("error").and_then(Value::as_str);
+            return Err(Failure::new(error.unwrap_or_default()));
+        }
+        if recorded == Some(StepStatus::Succeeded) {
             let detail = self.recorder.detail(index);
             let changes = detail
                 .get("changes")
@@ -157,6 +163,10 @@ impl Modules for StepRunner<'_> {
             }
             Some(by) => return Err(cancelled(&by)),
         };
+        if outcome.is_err() {
+            // A failure of the store is none of the step, which is done again.
+            self.recorder.check_store()?;
+        }
         self.recorder.end(index, &outcome).await?;
         outcome.map(|(changes, comment)| Checked {
             changes,

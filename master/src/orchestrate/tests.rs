@@ -298,6 +298,7 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
 fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
     for what in [
         "INSERT ON steps",
+        "INSERT ON steps WHEN new.status = 'running' AND new.detail_json LIKE '%jobs%'",
         "UPDATE OF status ON jobs WHEN new.status = 'finished'",
         "UPDATE OF state ON job_rows WHEN new.state = 'sent'",
         "UPDATE OF status ON runs WHEN new.status = 'succeeded'",
@@ -325,6 +326,55 @@ fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
         assert_eq!(last.unwrap().retcode, 0, "{what}");
         let applied = worker.journal.lock().unwrap().applied.clone();
         assert_eq!(applied, ["one", "two"], "{what}");
+    }
+}
+
+#[test]
+fn what_is_stored_begins_although_its_event_is_refused() {
+    for tag in ["halite/run/%/new", "halite/job/%/new"] {
+        let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+        let life = site.live();
+        life.connect(&worker);
+        let what = format!("INSERT ON events WHEN new.tag LIKE '{tag}'");
+        life.runtime.block_on(life.store.refuse(Some(&what)));
+        let events = orchestrate(&life);
+        let last = events.last().unwrap();
+        assert_eq!(last.retcode, 0, "{what}: {}", last.data_json);
+        let applied = worker.journal.lock().unwrap().applied.clone();
+        assert_eq!(applied, ["one", "two"], "{what}");
+    }
+}
+
+#[test]
+fn a_failed_step_is_not_repeated_while_the_end_of_its_run_cannot_be_recorded() {
+    for what in [
+        "INSERT ON events WHEN new.tag LIKE 'halite/run/%/done'",
+        "UPDATE OF status ON runs WHEN new.status = 'failed'",
+    ] {
+        let (site, worker) = (site(), ScriptedMinion::new("worker-1"));
+        let life = site.live();
+        worker.journal.lock().unwrap().failing.insert("one".into());
+        life.connect(&worker);
+        life.runtime.block_on(life.store.refuse(Some(what)));
+        let stream = life.runtime.block_on(async {
+            let mut stream = life.backend.orchestrate("root", request()).await.unwrap();
+            loop {
+                let event = stream.next().await.unwrap().unwrap();
+                let data: Value = serde_json::from_str(&event.data_json).unwrap();
+                if data["status"] == "failed" {
+                    break;
+                }
+            }
+            // The end of the run is refused by then.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            life.store.refuse(None).await;
+            stream
+        });
+        let last = life.collect(stream).pop().unwrap();
+        assert_eq!(last.retcode, 1, "{what}");
+        assert!(last.data_json.contains("it broke"), "{}", last.data_json);
+        let received = worker.journal.lock().unwrap().received.len();
+        assert_eq!(received, 1, "{what}");
     }
 }
 

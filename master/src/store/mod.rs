@@ -256,8 +256,8 @@ pub trait Store: Send + Sync {
     ///
     /// - what ended at `before` or later, and the last `keep` of each however old;
     /// - what has not ended, and the jobs of a run that has not;
-    /// - a job of which an answer may still come: a part has not ended, or has timed out while its
-    ///   minion is accepted.
+    /// - a job of which an answer may still come: a part has not ended, or was sent and has timed
+    ///   out while its minion is accepted.
     fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> StoreFuture<'_, u64>;
 
     /// Removes what no record needs any more, at most `limit` of each kind; how many. These go:

@@ -274,7 +274,8 @@ impl SqliteStore {
                SELECT jid FROM jobs AS old WHERE status = 'finished' AND finished < ? \
                AND jid NOT IN (SELECT jid FROM jobs ORDER BY jid DESC LIMIT ?) \
                AND NOT EXISTS (SELECT 1 FROM job_rows WHERE job_rows.jid = old.jid AND state <> 'returned' \
-                 AND NOT (state = 'lost' AND minion NOT IN (SELECT id FROM keys WHERE keys.state = 'accepted'))) \
+                 AND NOT (state = 'lost' AND (sent IS NULL AND started IS NULL \
+                   OR minion NOT IN (SELECT id FROM keys WHERE keys.state = 'accepted')))) \
                AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.status = 'running' AND old.operator = 'run:' || runs.id) \
                ORDER BY jid LIMIT ?)",
         )
