@@ -7,6 +7,7 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::masters::Part;
 use halite_pillar::role::Role;
 use halite_proto::ids::MinionId;
+use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -179,9 +180,11 @@ impl Leaving {
         }
         let mut reasons = self.indispensable();
         if confirmed.dead && self.is_connected {
-            reasons.push(
-                "its minion is connected, so its host is not dead: leave out --dead".to_owned(),
-            );
+            reasons.push(format!(
+                "its minion is connected, so its host is not dead: leave out --dead; if it is a new host in the place of a dead \
+                 one, `ctl orchestrate {} --pillar node={name}` goes on with it",
+                shipped::ADD_NODE
+            ));
         }
         if !confirmed.dead && self.has_key && !self.is_connected {
             let gone = match self.stays {

@@ -129,7 +129,8 @@ fn run_pillar(name: &str, ignored: &[String]) -> Value {
     }
 }
 
-/// The command with the same words: with others the master refuses to declare a node again.
+/// The command with the same words: with others the master refuses to declare a node again. A replacement
+/// may be declared with more than `ctl node add` has words for; its orchestration goes on alone.
 fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let nodes = request.nodes.iter();
     let hosts = nodes.map(|node| match node.address.as_str() {
@@ -139,12 +140,24 @@ fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let hosts = hosts.collect::<Vec<_>>().join(" ");
     let again = Again::new(format!("ctl node add {hosts}")).list("roles", &request.roles);
     let further: Value = serde_json::from_str(&request.document_json).unwrap_or_default();
+    if let ([node], true) = (request.nodes.as_slice(), has_more_than_labels(&further)) {
+        let pillar = run_pillar(&node.name, ignored);
+        return format!("ctl orchestrate {ADD_NODE} --pillar '{pillar}'");
+    }
     let labels = further["labels"].as_object().into_iter().flatten();
     let again = labels.fold(again, |again, (key, value)| {
         let value = value.as_str().unwrap_or_default();
         again.option("label", Some(format!("{key}={value}")))
     });
     again.list("ignore-preflight", ignored).text()
+}
+
+/// An empty list of taints is more, too: it takes the usual ones away.
+fn has_more_than_labels(further: &Value) -> bool {
+    let has_custom = further["custom"]
+        .as_object()
+        .is_some_and(|custom| !custom.is_empty());
+    !further["taints"].is_null() || has_custom
 }
 
 /// What `--no-wait` answers with: node, token and command, or a list of these.
@@ -200,6 +213,34 @@ mod tests {
         };
         let again = same_words(&request, &args.ignore_preflight);
         assert_eq!(again, format!("ctl node add {}", words.join(" ")));
+    }
+
+    #[test]
+    fn a_replacement_with_taints_or_custom_values_goes_on_with_its_orchestration() {
+        let again = |taints: Value, custom: Value, ignored: &[String]| {
+            let further = json!({"labels": {"a": "b"}, "taints": taints, "custom": custom});
+            let request = v1::AddNodeRequest {
+                nodes: vec![v1::NewNode {
+                    name: "w".to_owned(),
+                    address: String::new(),
+                }],
+                roles: vec!["worker".to_owned()],
+                document_json: further.to_string(),
+            };
+            same_words(&request, ignored)
+        };
+        assert_eq!(
+            again(Value::Null, json!({}), &[]),
+            "ctl node add w --roles worker --label a=b"
+        );
+        assert!(again(json!([]), json!({}), &[]).starts_with("ctl orchestrate "));
+        let taints = json!([{"key": "gpu", "effect": "NoSchedule"}]);
+        let tainted = again(taints, json!({}), &["swap".to_owned()]);
+        let line = format!("ctl orchestrate {ADD_NODE} --pillar ");
+        let pillar = tainted.strip_prefix(&line).unwrap().trim_matches('\'');
+        let pillar: Value = serde_json::from_str(pillar).unwrap();
+        assert_eq!(pillar, run_pillar("w", &["swap".to_owned()]));
+        assert!(again(Value::Null, json!({"rack": 7}), &[]).starts_with(&line));
     }
 
     fn parsed(words: &[&str]) -> anyhow::Result<Vec<(String, String)>> {

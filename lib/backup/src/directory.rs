@@ -139,14 +139,19 @@ impl Directory {
         self.path.join(name(number))
     }
 
-    /// Removes the backups of this cluster that are older than its newest `keep`. Files that are no
-    /// good backup, and those of other clusters, stay and do not count. One that cannot be removed
-    /// does not keep the others.
+    /// Removes the backups of this cluster that are older than its newest `keep`. The one just
+    /// `made` is one of these, by its name: the clock may have been ahead when others were made.
+    /// Files that are no good backup, and those of other clusters, stay and do not count. One that
+    /// cannot be removed does not keep the others.
     #[must_use]
-    pub fn prune(&self, cluster_id: &str, keep: usize) -> Pruned {
+    pub fn prune(&self, cluster_id: &str, keep: usize, made: &str) -> Pruned {
         let mut pruned = Pruned::default();
         match self.list() {
-            Ok(found) => self.remove_old(found, cluster_id, keep, &mut pruned),
+            Ok(mut found) => {
+                found.retain(|found| found.name != made);
+                let others = keep.saturating_sub(1);
+                self.remove_old(found, cluster_id, others, &mut pruned);
+            }
             Err(error) => pruned.failures.push(error),
         }
         pruned

@@ -59,7 +59,10 @@ fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
             .contains("--cluster test is not this cluster, which is prod")
     );
     assert!(gone.refusals(&confirmed(true, "prod")).is_empty());
-    assert!(reason(&worker, &confirmed(true, "prod")).contains("leave out --dead"));
+    let alive = reason(&worker, &confirmed(true, "prod"));
+    assert!(alive.contains("leave out --dead"), "{alive}");
+    let goes_on = "`ctl orchestrate halite.orchestrate.add_node --pillar node=cp-2`";
+    assert!(alive.contains(goes_on), "{alive}");
 
     // Declared, and never enrolled: there is nothing to lose.
     let never = Leaving {

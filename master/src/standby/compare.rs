@@ -103,6 +103,17 @@ async fn ask(address: &str, own: u64, ca: &str, identity: &ClientIdentity) -> An
     }
 }
 
+/// Returns whether a connection failed because a living master does not accept this host.
+pub(super) fn cuts_off(error: &ConnectError) -> bool {
+    matches!(
+        error,
+        ConnectError::Untrusted {
+            source: HandshakeError::Refused(MasterAlert::NotAdmitted | MasterAlert::Expired),
+            ..
+        }
+    )
+}
+
 /// What the failure of a connection says.
 fn of_no_connection(error: &ConnectError) -> Answer {
     match error {
@@ -112,12 +123,37 @@ fn of_no_connection(error: &ConnectError) -> Answer {
             Answer::NoMaster
         }
         ConnectError::Untrusted {
-            source:
-                HandshakeError::Refused(
-                    MasterAlert::NotAdmitted | MasterAlert::Moved | MasterAlert::Expired,
-                ),
+            source: HandshakeError::Refused(MasterAlert::Moved),
             ..
         } => Answer::Refused,
+        error if cuts_off(error) => Answer::Refused,
         _ => Answer::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_does_not_accept_this_host_is_alive() {
+        let failed = |alert: MasterAlert| ConnectError::Untrusted {
+            endpoint: "127.0.0.1:1".to_owned(),
+            source: HandshakeError::Refused(alert),
+        };
+        for (alert, lives) in [
+            (MasterAlert::NotAdmitted, true),
+            (MasterAlert::Expired, true),
+            // The host has had the master, and serves no more.
+            (MasterAlert::Moved, false),
+            (MasterAlert::OtherCa, false),
+        ] {
+            assert_eq!(cuts_off(&failed(alert.clone())), lives, "{alert}");
+        }
+        let unreachable = ConnectError::Unreachable {
+            endpoint: "127.0.0.1:1".to_owned(),
+            source: ErrorKind::ConnectionRefused.into(),
+        };
+        assert!(!cuts_off(&unreachable));
     }
 }

@@ -15,6 +15,7 @@ use std::{fs, io};
 use halite_proto::transport::connect;
 use serde::{Deserialize, Serialize};
 
+use super::compare::cuts_off;
 use super::copy::Copy;
 use super::disk::{
     CopyError, PRIVATE, file_error, make_directory, read_json, remove, sync_directory, write,
@@ -199,6 +200,12 @@ impl<'a> Promotion<'a> {
                     return Err(PromoteError::NoCopy);
                 }
             }
+            (Some(_), None) if self.obstacle()?.is_some() => {
+                // The master of this host has started since that promotion: only this is left of it.
+                remove(&directory(self.config))?;
+                remove(&note)?;
+                return self.take_back(wanted).await;
+            }
             (Some(_), None) => {}
         }
         self.stop()?;
@@ -245,29 +252,32 @@ impl<'a> Promotion<'a> {
         }
     }
 
+    /// The reason why the master of this host does not act, with the highest epoch of which it has heard.
+    fn obstacle(&self) -> Result<Option<(u64, PromoteError)>, PromoteError> {
+        let own = noted_epoch(&self.config.state_dir.join(STORE))?;
+        Ok(match succession::check(&self.config.state_dir, own) {
+            Err(replaced) => Some((replaced.heard, PromoteError::from(replaced))),
+            Ok(()) => match hand_over::under_way(self.config)? {
+                Some(note) => Some((note.epoch, PromoteError::HandedOver(note.to))),
+                None => isolation::is_noted(&self.config.state_dir)
+                    .then_some((own, PromoteError::Isolated)),
+            },
+        })
+    }
+
     /// Makes a master that was replaced the master again, and one that is isolated act alone; one that is
     /// neither is the master already.
     async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
-        let store = self.config.state_dir.join(STORE);
-        let own = noted_epoch(&store)?;
-        let (heard, reason) = match succession::check(&self.config.state_dir, own) {
-            Err(replaced) => (replaced.heard, PromoteError::from(replaced)),
-            Ok(()) => match hand_over::under_way(self.config)? {
-                Some(note) => (note.epoch, PromoteError::HandedOver(note.to)),
-                None if isolation::is_noted(&self.config.state_dir) => {
-                    (own, PromoteError::Isolated)
-                }
-                None => {
-                    // A start before this one may have ended before its last step.
-                    self.start()?;
-                    return Ok(Promoted::WasMaster);
-                }
-            },
+        let Some((heard, reason)) = self.obstacle()? else {
+            // A start before this one may have ended before its last step.
+            self.start()?;
+            return Ok(Promoted::WasMaster);
         };
         if !wanted.force {
             return Err(reason);
         }
         self.check_cluster(wanted)?;
+        let store = self.config.state_dir.join(STORE);
         self.stop()?;
         self.reach(Boundary::Stopped)?;
         let epoch = heard + 1;
@@ -330,7 +340,7 @@ impl<'a> Promotion<'a> {
         let (own, ca) = identity(self.minion)?;
         for address in addresses {
             let answer = tokio::time::timeout(ALIVE, connect(address, &ca, Some(&own))).await;
-            if matches!(answer, Ok(Ok(_))) {
+            if answer.is_ok_and(|answer| answer.map_or_else(|error| cuts_off(&error), |_| true)) {
                 return Err(PromoteError::Alive(address.clone()));
             }
         }

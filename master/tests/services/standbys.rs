@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use halite_master::clock::SystemClock;
+use halite_master::keys;
 use halite_master::other_masters::look;
 use halite_master::standby::compare::{Heard, others};
 use halite_master::standby::follow::{SessionError, session};
@@ -260,6 +261,20 @@ async fn a_promotion_is_refused_while_the_master_answers() {
     std::fs::create_dir_all(directory(&config)).unwrap();
     std::fs::write(mark(&config), format!("127.0.0.1:1\n{}\n", site.endpoint)).unwrap();
     let promotion = Promotion::new(&config, host.path(), &SystemClock, &Unused);
+    let error = promotion.run(&Wanted::default()).await.unwrap_err();
+    assert!(
+        matches!(&error, PromoteError::Alive(address) if *address == site.endpoint),
+        "{error}"
+    );
+    // The host was removed while it was off.
+    let wanted = keys::Change {
+        id: MINION.to_owned(),
+        action: "reject".to_owned(),
+        cluster: config.cluster.clone(),
+        force: true,
+        ..keys::Change::default()
+    };
+    keys::change(&site.app, &wanted).await.unwrap();
     let error = promotion.run(&Wanted::default()).await.unwrap_err();
     assert!(
         matches!(&error, PromoteError::Alive(address) if *address == site.endpoint),

@@ -76,6 +76,24 @@ fn the_answer_becomes_one_file_and_old_ones_go() {
     assert_eq!(entries(dir.path()), 2);
 }
 
+/// The clock was ahead when the others were made.
+#[test]
+fn a_backup_whose_date_is_older_than_that_of_others_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let ahead = head(&[]);
+    for _ in 0..2 {
+        written(dir.path(), &ahead, parts()).unwrap();
+    }
+    let mut now = head(&[]);
+    now.facts["created"] = json!("2026-11-20T14:00:00Z");
+    for _ in 0..2 {
+        let created = written(dir.path(), &now, parts()).unwrap();
+        assert!(created.path.exists(), "{:?}", created.pruned);
+        assert_eq!(created.pruned.removed.len(), 1);
+        assert_eq!(entries(dir.path()), 2);
+    }
+}
+
 /// The master, the link or the operator ends the answer after each part, or within it.
 #[test]
 fn an_answer_that_ends_early_leaves_nothing() {

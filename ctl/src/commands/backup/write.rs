@@ -32,11 +32,16 @@ impl Created {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
+    /// Its name in that directory.
+    fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// The good result for a report.
     pub fn good(&self) -> Good {
-        let name = self.path.file_name().unwrap_or_default();
         Good {
-            name: name.to_string_lossy().into_owned(),
+            name: self.name(),
             time: self.header.created.as_millisecond(),
             keys: None,
         }
@@ -81,15 +86,18 @@ pub fn write(
         files += 1;
     }
     let made = pending.finish().with_context(cannot)?;
-    let pruned = keep.map_or_else(Pruned::default, |keep| place.prune(&cluster_id, keep));
-    Ok(Created {
+    let mut created = Created {
         size: made.size(),
         path: made.path().to_owned(),
         header,
         files,
-        pruned,
+        pruned: Pruned::default(),
         behind: None,
-    })
+    };
+    if let Some(keep) = keep {
+        created.pruned = place.prune(&cluster_id, keep, &created.name());
+    }
+    Ok(created)
 }
 
 /// A reader whose bytes are written to a file as well.

@@ -137,14 +137,16 @@ fn two_at_a_time_are_refused() {
 fn the_newest_are_kept_and_others_are_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::new(dir.path());
+    let mut newest = String::new();
     for number in [3, 1, 2, 2, 4] {
-        make(dir.path(), header("own", number, vec![])).unwrap();
+        let path = make(dir.path(), header("own", number, vec![])).unwrap();
+        newest = path.file_name().unwrap().to_str().unwrap().to_owned();
     }
     let foreign = make(dir.path(), header("foreign", 0, vec![])).unwrap();
     let cut = dir.path().join("prod-20270101T000000Z.halite-backup");
     fs::write(&cut, "halite-backup 1\n{").unwrap();
     fs::write(dir.path().join("notes.txt"), "mine").unwrap();
-    let pruned = directory.prune("own", 3);
+    let pruned = directory.prune("own", 3, &newest);
     assert_eq!(pruned.removed.len(), 2, "{pruned:?}");
     assert!(pruned.failures.is_empty(), "{pruned:?}");
     let left: Vec<i64> = directory
@@ -157,13 +159,13 @@ fn the_newest_are_kept_and_others_are_not_touched() {
         .collect();
     assert_eq!(left, [2, 3, 4]);
     assert!(foreign.exists() && cut.exists() && dir.path().join("notes.txt").exists());
-    assert!(directory.prune("own", 3).removed.is_empty());
+    assert!(directory.prune("own", 3, &newest).removed.is_empty());
 }
 
 #[test]
 fn backups_that_cannot_be_listed_are_a_failure() {
     let dir = tempfile::tempdir().unwrap();
-    let pruned = Directory::new(&dir.path().join("gone")).prune("own", 1);
+    let pruned = Directory::new(&dir.path().join("gone")).prune("own", 1, "made");
     assert_eq!((pruned.removed.len(), pruned.failures.len()), (0, 1));
 }
 
@@ -177,7 +179,7 @@ fn of_backups_of_one_second_the_last_one_stays() {
         assert_eq!(names(dir.path()).last(), Some(&newest));
     }
     assert!(newest.contains("Z-11."), "{newest}");
-    let pruned = Directory::new(dir.path()).prune("own", 1);
+    let pruned = Directory::new(dir.path()).prune("own", 1, &newest);
     assert_eq!(pruned.removed.len(), 10);
     assert_eq!(names(dir.path()), [newest]);
 }

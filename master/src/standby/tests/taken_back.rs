@@ -9,7 +9,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::standby::hand_over::{HandOver, Phase, under_way, write as write_note};
 use crate::standby::isolation::{AFTER, Isolation, Surroundings};
-use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit};
+use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
 use crate::succession::{Succession, check};
 
 /// A unit that refuses its first starts.
@@ -155,5 +155,32 @@ async fn a_master_that_is_taken_back_starts_and_acts_wherever_that_was_ended() {
             assert!(unit.has_started(), "{case}");
             check_acts(&host, &case).await;
         }
+    }
+}
+
+/// A promotion whose command was killed while the unit started leaves its note, and the master serves.
+#[tokio::test]
+async fn the_note_of_an_earlier_promotion_is_not_in_the_way() {
+    for why in [Why::Replaced, Why::HandedOver, Why::Isolated] {
+        let case = format!("{why:?}");
+        let (host, unit) = (host(why).await, Starts::refusing(0));
+        let note = host.config.state_dir.join("promotion.json");
+        std::fs::write(&note, r#"{"epoch":1}"#).unwrap();
+        let promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
+        let refused = promotion.run(&Wanted::default()).await.unwrap_err();
+        let is_reason = match why {
+            Why::Replaced => matches!(refused, PromoteError::Replaced(_)),
+            Why::HandedOver => matches!(refused, PromoteError::HandedOver(_)),
+            Why::Isolated => matches!(refused, PromoteError::Isolated),
+        };
+        assert!(is_reason && !unit.has_started(), "{case}: {refused}");
+        std::fs::write(&note, r#"{"epoch":1}"#).unwrap();
+        let done = take_back(&host, &unit, None).await.unwrap();
+        assert!(
+            matches!(done, Promoted::Done(epoch) if epoch > 1),
+            "{case}: {done:?}"
+        );
+        assert!(unit.has_started() && !note.exists(), "{case}");
+        check_acts(&host, &case).await;
     }
 }
