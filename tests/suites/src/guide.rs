@@ -36,6 +36,23 @@ pub(super) fn run(on: &Host, heading: &str, begin: &str) -> Result<String> {
     on.run(&command("disaster.md", heading, begin)?)
 }
 
+/// Adds hosts by the command below a heading of the page about disasters, which names the same hosts in the same order.
+/// The addresses are those of the tests.
+pub(super) fn add(cluster: &Cluster, on: &Host, heading: &str, names: &[&str]) -> Result<()> {
+    let mut command = command("disaster.md", heading, "ctl node add ")?;
+    let hosts = command.iter_mut().filter(|word| word.contains('='));
+    let mut named = Vec::new();
+    for word in hosts {
+        let (name, _) = word.split_once('=').context("no address")?;
+        let name = name.to_owned();
+        let address = cluster.host(&name)?.control_plane_address();
+        *word = format!("{name}={address}");
+        named.push(name);
+    }
+    ensure!(named == names, "the guide adds {named:?}, not {names:?}");
+    cluster.add_by(on, names, &command).map(drop)
+}
+
 /// Replaces a host by the command below a heading of the page about disasters, given on another host. Returns the
 /// time until it has printed what must run on the new one.
 pub(super) fn replace(cluster: &Cluster, on: &Host, heading: &str, name: &str) -> Result<Duration> {
@@ -125,6 +142,7 @@ mod tests {
     #[test]
     fn the_guide_has_the_commands_of_the_tests() {
         let backups = "## Backups";
+        let store = "## The master's store is damaged";
         let left = "## One member of etcd is left";
         let lost = "## The master's host is lost, and a standby is left";
         let all = "## The first host, or all control planes, are lost";
@@ -140,6 +158,24 @@ mod tests {
             ("disaster.md", backups, "ctl backup verify --start", ""),
             (
                 "disaster.md",
+                backups,
+                "ctl backup verify /",
+                "srv/backup/prod-20261123T060000Z.halite-backup --key backup.key",
+            ),
+            (
+                "disaster.md",
+                backups,
+                "ctl backup get",
+                " --file /media/stick/prod.halite-backup",
+            ),
+            (
+                "disaster.md",
+                backups,
+                "tail -n +3",
+                " FILE | head -c -65 | tar x",
+            ),
+            (
+                "disaster.md",
                 "## A worker is lost",
                 "ctl node replace",
                 " worker-1 --force --cluster demo",
@@ -150,6 +186,7 @@ mod tests {
                 "ctl node replace",
                 " cp-2 --force --cluster demo",
             ),
+            ("disaster.md", lost, "ctl master list", ""),
             ("disaster.md", lost, "ctl master promote", ""),
             (
                 "disaster.md",
@@ -163,6 +200,20 @@ mod tests {
                 "/media/halite/ctl bootstrap",
                 " --restore /media/stick/prod.halite-backup --key /media/stick/backup.key --bundle \
                  /media/halite/halite.iso --trust /media/halite/builder.pub",
+            ),
+            (
+                "disaster.md",
+                all,
+                "ctl node add",
+                " cp-2=10.0.0.12 cp-3=10.0.0.13 --roles control-plane,etcd",
+            ),
+            ("disaster.md", all, "ctl health", " --wait 10m"),
+            ("disaster.md", store, "systemctl stop", " halite-master"),
+            (
+                "disaster.md",
+                store,
+                "cp -p",
+                " /var/lib/halite/master/store.db.backup /var/lib/halite/master/store.db",
             ),
             (
                 "disaster.md",

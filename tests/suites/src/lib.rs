@@ -117,10 +117,8 @@ pub fn main(options: Options) -> Result<ExitCode> {
         println!("  cannot keep the compiled dependencies: {error:#}");
     }
     runner.run(&plan.without_a_cluster, &());
-    // One after the other: the machine has room for one cluster. The one that is last may be
-    // skipped on a slow machine, so each is first on every third day.
-    let first = day::today()? % plan.sites.len();
-    plan.sites.rotate_left(first);
+    // One after the other: the machine has room for one cluster.
+    plan.take_turns(day::today()?);
     for site in &plan.sites {
         on_site(&mut runner, site);
     }

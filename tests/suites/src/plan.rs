@@ -68,6 +68,16 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Orders the clusters for a day: the last may be skipped on a slow machine, so the long ones change places
+    /// each day. The first one takes minutes only, and stays where it is.
+    pub(crate) fn take_turns(&mut self, day: usize) {
+        if let Some(long) = self.sites.get_mut(1..)
+            && !long.is_empty()
+        {
+            long.rotate_left(day % long.len());
+        }
+    }
+
     /// The names of all tests, in an order that does not depend on the day.
     pub(crate) fn names(&self) -> Vec<String> {
         let hostless = self.source.iter().chain(&self.without_a_cluster);
@@ -146,6 +156,21 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_long_clusters_change_places_each_day() {
+        let labs = |day| {
+            let mut plan = Plan::new(false).unwrap();
+            plan.take_turns(day);
+            let labs = plan.sites.into_iter().map(|site| site.lab);
+            labs.collect::<Vec<_>>().join(" ")
+        };
+        let days = [0, 1, 2].map(labs);
+        assert_eq!(
+            days,
+            ["versions test ha", "versions ha test", "versions test ha"]
+        );
+    }
 
     #[test]
     fn the_whole_plan_has_the_usual_tests_and_the_numbered_ones() {

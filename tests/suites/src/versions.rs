@@ -10,10 +10,10 @@ use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
-use halite_lab::{Lab, cluster};
+use halite_lab::{Lab, cluster, wait};
 use halite_upstream::versions::{NEWEST, OLDER, Release};
 use halite_upstream::{ISO, prepare};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::{PODS, nothing_left};
 use super::repair::highstate;
@@ -26,6 +26,10 @@ use crate::test::{Counts, Test, cases};
 const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "versions: the only host runs pods without tolerations, where its taint follows the workers",
+        run: takes_pods,
+    },
     Test {
         name: "versions: a newer bundle stands beside it, and is not used",
         run: newer_beside,
@@ -57,6 +61,9 @@ pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
     name: "operator: an older bundle beside the one in use changes no node",
     run: older_beside,
 }];
+
+/// The pod of a test on the only host, and its file.
+const POD: (&str, &str) = ("untolerant", "/root/untolerant.json");
 
 /// Packages that have Kubernetes' own version, as at the start of the lines of `dpkg-query`.
 const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
@@ -111,6 +118,43 @@ fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
     kubeadm::compare(cluster, &OLDER)
 }
 
+/// The document says `controlPlane: {taint: auto}`, and no host is a worker: the scheduler has a place for a pod.
+fn takes_pods(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    ensure!(
+        !has_plane_taint(cluster)?,
+        "{BOOTSTRAP} has the taint of a control plane"
+    );
+    let (name, file) = POD;
+    let image = format!("registry.k8s.io/pause:{}", OLDER.pause);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "it", "image": image}]},
+    });
+    fs::write(host.file(file), pod.to_string())?;
+    let ran = wait::until("the pod to run", PODS, || {
+        // Refused until the namespace has its ServiceAccount; applied again the pod stays as it is.
+        cluster.kubectl(&["apply", "-f", file])?;
+        let pod: Value =
+            serde_json::from_str(&cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
+        ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
+        Ok(())
+    });
+    // Also after a failure: it is of no other test.
+    let remove = ["delete", "-f", file, "--ignore-not-found", "--timeout=60s"];
+    let removed = cluster.kubectl(&remove);
+    ran?;
+    removed.map(|_| Counts::ONE)
+}
+
+/// Returns whether the first host has kubeadm's taint of a control plane.
+fn has_plane_taint(cluster: &Cluster) -> Result<bool> {
+    let node: Value =
+        serde_json::from_str(&cluster.kubectl(&["get", "node", BOOTSTRAP, "-o", "json"])?)?;
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    Ok(taints.any(|taint| taint["key"] == "node-role.kubernetes.io/control-plane"))
+}
+
 fn newer_beside(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let before = recorded(host)?;
@@ -152,6 +196,10 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
 
 fn added_node(cluster: &Cluster) -> Result<Counts> {
     cluster.add_worker_with(every_option::ROLES)?;
+    ensure!(
+        has_plane_taint(cluster)?,
+        "{BOOTSTRAP} has no taint, although there is a worker"
+    );
     cluster.wait_for_pods(PODS)?;
     for host in cluster.hosts() {
         of_release(cluster, host, &OLDER, &NEWEST)?;

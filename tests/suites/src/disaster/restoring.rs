@@ -22,7 +22,7 @@ pub(super) const DIRECTORY: &str = "/root/backups";
 /// What the operator carries to the site, as in the guide.
 const STICK: &str = "/media/stick";
 pub(super) const KEY: &str = "/media/stick/backup.key";
-const FILE: &str = "/media/stick/prod.halite-backup";
+pub(super) const FILE: &str = "/media/stick/prod.halite-backup";
 const NAMESPACE: &str = "disaster";
 
 /// A key pair of `age-keygen`, for tests only.

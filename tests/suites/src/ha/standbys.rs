@@ -27,6 +27,11 @@ fn promote() -> Result<Vec<String>> {
     guide::command("disaster.md", LOST, "ctl master promote")
 }
 
+/// The guide's command that shows on a standby what it has.
+fn list() -> Result<Vec<String>> {
+    guide::command("disaster.md", LOST, "ctl master list")
+}
+
 /// The document of a command on a host, whatever its exit code.
 pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
     // First, because what follows `--` is the command of the hosts.
@@ -207,11 +212,8 @@ pub(super) fn promoted_first(said: &str, then: &str) -> Result<()> {
 /// Waits until a standby has noticed that no master answers.
 pub(super) fn wait_until_noticed(standby: &Host) -> Result<()> {
     wait::until("the standby to notice", BACK, || {
-        refused(
-            standby,
-            &["ctl", "master", "list"],
-            &["no master answers", "ctl master promote"],
-        )
+        let parts = ["no master answers", "ctl master promote"];
+        refused(standby, &list()?, &parts)
     })
 }
 
@@ -363,7 +365,7 @@ pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
 /// begins nothing, and answers.
 fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     wait::until("the standby to notice", BACK, || {
-        refused(next, &["ctl", "master", "list"], &["no master answers"])
+        refused(next, &list()?, &["no master answers"])
     })?;
     next.run(&promote()?)?;
     answers(cluster, next, &old.spec.name)?;

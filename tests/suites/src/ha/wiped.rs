@@ -14,7 +14,10 @@ use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::disaster::restoring;
 use crate::test::Counts;
-use crate::{etcd, firewall};
+use crate::{etcd, firewall, guide};
+
+/// The heading of the guide about such a loss.
+const HEADING: &str = "## The first host, or all control planes, are lost";
 
 /// The first host is made again from the backup while the others are off; objects, a Secret and the worker
 /// with its pod come back without a command, and then the others are added with the words that declared
@@ -35,11 +38,12 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     kept.came_back(cluster)?;
     cluster.lab.power_on(others)?;
     firewall::during(cluster, VIP, &MASTER, || {
-        cluster.join(&STANDBYS)?;
+        guide::add(cluster, first, HEADING, &STANDBYS)?;
         wait::until("all hosts to serve again", BACK, || is_complete(cluster))
     })?;
     wait_for_one_holder(cluster)?;
     wait_for_followers(first, &STANDBYS)?;
+    guide::run(first, HEADING, "ctl health")?;
     kept.goes_on(cluster)?;
     same_content(cluster)?;
     nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
