@@ -103,7 +103,7 @@ impl StepRunner<'_> {
         let (text, hopeless) = match key.map(|key| (key.state, key.fingerprint)) {
             None => (
                 format!(
-                    "{id} has not enrolled: run the command there that `ctl node add {id}` printed"
+                    "{id} has not enrolled: run the command there that `ctl node add` or `ctl node replace` printed"
                 ),
                 false,
             ),
