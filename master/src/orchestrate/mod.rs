@@ -54,7 +54,7 @@ mod vip_step;
 mod vip_tests;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -291,13 +291,18 @@ impl Orchestrator {
         let low: LowState = serde_json::from_str(&run.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the stored run: {error}")))?;
         let steps = store.steps(&run.id).await?;
+        let failed = if again {
+            failed_for_good(&steps, &low)
+        } else {
+            BTreeSet::new()
+        };
         let recorder = Recorder::new(
             Arc::clone(&self.jobs),
             run.clone(),
             Arc::clone(cancellation),
             steps,
         );
-        let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder, again);
+        let runner = StepRunner::new(Arc::clone(&self.jobs), &run, &low, &recorder, failed);
         let done = halite_states::run::run(
             &low,
             &runner,
@@ -335,6 +340,19 @@ impl Orchestrator {
             .await?;
         Ok(())
     }
+}
+
+/// The positions of the steps that have failed; without those that are tried several times (`retry`).
+fn failed_for_good(steps: &[Step], low: &LowState) -> BTreeSet<usize> {
+    let failed = steps
+        .iter()
+        .filter(|step| step.status == StepStatus::Failed)
+        .filter_map(|step| usize::try_from(step.index).ok());
+    let is_tried_again = |index: &usize| {
+        let chunk = low.chunks.get(*index);
+        chunk.is_some_and(|chunk| chunk.controls.retry.is_some())
+    };
+    failed.filter(|index| !is_tried_again(index)).collect()
 }
 
 fn pillar_override(text: &str) -> Result<Value, Refusal> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
 use crate::jobs::NewJob;
+use crate::jobs::cancel::was_cancelled;
 use crate::jobs::failure::succeeded;
 use crate::kubernetes::{Api, ApiError, ObjectRef};
 use crate::store::RowState;
@@ -123,6 +124,9 @@ impl StepRunner<'_> {
             .iter()
             .find(|row| row.state == RowState::Returned && row.retcode == Some(1));
         match bad {
+            None if rows.iter().any(was_cancelled) => {
+                Err(Failure::new("the order to reboot was cancelled".to_owned()))
+            }
             None => Ok(rows.iter().all(succeeded)),
             Some(row) => Err(Failure::new(format!(
                 "cannot reboot {}: the command failed; `ctl job show {order}` shows its output",

@@ -1,6 +1,7 @@
 //! The states `halite.*`; each is one step. The check of a state carries the step out and answers
 //! with the changes. A test run does the same, with jobs in test mode.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,8 +31,9 @@ pub(super) struct StepRunner<'a> {
     pub(super) run: &'a Run,
     pub(super) recorder: &'a Recorder,
     low: &'a LowState,
-    /// True after an attempt of this process that could not be recorded: what it has recorded counts.
-    again: bool,
+    /// The steps whose failure was recorded before an attempt of this task that could not be recorded: they are
+    /// not repeated.
+    failed: BTreeSet<usize>,
 }
 
 impl<'a> StepRunner<'a> {
@@ -40,14 +42,14 @@ impl<'a> StepRunner<'a> {
         run: &'a Run,
         low: &'a LowState,
         recorder: &'a Recorder,
-        again: bool,
+        failed: BTreeSet<usize>,
     ) -> Self {
         Self {
             jobs,
             run,
             recorder,
             low,
-            again,
+            failed,
         }
     }
 
@@ -128,7 +130,7 @@ impl Modules for StepRunner<'_> {
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
         let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
         let recorded = self.recorder.step(index).map(|step| step.status);
-        if self.again && recorded == Some(StepStatus::Failed) {
+        if self.failed.contains(&index) {
             let detail = self.recorder.detail(index);
             let error = detail.get("error").and_then(Value::as_str);
             return Err(Failure::new(error.unwrap_or_default()));

@@ -195,7 +195,10 @@ impl FakeState {
             options: options.to_owned(),
         };
         let source = self.disk.follow(device);
-        let is_below = |m: &&MountPoint| source.starts_with(m.path.trim_end_matches('/'));
+        let is_below = |m: &&MountPoint| {
+            let below = source.strip_prefix(m.path.trim_end_matches('/'));
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
         let holder = self.mounts.iter().filter(is_below);
         if let Some(old) = self.mounts.iter().find(|m| m.path == point.path)
             && has("remount")

@@ -80,8 +80,8 @@ async fn mounting(
     changes: &mut Map<String, serde_json::Value>,
     effects: &mut Vec<Effect>,
 ) -> Result<(), Failure> {
-    // The kernel has the path without links.
-    let path = real_path(host, &line.path).await?;
+    let mounts = host.mounts().await?;
+    let path = mount_path(host, &mounts, &line.path).await?;
     let mount = |options: String| Effect::Mount {
         device: line.device.clone(),
         path: path.clone(),
@@ -89,7 +89,6 @@ async fn mounting(
         options,
     };
     // The last mount over a path is the one that is seen.
-    let mounts = host.mounts().await?;
     let Some(found) = mounts.iter().rev().find(|found| found.path == path) else {
         if follow(host, &path).await?.1.is_none() {
             if args.flag("mkmnt", false)? {
@@ -136,6 +135,15 @@ async fn mounting(
     Ok(())
 }
 
+/// The path of a mount point as the kernel has it, without links. One that is in the list is not looked at: a
+/// file system whose server is away answers late or never.
+async fn mount_path(host: &dyn Host, mounts: &[MountPoint], path: &str) -> Result<String, Failure> {
+    if mounts.iter().any(|mount| mount.path == path) {
+        return Ok(path.to_owned());
+    }
+    real_path(host, path).await
+}
+
 /// Returns whether a mount shows the declared device, file or (for a bind mount) directory.
 async fn shows(
     host: &dyn Host,
@@ -151,13 +159,13 @@ async fn shows(
         .split(',')
         .any(|option| matches!(option, "bind" | "rbind"))
     {
-        let source = real_path(host, &line.device).await?;
+        let source = mount_path(host, mounts, &line.device).await?;
         let holder = mounts
             .iter()
             .filter(|mount| !std::ptr::eq(*mount, found) && is_within(&source, &mount.path))
             .max_by_key(|mount| mount.path.len());
         // The kernel has the device of the file system, and the directory there. NFS has both as
-        // the device.
+        // the device. File systems without a device, such as tmpfs, all have one name.
         return Ok(holder.is_some_and(|holder| {
             let below = source.strip_prefix(&holder.path).unwrap_or_default();
             let wanted = format!("{}/{}/{below}", holder.device, holder.root);
@@ -225,13 +233,9 @@ pub(super) async fn unmounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut changes = Map::new();
     let mut effects = Vec::new();
     let mut layers = 0;
-    let real = real_path(host, &path).await?;
-    for found in host
-        .mounts()
-        .await?
-        .iter()
-        .filter(|found| found.path == real)
-    {
+    let mounts = host.mounts().await?;
+    let real = mount_path(host, &mounts, &path).await?;
+    for found in mounts.iter().filter(|found| found.path == real) {
         let matches = match &only {
             Some(device) => device_of(host, &found.device).await? == *device,
             None => true,
