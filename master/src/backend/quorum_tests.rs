@@ -127,8 +127,12 @@ fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
     assert_eq!(applied(&hosts), [0, 0, 0]);
 }
 
-/// Runs a highstate of all hosts; the store refuses writes of this kind for a second. Its exit code.
-fn highstate_without(life: &Life, what: &str) -> i32 {
+/// Runs a highstate of all hosts; the store refuses writes of this kind for a second. Its exit code, and how often
+/// each host applied something.
+fn highstate_without(site: &Site, what: &str) -> (i32, Vec<usize>) {
+    let life = site.live();
+    let hosts = PLANES.map(ScriptedMinion::new);
+    hosts.iter().for_each(|host| life.connect(host));
     let request = v1::RunRequest {
         function: "state.highstate".into(),
         args_json: "{}".into(),
@@ -141,7 +145,8 @@ fn highstate_without(life: &Life, what: &str) -> i32 {
         life.store.refuse(None).await;
         stream
     });
-    life.collect(stream).last().unwrap().retcode
+    let retcode = life.collect(stream).last().unwrap().retcode;
+    (retcode, applied(&hosts))
 }
 
 /// No deadline counts before the gate.
@@ -151,12 +156,8 @@ fn a_host_that_did_not_pass_ends_when_the_store_takes_it() {
     cluster.hide("cp-2");
     cluster.hide("cp-3");
     site.etcd = Some((cluster, Duration::ZERO));
-    let life = site.live();
-    let hosts = PLANES.map(ScriptedMinion::new);
-    hosts.iter().for_each(|host| life.connect(host));
     let lost = "UPDATE OF state ON job_rows WHEN new.state = 'lost'";
-    assert_eq!(highstate_without(&life, lost), 1);
-    assert_eq!(applied(&hosts), [0, 0, 0]);
+    assert_eq!(highstate_without(&site, lost), (1, vec![0, 0, 0]));
 }
 
 #[test]
@@ -164,12 +165,8 @@ fn hosts_side_by_side_are_all_sent_what_the_store_refused_at_first() {
     let (site, cluster) = site();
     cluster.stop("cp-2");
     cluster.stop("cp-3");
-    let life = site.live();
-    let hosts = PLANES.map(ScriptedMinion::new);
-    hosts.iter().for_each(|host| life.connect(host));
     let sent = "UPDATE OF state ON job_rows WHEN new.state = 'sent'";
-    assert_eq!(highstate_without(&life, sent), 0);
-    assert_eq!(applied(&hosts), [1, 1, 1]);
+    assert_eq!(highstate_without(&site, sent), (0, vec![1, 1, 1]));
 }
 
 /// A reboot or an upgrade would begin with the last member that runs.

@@ -124,9 +124,9 @@ impl StepRunner<'_> {
             .iter()
             .find(|row| row.state == RowState::Returned && row.retcode == Some(1));
         match bad {
-            None if rows.iter().any(was_cancelled) => {
-                Err(Failure::new("the order to reboot was cancelled".to_owned()))
-            }
+            None if rows.iter().any(was_cancelled) => Err(Failure::new(format!(
+                "cannot reboot the host: the job {order} was cancelled; run the same command again"
+            ))),
             None => Ok(rows.iter().all(succeeded)),
             Some(row) => Err(Failure::new(format!(
                 "cannot reboot {}: the command failed; `ctl job show {order}` shows its output",

@@ -129,13 +129,16 @@ impl Modules for StepRunner<'_> {
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
         let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
-        let recorded = self.recorder.step(index).map(|step| step.status);
         if self.failed.contains(&index) {
             let detail = self.recorder.detail(index);
             let error = detail.get("error").and_then(Value::as_str);
             return Err(Failure::new(error.unwrap_or_default()));
         }
-        if recorded == Some(StepStatus::Succeeded) {
+        if self
+            .recorder
+            .step(index)
+            .is_some_and(|step| step.status == StepStatus::Succeeded)
+        {
             let detail = self.recorder.detail(index);
             let changes = detail
                 .get("changes")
