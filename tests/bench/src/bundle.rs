@@ -11,8 +11,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::build::{Programs, with_builder};
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
+use halite_upstream::versions::SHIPPED;
 use serde_json::Value;
 
 use super::{Table, median, mib, seconds, warm};
@@ -37,8 +39,8 @@ struct Step {
 /// Something could not be measured, or the measurement missed an aim.
 pub fn bench(progress: &mut dyn FnMut(&str)) -> Result<()> {
     let (bundle, iso_directory) = (
-        prepare::bundle(&Board::plain())?,
-        prepare::iso_directory(&Board::plain())?,
+        prepare::bundle_of(&SHIPPED, &Board::plain())?,
+        prepare::iso_directory_of(&SHIPPED, &Board::plain())?,
     );
     let work = std::path::absolute(halite_lab::cache())?.join("bench-bundle");
     remove(&work)?;
@@ -211,7 +213,7 @@ fn timed(step: &Step) -> Result<Duration> {
         .split_first()
         .context("a step without a command")?;
     let mut command = Command::new(program);
-    halite_lab::build::with_builder(&mut command)?;
+    with_builder(&mut command, Programs::Shipped)?;
     let start = Instant::now();
     let output = command
         .args(args)

@@ -15,6 +15,7 @@ use halite_lab::{Lab, cluster, wait};
 use halite_suites::ha;
 use halite_suites::ha::{Measured, Way, is_complete};
 use halite_upstream::prepare;
+use halite_upstream::versions::SHIPPED;
 
 use super::inputs::Inputs;
 use super::{Table, measure, median, peer, seconds, shown, warm};
@@ -58,7 +59,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     lab.room_for(&HA)?;
-    let iso_directory = prepare::iso_directory(&Board::plain())?;
+    let iso_directory = prepare::iso_directory_of(&SHIPPED, &Board::plain())?;
     let mut table = Table::default();
     let by_hand = kubeadm(&lab, &mut table, progress)?;
     warm(&iso_directory)?;
@@ -116,7 +117,7 @@ impl Table {
 
 /// Three control planes by kubeadm and a script, from the same packages and images.
 fn kubeadm(lab: &Lab, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<Duration> {
-    let bundle = prepare::bundle(&Board::plain())?;
+    let bundle = prepare::bundle_of(&SHIPPED, &Board::plain())?;
     let inputs = Inputs::new(&bundle, progress)?;
     warm(&bundle)?;
     progress("three control planes by kubeadm and a script");

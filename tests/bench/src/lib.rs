@@ -22,6 +22,7 @@ use halite_lab::cluster::{CLUSTER, Cluster};
 use halite_lab::progress::Board;
 use halite_lab::{Lab, build, cluster};
 use halite_upstream::prepare;
+use halite_upstream::versions::SHIPPED;
 use inputs::Inputs;
 
 pub use bundle::bench as bundle;
@@ -57,8 +58,8 @@ const MASTER_KIB: u64 = 21 * 1024;
 /// # Errors
 /// Something could not be measured, or the measurement missed an aim.
 pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let bundle = prepare::bundle(&Board::plain())?;
-    let iso_directory = prepare::iso_directory(&Board::plain())?;
+    let bundle = prepare::bundle_of(&SHIPPED, &Board::plain())?;
+    let iso_directory = prepare::iso_directory_of(&SHIPPED, &Board::plain())?;
     let inputs = Inputs::new(&bundle, progress)?;
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     lab.down()?;

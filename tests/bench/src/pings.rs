@@ -9,8 +9,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_lab::build::Programs;
 use halite_lab::progress::Board;
-use halite_lab::{build, wait};
+use halite_lab::wait;
 use serde_json::Value;
 
 use super::{Table, median};
@@ -41,7 +42,7 @@ pub fn bench(progress: &mut dyn FnMut(&str)) -> Result<()> {
 
 /// Starts the daemons, measures, and stops them.
 pub(super) fn rows(table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let programs = build::release(&Board::plain())?;
+    let programs = Programs::Shipped.build(&Board::plain())?;
     let work = std::path::absolute(halite_lab::cache())?.join("bench-pings");
     remove(&work)?;
     let result = measure(&programs, &work, table, progress);

@@ -36,28 +36,35 @@ enum Verb {
         #[arg(long)]
         ha: bool,
     },
-    /// Run everything: format, lint, unit, protocol, lab and cluster suites.
+    /// Run the fixed list of tests that each change must pass: format, lint, unit and protocol tests, and suites
+    /// on two clusters of real hosts.
     Test {
-        /// Run the heavy forms too.
+        /// All tests instead, which takes many hours; see --part.
         #[arg(long)]
         full: bool,
         /// Keep the cluster of the suites running afterwards, and use one that runs.
         #[arg(long)]
         keep: bool,
-        /// Minutes after which no further test begins; the rest is counted as skipped. 0: no
-        /// limit, as with --full and with a filter; 60 with --part.
-        #[arg(long, value_name = "N")]
-        minutes: Option<u64>,
+        /// Only print the names of the tests.
+        #[arg(long)]
+        list: bool,
         /// Only what is left of part N of M, recorded in a ledger in the lab's cache. A further run of
-        /// the part goes on where this one ended. Exit code 3: nothing failed, and there is more to run.
+        /// the part continues where this one ended. Exit code 3: nothing failed, and there is more to run.
         #[arg(long, value_name = "N/M", requires = "full", conflicts_with = "keep")]
         part: Option<halite_suites::Part>,
+        /// Minutes after which no further test of the part begins.
+        #[arg(long, value_name = "N", requires = "part", default_value_t = halite_suites::PART_MINUTES)]
+        minutes: u64,
         /// Only tests whose name contains one of these.
         filter: Vec<String>,
     },
     /// Print each test of --full with its last outcome for this source tree, and what has not run yet.
     /// Succeeds if all have passed.
-    Ledger,
+    Ledger {
+        /// Put the times of the tests that have passed into docs/dev/test-times.tsv.
+        #[arg(long)]
+        write: bool,
+    },
     /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
     Bench {
         /// Only this part.
@@ -236,20 +243,12 @@ fn status(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The time after which no further test begins.
-fn budget(minutes: Option<u64>, is_part: bool, takes_its_time: bool) -> Option<Duration> {
-    let usual = match (is_part, takes_its_time) {
-        (true, _) => halite_suites::PART_MINUTES,
-        (false, true) => 0,
-        (false, false) => halite_suites::MINUTES,
-    };
-    let minutes = minutes.unwrap_or(usual);
-    (minutes > 0).then(|| Duration::from_secs(60 * minutes))
-}
-
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
-    let uses_a_running_lab = matches!(verb, Verb::Test { keep: true, .. });
+    let uses_a_running_lab = matches!(
+        verb,
+        Verb::Test { keep: true, .. } | Verb::Test { list: true, .. }
+    );
     if matches!(
         verb,
         Verb::Demo { .. }
@@ -269,19 +268,23 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Test {
             full,
             keep,
-            minutes,
+            list,
             part,
+            minutes,
             filter,
         } => {
-            return halite_suites::main(halite_suites::Options {
-                budget: budget(minutes, part.is_some(), full || !filter.is_empty()),
+            let options = halite_suites::Options {
                 full,
                 keep,
-                part,
+                part: part.map(|part| (part, Duration::from_secs(60 * minutes))),
                 filter,
-            });
+            };
+            if !list {
+                return halite_suites::main(options);
+            }
+            halite_suites::list(&options)?;
         }
-        Verb::Ledger => return halite_suites::ledger(),
+        Verb::Ledger { write } => return halite_suites::ledger(write),
         Verb::Bench {
             what: Some(halite_bench::Part::Bundle),
             ..

@@ -1,80 +1,119 @@
-//! Builds Halite's own programs as they are shipped.
+//! Builds Halite's own programs, as they are developed or as they are shipped.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use crate::command::run;
 use crate::progress::Board;
 use crate::{build_command, dependencies};
 
 pub use crate::dirs::source_root;
 
-/// Cargo's profiles and the programs (packages of the same name) that are built with each.
+/// All programs; packages have the same names.
+const ALL: &[&str] = &["ctl", "halite-builder", "halite-master", "halite-minion"];
+
+/// Cargo's profiles and the programs that are shipped of each.
 const PROFILES: &[(&str, &[&str])] = &[
     ("release", &["ctl", "halite-builder"]),
     ("small", &["halite-master", "halite-minion"]),
 ];
 
+/// The minion's package.
+const MINION: &str = "halite-minion";
+
 /// What the version of [`other_minion`] has at its end.
 pub const OTHER: &str = "+other";
 
-/// Builds the programs as they are shipped (the daemons small, see the profiles in `Cargo.toml`) and
-/// returns the directory that has all of them. Messages begin with the profile's name.
-pub fn release(board: &Board) -> Result<PathBuf> {
-    if let Err(error) = dependencies::restore() {
-        board.say("dependencies", &format!("compiled again: {error:#}"));
+/// The way in which Halite's programs are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Programs {
+    /// Like the tests, which compile the same crates: quick to make, with overflow checks and debug assertions.
+    Dev,
+    /// As an operator gets them: optimised for size, which takes many minutes.
+    Shipped,
+}
+
+impl Programs {
+    /// Builds the programs and returns the directory that has all of them. Messages begin with the
+    /// profile's name.
+    ///
+    /// # Errors
+    /// A crate does not compile.
+    pub fn build(self, board: &Board) -> Result<PathBuf> {
+        /// Those that this process has built: the source tree stays as it is while it runs.
+        static BUILT: Mutex<Vec<(Programs, PathBuf)>> = Mutex::new(Vec::new());
+        let mut built = BUILT.lock().map_err(|_| anyhow!("a build panicked"))?;
+        if let Some((_, place)) = built.iter().find(|(programs, _)| *programs == self) {
+            return Ok(place.clone());
+        }
+        if let Err(error) = dependencies::restore() {
+            board.say("dependencies", &format!("compiled again: {error:#}"));
+        }
+        let place = match self {
+            Self::Dev => dev(board),
+            Self::Shipped => shipped(board),
+        }?;
+        built.push((self, place.clone()));
+        Ok(place)
     }
-    let target = source_root().join("target/x86_64-unknown-linux-gnu");
-    let shipped = target.join("shipped");
-    fs::create_dir_all(&shipped)?;
+}
+
+/// Directory of what Cargo makes.
+fn target() -> PathBuf {
+    source_root().join("target/x86_64-unknown-linux-gnu")
+}
+
+fn dev(board: &Board) -> Result<PathBuf> {
+    let place = target().join("stripped");
+    build("dev", ALL, &[], &place, board)?;
+    Ok(place)
+}
+
+fn shipped(board: &Board) -> Result<PathBuf> {
+    let place = target().join("shipped");
     // The last step of the small one takes minutes on one processor, which leaves the other for the
     // rest.
-    let shipped_to = shipped.as_path();
+    let to = place.as_path();
     thread::scope(|scope| {
-        let build = |(profile, programs)| {
-            scope.spawn(move || build(profile, programs, &[], shipped_to, board))
-        };
+        let build =
+            |(profile, programs)| scope.spawn(move || build(profile, programs, &[], to, board));
         let builds: Vec<_> = PROFILES.iter().copied().map(build).collect();
         builds
             .into_iter()
             .try_for_each(|build| build.join().map_err(|_| anyhow!("a build panicked"))?)
     })?;
-    Ok(shipped)
+    Ok(place)
 }
 
-/// Builds a minion that is another program than the shipped one, and says so by its version
+/// Builds a minion that is another program than [`Programs::Dev`]'s, and says so by its version
 /// ([`OTHER`]); returns its path. Only the minion's own crate is compiled again, and linked.
+///
+/// # Errors
+/// The crate does not compile.
 pub fn other_minion(board: &Board) -> Result<PathBuf> {
-    let target = source_root().join("target/x86_64-unknown-linux-gnu");
-    let place = target.join("shipped/other");
-    fs::create_dir_all(&place)?;
-    // With the same packages as before, so that Cargo compiles all that they share no other way.
-    let shipped = PROFILES
-        .iter()
-        .find(|(_, programs)| programs.contains(&"halite-minion"));
-    let (profile, programs) = shipped.context("the minion is not shipped")?;
+    let place = target().join("stripped/other");
     let features = ["--features", "halite-minion/other-version"];
-    build(profile, programs, &features, &place, board)?;
-    Ok(place.join("halite-minion"))
+    build("dev", &[MINION], &features, &place, board)?;
+    Ok(place.join(MINION))
 }
 
 /// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
-pub fn with_builder(command: &mut Command) -> Result<&mut Command> {
-    static PATH: OnceLock<OsString> = OnceLock::new();
-    if PATH.get().is_none() {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let programs = release(&Board::silent())?;
-        let all = std::iter::once(programs).chain(std::env::split_paths(&path));
-        let _ = PATH.set(std::env::join_paths(all)?);
-    }
-    Ok(command.env("PATH", PATH.get().context("there is no PATH")?))
+///
+/// # Errors
+/// The programs do not compile.
+pub fn with_builder(command: &mut Command, programs: Programs) -> Result<&mut Command> {
+    let own = programs.build(&Board::silent())?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(own).chain(std::env::split_paths(&path));
+    Ok(command.env("PATH", std::env::join_paths(all)?))
 }
 
-/// Builds programs and links them to a directory.
+/// Builds programs, with the features that the whole workspace asks of their dependencies, and puts
+/// them into a directory without symbols.
 fn build(
     profile: &str,
     programs: &[&str],
@@ -82,39 +121,53 @@ fn build(
     to: &Path,
     board: &Board,
 ) -> Result<()> {
-    let target = source_root().join("target/x86_64-unknown-linux-gnu");
+    fs::create_dir_all(to)?;
     // Cargo leaves a program at one path, whatever its features are: no other build may come
-    // between this one and the links.
-    let lock = fs::File::create(target.join(format!("shipped/.{profile}.lock")))?;
+    // between this one and the copies.
+    let lock = fs::File::create(target().join(format!(".programs-{profile}.lock")))?;
     lock.lock()?;
     let mut cargo = build_command::cargo();
     cargo.args(["build", "--profile", profile, "--locked"]);
     cargo
         .arg("--manifest-path")
         .arg(source_root().join("Cargo.toml"));
-    cargo.args(programs.iter().flat_map(|program| ["--package", *program]));
+    if profile == "dev" {
+        // As the tests are compiled, so that each crate is compiled once.
+        cargo.arg("--workspace");
+        cargo.args(programs.iter().flat_map(|program| ["--bin", *program]));
+    } else {
+        cargo.args(programs.iter().flat_map(|program| ["--package", *program]));
+    }
     cargo.args(features);
     let what = format!("Halite's programs, profile {profile}");
     let mut line = board.line(profile);
     build_command::run(&mut cargo, &what, &mut |text| line.say(text))?;
-    if let Err(error) = dependencies::store(profile) {
+    let folder = if profile == "dev" { "debug" } else { profile };
+    // Those of the profile dev are stored when the tests and the lint have compiled theirs too.
+    if profile != "dev"
+        && let Err(error) = dependencies::store(folder)
+    {
         line.say(&format!("cannot keep the compiled dependencies: {error:#}"));
     }
     for program in programs {
-        link(&target.join(profile).join(program), to, program)?;
+        strip(&target().join(folder).join(program), to, program)?;
     }
     Ok(())
 }
 
-/// Makes a program appear in a directory under its name in one step: another run may be reading
-/// there.
-fn link(program: &Path, dir: &Path, name: &str) -> Result<()> {
-    let fresh = dir.join(format!(".{name}.{}", std::process::id()));
-    fs::hard_link(program, &fresh).with_context(|| format!("cannot link {}", program.display()))?;
-    fs::rename(&fresh, dir.join(name))?;
-    // A rename from one link of a file to another leaves both.
-    if fresh.exists() {
-        fs::remove_file(&fresh)?;
+/// Makes a program without symbols appear in a directory under its name in one step: another run may be
+/// reading there. Its time is that of the program.
+fn strip(program: &Path, dir: &Path, name: &str) -> Result<()> {
+    let made = dir.join(name);
+    let modified = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
+    let is_new = modified(program).is_none() || modified(program) != modified(&made);
+    if is_new {
+        let fresh = dir.join(format!(".{name}.{}", std::process::id()));
+        let words = ["--preserve-dates".as_ref(), "-o".as_ref()];
+        let paths = [fresh.as_os_str(), program.as_os_str()];
+        run("strip", &[&words[..], &paths[..]].concat())
+            .with_context(|| format!("cannot strip {}", program.display()))?;
+        fs::rename(&fresh, &made)?;
     }
     Ok(())
 }

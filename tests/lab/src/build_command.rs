@@ -21,6 +21,12 @@ const SHOWN_LINES: usize = 40;
 #[must_use]
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");
+    without_package(&mut command);
+    command
+}
+
+/// Takes the variables that describe a package out of the environment of a program that starts Cargo.
+pub fn without_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let is_of_package = |name: &str| {
             ["CARGO_MANIFEST_", "CARGO_PKG_"]
@@ -31,7 +37,6 @@ pub fn cargo() -> Command {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Runs a program to its end. What it prints to standard error is in the error when it fails; `what`

@@ -1,9 +1,13 @@
 //! A record of how long each build of this process took, for the table at the end of a run.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+
+/// Builds that run now.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 static BUILDS: Mutex<Vec<Took>> = Mutex::new(Vec::new());
 
@@ -19,7 +23,10 @@ pub struct Took {
 /// Runs a build and records it, unless it fails.
 pub fn build<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
-    let made = work()?;
+    RUNNING.fetch_add(1, Ordering::Relaxed);
+    let made = work();
+    RUNNING.fetch_sub(1, Ordering::Relaxed);
+    let made = made?;
     let took = Took {
         name: name.to_owned(),
         time: start.elapsed(),
@@ -38,4 +45,10 @@ pub fn builds() -> Vec<Took> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone()
+}
+
+/// Returns true while a build runs: a test may wait for it.
+#[must_use]
+pub fn is_building() -> bool {
+    RUNNING.load(Ordering::Relaxed) > 0
 }

@@ -9,6 +9,8 @@ mod architecture;
 #[cfg(test)]
 mod circles;
 #[cfg(test)]
+mod dates;
+#[cfg(test)]
 mod decisions;
 #[cfg(test)]
 mod findings;

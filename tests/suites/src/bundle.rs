@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build;
+use halite_lab::build::{Programs, with_builder};
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use serde_json::{Map, Value};
@@ -72,7 +72,7 @@ fn taken_away((): &()) -> Result<Counts> {
 /// The report of `ctl bundle needs`, printed by the bundle's own `ctl`.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = build::with_builder(&mut ctl)?
+    let output = with_builder(&mut ctl, Programs::Dev)?
         .args(["--output", "json", "bundle", "needs"])
         .arg(bundle)
         .output()?;
@@ -277,7 +277,7 @@ fn without(bundle: &Path, path: &str) -> Result<()> {
         fs::write(copy.join(name), content)?;
     }
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = build::with_builder(&mut ctl)?
+    let output = with_builder(&mut ctl, Programs::Dev)?
         .args(["bundle", "verify", "--allow-unsigned"])
         .arg(&copy)
         .output()?;

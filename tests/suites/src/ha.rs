@@ -51,11 +51,10 @@ use halite_upstream::prepare;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
-use crate::day::{in_turn, today};
 use crate::firewall;
 use crate::kubeadm::control_plane;
 use crate::site::Site;
-use crate::test::{Case, Counts, Test, cases};
+use crate::test::{Counts, Test, cases, sequence};
 
 pub use links::both_ways as links_cut_both_ways;
 pub(crate) use losses::while_written;
@@ -140,13 +139,8 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-const OF_THE_DAY: &[Test<Cluster>] = &[Test {
-    name: "ha: commands are interrupted at the three boundaries of the day, and end the same",
-    run: boundaries::of_the_day,
-}];
-
-/// Of these a usual run has one, by day, and `full` all.
-const IN_TURN: &[Test<Cluster>] = &[
+/// Longer ones, after which the hosts are as before. The last one is an upgrade.
+const LONGER: &[Test<Cluster>] = &[
     Test {
         name: "ha: a flag that etcd does not know stops at the first host, which goes back",
         run: bad_flag::stops_at_the_first,
@@ -165,7 +159,7 @@ const IN_TURN: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`, which leave the cluster as it was. They need the bundle of the first ISO.
+/// Those that leave the cluster as it was. They need the bundle of the first ISO.
 const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: all hosts come back in the other order, too",
@@ -225,7 +219,7 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`, each with a newer release than the one before it.
+/// Each with a newer release than the one before it.
 const UPGRADES: &[Test<Cluster>] = &[
     Test {
         name: "ha: an upgrade whose master dies at the end of each step ends the same",
@@ -237,7 +231,7 @@ const UPGRADES: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`, on which those after them do not depend.
+/// Those on which others do not depend. The last one leaves the master where it was.
 const FULL: &[Test<Cluster>] = &[
     Test {
         name: "ha: the old host of the master, switched on again after its replacement, stays out",
@@ -250,6 +244,10 @@ const FULL: &[Test<Cluster>] = &[
     Test {
         name: "ha: a standby recovers etcd from its own member when the master is gone",
         run: etcd::recovered_on_a_standby,
+    },
+    Test {
+        name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
+        run: standbys::replaces_the_lost_master_and_dies,
     },
 ];
 
@@ -271,12 +269,6 @@ const MOVED: &[Test<Cluster>] = &[Test {
     run: standbys::replaces_the_lost_master,
 }];
 
-/// The same in `full`.
-const MOVED_IN_FULL: &[Test<Cluster>] = &[Test {
-    name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
-    run: standbys::replaces_the_lost_master_and_dies,
-}];
-
 /// The master is on the first host after them, and the others are standbys.
 const BACK_AGAIN: &[Test<Cluster>] = &[
     Test {
@@ -289,7 +281,7 @@ const BACK_AGAIN: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`, which leave the master where it was.
+/// Those that leave the master where it was.
 const CUT_OFF: &[Test<Cluster>] = &[
     Test {
         name: "ha: a host that had the master becomes a worker for a while, and keeps nothing of it",
@@ -301,7 +293,7 @@ const CUT_OFF: &[Test<Cluster>] = &[
     },
 ];
 
-/// Further ones of `full`: each ends the cluster and makes another one.
+/// Each ends the cluster and makes another one.
 const DESTROYED: &[Test<Cluster>] = &[
     Test {
         name: "ha: ctl destroy leaves nothing on the hosts of standbys",
@@ -328,44 +320,20 @@ const LAST: &[Test<Cluster>] = &[
         name: "ha: the last but one control plane is removed, and the one that is left serves",
         run: fewer::one_is_left,
     },
+    Test {
+        name: "ha: the host that is left when the first one has gone is wiped, and restored from a backup",
+        run: wiped::restored_without_the_first_host,
+    },
 ];
-
-/// A further one of `full`, on what those before leave.
-const ONE_LEFT: &[Test<Cluster>] = &[Test {
-    name: "ha: the host that is left when the first one has gone is wiped, and restored from a backup",
-    run: wiped::restored_without_the_first_host,
-}];
 
 const END: &[Test<Cluster>] = &[Test {
     name: "ha: nothing tried to leave",
     run: nothing_left,
 }];
 
-/// The site of three control planes and one worker. In `full`, all failovers, boundaries and losses for good are tests.
-pub(super) fn site(full: bool) -> Result<Site> {
-    let day = if full { None } else { Some(today()?) };
-    let [in_turn] = in_turn([IN_TURN], day);
-    let numbered: Vec<Case<Cluster>> = if full {
-        failovers::numbered()
-            .into_iter()
-            .chain(boundaries::every()?)
-            .chain(dies::numbered()?)
-            .chain(cases(BEFORE))
-            .chain(cases(THEN))
-            .chain(in_turn)
-            .chain(cases(UPGRADES))
-            .chain(upgrade_dies::numbered()?)
-            .chain(cases(FULL))
-            .chain(cases(MOVED_IN_FULL))
-            .collect()
-    } else {
-        [OF_THE_DAY, THEN]
-            .into_iter()
-            .flat_map(cases)
-            .chain(in_turn)
-            .chain(cases(MOVED))
-            .collect()
-    };
+/// The site of three control planes and one worker. Failovers, boundaries and losses for good are numbered.
+pub(super) fn site() -> Result<Site> {
+    let moved = [MOVED, BACK_AGAIN, CUT_OFF, DESTROYED, LAST, END];
     Ok(Site {
         lab: "ha".to_owned(),
         made: "ha: bootstrap, two control planes and a worker",
@@ -373,13 +341,16 @@ pub(super) fn site(full: bool) -> Result<Site> {
         make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
         tests: cases(TESTS)
             .into_iter()
-            .chain(numbered)
-            .chain(cases(BACK_AGAIN))
-            .chain(cases(if full { CUT_OFF } else { &[] }))
-            .chain(cases(if full { DESTROYED } else { &[] }))
-            .chain(cases(LAST))
-            .chain(cases(if full { ONE_LEFT } else { &[] }))
-            .chain(cases(END))
+            .chain(failovers::numbered())
+            .chain(boundaries::every()?)
+            .chain(dies::numbered()?)
+            .chain(cases(BEFORE))
+            .chain(cases(THEN))
+            .chain(cases(LONGER))
+            .chain(cases(UPGRADES))
+            .chain(upgrade_dies::numbered()?)
+            .chain(cases(FULL))
+            .chain(sequence(moved.into_iter().flat_map(cases).collect()))
             .collect(),
     })
 }

@@ -1,11 +1,9 @@
 //! Kills: after any process dies in the middle of a command, running the same command again ends in
 //! the same state.
 //!
-//! Each kill has a number: a command, a victim, and a moment. While a finished host is repaired,
-//! the moment is the repair of one of the prepared damages; while a new host is added or
-//! bootstrapped, it is one of the listed write boundaries. The default run takes five kills,
-//! different ones each day, one of them while a host is bootstrapped in a lab of its own, and one
-//! while a host is added. In `--full` each of them is a test.
+//! Each kill has a number, and is a test: a command, a victim, and a moment. While a finished host is
+//! repaired, the moment is the repair of one of the prepared damages; while a new host is added or
+//! bootstrapped, it is one of the listed write boundaries.
 
 mod adding;
 mod bootstrapping;
@@ -21,12 +19,11 @@ use std::fmt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use crate::day::today;
 use crate::test::{Case, Counts, Test, cases};
 
 pub(crate) use power::while_off;
@@ -50,16 +47,10 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-const OF_THE_DAY: &[Test<Cluster>] = &[Test {
-    name: "kills: five of the numbered moments",
-    run: five,
-}];
-
 // The tests that remove the worker for a while are last: after a failure the cluster is not as the
 // others expect.
-pub(super) fn tests(full: bool) -> Vec<Case<Cluster>> {
-    let numbered = if full { every() } else { cases(OF_THE_DAY) };
-    cases(TESTS).into_iter().chain(numbered).collect()
+pub(super) fn tests() -> Vec<Case<Cluster>> {
+    cases(TESTS).into_iter().chain(every()).collect()
 }
 
 /// One of the numbered kills.
@@ -103,67 +94,22 @@ fn numbered() -> Vec<Numbered> {
     repairs.chain(adding).chain(bootstrapping).collect()
 }
 
-/// The numbers of a day's kills: three while a host is repaired, one while a host is bootstrapped,
-/// and one while a host is added.
-fn of_day(day: usize) -> [usize; 5] {
-    let (repairs, adding, bootstraps) = (
-        repairing::numbered().len(),
-        moments::numbered(&adding::KILLS).len(),
-        moments::numbered(&bootstrapping::KILLS).len(),
-    );
-    let [a, b, c] = [0, 1, 2].map(|n| (3 * day + n) % repairs);
-    let bootstrap = repairs + adding + day % bootstraps;
-    [a, b, c, bootstrap, repairs + day % adding]
-}
-
-/// Runs the kills of the day, or those that `HALITE_KILLS` names: `3,17`.
-fn five(cluster: &Cluster) -> Result<Counts> {
-    let chosen: Vec<usize> = match std::env::var("HALITE_KILLS") {
-        Ok(numbers) => {
-            let numbers: Result<_, _> = numbers.split(',').map(str::parse).collect();
-            numbers.context("HALITE_KILLS is a list of numbers: 3,17")?
-        }
-        Err(_) => of_day(today()?).to_vec(),
-    };
-    let count = numbered().len();
-    println!(
-        "  {chosen:?} of {count}; to repeat one: HALITE_KILLS={}",
-        chosen.first().unwrap_or(&0)
-    );
-    some(cluster, &chosen)
-}
-
 /// A test for each number.
 fn every() -> Vec<Case<Cluster>> {
     let all = numbered().into_iter().enumerate();
     all.map(|(number, kill)| {
         let name = format!("kills: boundary {number}, {kill}");
-        Case::new(name, move |cluster| some(cluster, &[number]))
+        Case::new(name, move |cluster| {
+            let ended = match kill {
+                Numbered::Repairing(kill) => repairing::one(cluster, kill),
+                Numbered::Adding(kill) => adding::one(cluster, kill),
+                Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
+            }?;
+            println!("  the command ended with {ended}, and well when run again");
+            Ok(Counts::ONE)
+        })
     })
     .collect()
-}
-
-fn some(cluster: &Cluster, numbers: &[usize]) -> Result<Counts> {
-    let all = numbered();
-    let mut counts = Counts::default();
-    for number in numbers {
-        let kill = *all
-            .get(*number)
-            .with_context(|| format!("there is no kill {number}"))?;
-        let start = std::time::Instant::now();
-        let ended = match kill {
-            Numbered::Repairing(kill) => repairing::one(cluster, kill),
-            Numbered::Adding(kill) => adding::one(cluster, kill),
-            Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
-        };
-        let ended = ended.with_context(|| format!("kill {number}: {kill}"))?;
-        let took = start.elapsed().as_secs_f64();
-        println!(
-            "  {number}: {kill}; the command ended with {ended}, and well when run again ({took:.1} s)"
-        );
-        counts.add(Counts::ONE);
-    }
-    Ok(counts)
 }
 
 /// Starts a command in a host, and discards its output.
@@ -187,35 +133,4 @@ pub(crate) fn ended(command: &mut Child) -> Result<ExitStatus> {
             Err(error) => Err(error.into()),
         },
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn five_a_day_get_around_and_differ() {
-        let all = numbered();
-        let mut taken = std::collections::BTreeSet::new();
-        for day in 0..all.len() {
-            let chosen = of_day(day);
-            let power = |number: &&usize| {
-                matches!(
-                    all[**number],
-                    Numbered::Repairing(repairing::Kill {
-                        victim: repairing::Victim::Power(_),
-                        ..
-                    })
-                )
-            };
-            assert!(chosen.iter().filter(power).count() <= 2, "{chosen:?}");
-            assert!(
-                matches!(all[chosen[3]], Numbered::Bootstrapping(_)),
-                "{chosen:?}"
-            );
-            assert!(matches!(all[chosen[4]], Numbered::Adding(_)), "{chosen:?}");
-            taken.extend(chosen);
-        }
-        assert_eq!(taken.len(), all.len(), "some are never taken");
-    }
 }

@@ -33,10 +33,16 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: link::cut,
     },
     Test {
-        name: "lab: the shipped programs work in a root without any library",
+        name: "lab: the programs work in a root without any library",
         run: bare_root::works,
     },
 ];
+
+/// Those of `--full` in addition.
+pub(super) const FULL: &[Test<()>] = &[Test {
+    name: "lab: the shipped programs work in a root without any library",
+    run: bare_root::shipped_works,
+}];
 
 fn quiet(_: &str) {}
 

@@ -7,8 +7,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
-mod day;
-mod deadline;
+mod default_run;
 mod destroy;
 mod disaster;
 mod enrolment;
@@ -40,6 +39,7 @@ mod prebuild;
 mod preflight;
 mod registry;
 mod repair;
+mod report;
 mod repository;
 mod roles;
 mod runner;
@@ -50,15 +50,19 @@ mod site_registry;
 mod small_disk;
 mod source;
 mod support;
-mod table;
 mod test;
+mod unit_tests;
 mod update;
+mod usual;
 mod versions;
 mod vip;
+mod watchdog;
 
 use std::process::ExitCode;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use halite_lab::{dependencies, prerequisites};
 use ledger::Ledger;
 use plan::Plan;
@@ -67,80 +71,116 @@ use site::on_site;
 
 pub use iso::recipe_of;
 pub use part::{PART_MINUTES, Part};
-pub use runner::{MINUTES, Options};
+pub use runner::Options;
 
 /// Runs the suites; the last line that it prints is `N passed, N failed, N skipped`.
+///
+/// # Errors
+/// The filter matches no test, the ledger of a part cannot be used, or the machine lacks something.
 pub fn main(options: Options) -> Result<ExitCode> {
-    if let Some(budget) = options.budget {
-        deadline::watch(budget);
-    }
-    let mut plan = Plan::new(options.full)?;
+    let plan = Plan::of(&options)?;
     let mut runner = Runner::new(options);
-    if let Some(part) = runner.options.part {
-        let (ledger, states) = Ledger::open(&part.to_string())?;
-        let left = part.left(&plan.names(), &states);
-        println!(
-            "  part {part}: {} tests have passed, {} {}",
-            left.passed,
-            left.run.len(),
-            if left.again {
-                "did not, and are run again"
-            } else {
-                "have not begun yet"
-            }
-        );
-        let names = plan.names();
-        ensure!(
-            names.iter().any(|name| runner.options.wants(name)),
-            "no test has {} in its name",
-            runner.options.filter.join(" or ")
-        );
-        let is_done = left.run.is_empty();
-        runner.record(ledger, left.run);
-        if is_done {
-            return Ok(runner.finish());
-        }
-    }
+    let whole = runner.options.is_default().then_some(watchdog::WHOLE);
+    runner.watch(whole);
+    record(&mut runner, &plan)?;
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
     if let Err(error) = dependencies::restore() {
         println!("  dependencies are compiled again: {error:#}");
     }
-    let is_whole = runner.options.is_whole();
-    let prebuild = is_whole.then(prebuild::begin);
+    let iso = plan.needs_an_iso(&runner).then(prebuild::iso);
     let source = runner.run(&plan.source, &());
-    // Only after the lint too: it compiles the dependencies in its own way.
-    if is_whole
-        && source.failed == 0
+    // The tests have times to keep: they begin when the machine is quiet.
+    wait_for(iso)?;
+    let lint = whole.map(|_| prebuild::lint());
+    runner.run(&plan.without_a_cluster, &());
+    // One after the other: the machine has room for one cluster.
+    for site in &plan.sites {
+        on_site(&mut runner, site);
+    }
+    let beside = runner.run(&plan.beside, &());
+    wait_for(lint)?;
+    // Only after the lint: it compiles the dependencies in its own way.
+    if whole.is_some()
+        && source.failed + beside.failed == 0
         && let Err(error) = dependencies::store("debug")
     {
         println!("  cannot keep the compiled dependencies: {error:#}");
     }
-    runner.run(&plan.without_a_cluster, &());
-    // One after the other: the machine has room for one cluster.
-    plan.take_turns(day::today()?);
-    for site in &plan.sites {
-        on_site(&mut runner, site);
-    }
-    // The thread has normally ended long ago. Wait for it, or its child processes would outlive
-    // this program.
-    if let Some(prebuild) = prebuild {
-        prebuild
-            .join()
-            .map_err(|_| anyhow!("the early build panicked"))?;
-    }
     Ok(runner.finish())
 }
 
-/// Prints the ledger of the present tree: each test of `--full` with its last outcome. Succeeds if all
-/// have passed.
+/// Waits for a build, or its child processes would outlive this program.
+fn wait_for(build: Option<JoinHandle<()>>) -> Result<()> {
+    build
+        .map_or(Ok(()), JoinHandle::join)
+        .map_err(|_| anyhow!("an early build panicked"))
+}
+
+/// Opens the ledger of the run, and limits a part to what is left of it.
+fn record(runner: &mut Runner, plan: &Plan) -> Result<()> {
+    let opened = Ledger::open(&runner.options.label());
+    let Some((part, _)) = runner.options.part else {
+        match opened {
+            Ok((ledger, _)) => runner.record(ledger),
+            Err(error) => println!("  the run is not recorded: {error:#}"),
+        }
+        return Ok(());
+    };
+    let (ledger, states) = opened?;
+    let left = part.left(&plan.planned(), &states);
+    println!(
+        "  part {part}: {} tests have passed, {} {}",
+        left.passed,
+        left.run.len(),
+        if left.again {
+            "did not, and are run again"
+        } else {
+            "have not begun yet"
+        }
+    );
+    runner.record(ledger);
+    runner.only(left.run);
+    Ok(())
+}
+
+/// Prints the names of the tests that a run with these options has, one on each line.
 ///
 /// # Errors
-/// The tree has no name, or the ledger cannot be read.
-pub fn ledger() -> Result<ExitCode> {
-    let tests = Plan::new(true)?.names();
+/// The filter matches no test.
+pub fn list(options: &Options) -> Result<()> {
+    let plan = Plan::of(options)?;
+    for name in plan.names().iter().filter(|name| options.wants(name)) {
+        println!("{name}");
+    }
+    Ok(())
+}
+
+/// Prints the ledger of the present tree: each test of `--full` with its last outcome, and the number of parts
+/// of at most [`PART_MINUTES`] minutes. Succeeds if all have passed. With `write`, the times of those that have
+/// passed replace their lines in `docs/dev/test-times.tsv`.
+///
+/// # Errors
+/// The tree has no name, the ledger cannot be read, or the file cannot be written.
+pub fn ledger(write: bool) -> Result<ExitCode> {
+    let plan = Plan::new()?;
+    let tests = plan.names();
     let (directory, states) = ledger::recorded()?;
     print!("{}", states.table(&tests));
+    if write {
+        usual::write(&[tests.clone(), plan.made()].concat(), &states)?;
+    }
+    let planned = plan.planned();
+    let minutes = planned
+        .iter()
+        .map(|test| test.time)
+        .sum::<Duration>()
+        .as_secs()
+        / 60;
+    let parts = part::number(&planned);
+    println!(
+        "usually {minutes} minutes; in {parts} parts of at most {PART_MINUTES}: cargo lab test --full --part 1/{parts}"
+    );
     println!("{}", directory.display());
     Ok(if states.are_complete(&tests) {
         ExitCode::SUCCESS

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::ledger::{State, States};
 
-/// Minutes after which a run of a part begins no further test.
-pub const PART_MINUTES: u64 = 60;
+/// Minutes after which a run of a part begins no further test, and which the tests of a part take in all.
+pub const PART_MINUTES: u64 = 30;
+
+/// What a part has for making the clusters of its tests.
+const CLUSTERS: Duration = Duration::from_secs(4 * 60);
 
 /// One of the parts into which all tests are divided: `2/4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +33,7 @@ impl FromStr for Part {
             .and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
-            _ => bail!("{text:?} is no part: write N/M, with N from 1 to M, for example 2/4"),
+            _ => bail!("invalid part {text:?}: write N/M, with N from 1 to M, for example 2/4"),
         }
     }
 }
@@ -38,6 +42,16 @@ impl fmt::Display for Part {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.number, self.of)
     }
+}
+
+/// A test in the order of the plan.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    /// Its usual time.
+    pub(crate) time: Duration,
+    /// True if it is in the same part as the test before it.
+    pub(crate) follows: bool,
 }
 
 /// The tests of a run of a part.
@@ -51,17 +65,47 @@ pub(crate) struct Left {
     pub(crate) again: bool,
 }
 
+/// Divides tests into `of` parts of about the same time, in their order.
+fn divided(tests: &[Planned], of: usize) -> Vec<Vec<&Planned>> {
+    let total: f64 = tests.iter().map(|test| test.time.as_secs_f64()).sum();
+    let share = (total / of as f64).max(f64::EPSILON);
+    let mut parts = vec![Vec::new(); of];
+    let (mut before, mut part) = (0.0, 0);
+    for test in tests {
+        let time = test.time.as_secs_f64();
+        if !test.follows {
+            // By its middle, so that a long test is in the part that has more of it.
+            part = (((before + time / 2.0) / share) as usize).clamp(part, of - 1);
+        }
+        before += time;
+        parts[part].push(test);
+    }
+    parts
+}
+
+/// The least number of parts of which none takes longer than [`PART_MINUTES`], its clusters included, unless
+/// tests that need each other do.
+pub(crate) fn number(tests: &[Planned]) -> usize {
+    let limit = Duration::from_secs(60 * PART_MINUTES) - CLUSTERS;
+    let fits = |part: &Vec<&Planned>| {
+        let is_one = part.iter().skip(1).all(|test| test.follows);
+        is_one || part.iter().map(|test| test.time).sum::<Duration>() <= limit
+    };
+    let most = tests.len().max(1);
+    (1..most)
+        .find(|of| divided(tests, *of).iter().all(fits))
+        .unwrap_or(most)
+}
+
 impl Part {
-    /// What is left of the part. Each M-th test is of one part, so that numbered series and sites are
-    /// divided equally. First come those that never began; when there are none, those that failed or
+    /// What is left of the part. First come tests that never began; when there are none, those that failed or
     /// never ended: one that takes the whole time each time does not keep the others from running.
-    pub(crate) fn left(self, tests: &[String], states: &States) -> Left {
-        let own = || (tests.iter().skip(self.number - 1)).step_by(self.of);
+    pub(crate) fn left(self, tests: &[Planned], states: &States) -> Left {
+        let parts = divided(tests, self.of);
+        let own = parts.get(self.number - 1).map_or(&[][..], Vec::as_slice);
         let with = |wanted: &dyn Fn(Option<State>) -> bool| -> BTreeSet<String> {
-            own()
-                .filter(|test| wanted(states.of(test)))
-                .cloned()
-                .collect()
+            let names = own.iter().map(|test| test.name.clone());
+            names.filter(|name| wanted(states.of(name))).collect()
         };
         let fresh = with(&|state| state.is_none());
         let again = fresh.is_empty();
@@ -83,6 +127,14 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn planned(name: &str, seconds: u64) -> Planned {
+        Planned {
+            name: name.to_owned(),
+            time: Duration::from_secs(seconds),
+            follows: false,
+        }
+    }
+
     #[test]
     fn a_part_is_one_of_a_number() {
         assert_eq!(part("2/4").to_string(), "2/4");
@@ -93,7 +145,9 @@ mod tests {
 
     #[test]
     fn each_test_is_of_one_part() {
-        let tests: Vec<String> = (0..23).map(|n| format!("test {n}")).collect();
+        let tests: Vec<Planned> = (0..23)
+            .map(|n| planned(&format!("test {n}"), n * n % 7 * 60))
+            .collect();
         for of in 1..30 {
             let mut all = Vec::new();
             for number in 1..=of {
@@ -102,15 +156,43 @@ mod tests {
                 all.extend(left.run);
             }
             all.sort();
-            let mut wanted = tests.clone();
+            let mut wanted: Vec<String> = tests.iter().map(|test| test.name.clone()).collect();
             wanted.sort();
             assert_eq!(all, wanted, "in {of} parts");
         }
     }
 
     #[test]
+    fn the_number_of_parts_follows_from_the_times() {
+        assert_eq!(number(&[]), 1);
+        let tests: Vec<Planned> = (0..100)
+            .map(|n| planned(&format!("test {n}"), 60))
+            .collect();
+        let of = number(&tests);
+        assert_eq!(of, 4, "100 minutes in parts of at most 26");
+        let longest = divided(&tests, of).iter().map(Vec::len).max();
+        assert!(longest <= Some(26), "{longest:?}");
+    }
+
+    #[test]
+    fn a_test_that_needs_the_one_before_it_is_in_the_same_part() {
+        let mut tests: Vec<Planned> = (0..10).map(|n| planned(&format!("test {n}"), 60)).collect();
+        for test in &mut tests[3..8] {
+            test.follows = true;
+        }
+        for of in 1..10 {
+            let parts = divided(&tests, of);
+            let together = parts.iter().find(|part| {
+                let names: Vec<&str> = part.iter().map(|test| test.name.as_str()).collect();
+                names.contains(&"test 2") && names.contains(&"test 7")
+            });
+            assert!(together.is_some(), "in {of} parts");
+        }
+    }
+
+    #[test]
     fn what_failed_or_never_ended_comes_again_when_all_others_have_run() {
-        let tests = ["a", "b", "c", "d"].map(str::to_owned);
+        let tests = ["a", "b", "c", "d"].map(|name| planned(name, 1));
         let left = |states: &[(&str, State)]| part("1/1").left(&tests, &States::with(states));
         let names = |left: &Left| left.run.iter().cloned().collect::<String>();
         let begun = left(&[
@@ -132,7 +214,11 @@ mod tests {
             (names(&tried), tried.passed, tried.again),
             ("bc".to_owned(), 2, true)
         );
-        let done = left(&tests.each_ref().map(|test| (test.as_str(), State::Passed)));
+        let done = left(
+            &tests
+                .each_ref()
+                .map(|test| (test.name.as_str(), State::Passed)),
+        );
         assert_eq!((names(&done), done.passed), (String::new(), 4));
     }
 }

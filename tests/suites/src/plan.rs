@@ -2,20 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::TWO;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
-use crate::day::{in_turn, today};
+use crate::default_run::NAMES;
+use crate::part::Planned;
+use crate::report::suite_of;
+use crate::runner::{Options, Runner};
 use crate::site::Site;
-use crate::test::{Case, cases};
+use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external, firewall, ha,
     health, iso, keepalived, kills, kubeadm, lab_itself, limits, network, operator, packages,
     preflight, registry, repair, repository, roles, secret, site_registry, source, support, update,
-    versions, vip,
+    usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -27,7 +30,7 @@ fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
 
-/// All tests, by where they run.
+/// Tests by where they run.
 pub(crate) struct Plan {
     /// Those of the source tree.
     pub(crate) source: Vec<Case<()>>,
@@ -35,21 +38,24 @@ pub(crate) struct Plan {
     pub(crate) without_a_cluster: Vec<Case<()>>,
     /// The clusters with their tests.
     pub(crate) sites: Vec<Site>,
+    /// Those that run beside the clusters.
+    pub(crate) beside: Vec<Case<()>>,
 }
 
 impl Plan {
-    /// The tests of a usual run, or all of them.
+    /// All tests.
     ///
     /// # Errors
     /// A numbered series cannot be made, or two tests have one name.
-    pub(crate) fn new(full: bool) -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let plan = Self {
-            source: [source::TESTS, if full { source::FULL } else { &[] }]
+            source: [source::TESTS, source::FULL]
                 .into_iter()
                 .flat_map(cases)
                 .collect(),
             without_a_cluster: [
                 lab_itself::TESTS,
+                lab_itself::FULL,
                 bundle::TESTS,
                 iso::TESTS,
                 packages::TESTS,
@@ -58,7 +64,8 @@ impl Plan {
             .into_iter()
             .flat_map(cases)
             .collect(),
-            sites: vec![versions::site(), ordinary(full)?, ha::site(full)?],
+            sites: vec![ordinary()?, ha::site()?, versions::site()],
+            beside: cases(source::BESIDE),
         };
         // A ledger knows a test by its name.
         let mut names = BTreeSet::new();
@@ -68,42 +75,109 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Orders the clusters for a day: the last may be skipped on a slow machine, so the long ones change places
-    /// each day. The first one takes minutes only, and stays where it is.
-    pub(crate) fn take_turns(&mut self, day: usize) {
-        if let Some(long) = self.sites.get_mut(1..)
-            && !long.is_empty()
-        {
-            long.rotate_left(day % long.len());
+    /// The fixed list of tests that each change must pass.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], or the list names a test that does not exist.
+    pub(crate) fn default_run() -> Result<Self> {
+        let mut plan = Self::new()?;
+        let all: BTreeSet<String> = plan.names().into_iter().collect();
+        for name in NAMES {
+            ensure!(
+                all.contains(*name),
+                "no test of the default run is called {name}"
+            );
         }
+        let listed = |name: &str| NAMES.contains(&name);
+        plan.source.retain(|test| listed(&test.name));
+        plan.without_a_cluster.retain(|test| listed(&test.name));
+        plan.beside.retain(|test| listed(&test.name));
+        for site in &mut plan.sites {
+            site.tests.retain(|test| listed(&test.name));
+        }
+        plan.sites.retain(|site| !site.tests.is_empty());
+        Ok(plan)
     }
 
-    /// The names of all tests, in an order that does not depend on the day.
+    /// The tests of a run: all with `full`, else those of the default run.
+    ///
+    /// # Errors
+    /// As [`Plan::default_run`], or the filter matches none of them.
+    pub(crate) fn of(options: &Options) -> Result<Self> {
+        let plan = if options.full {
+            Self::new()?
+        } else {
+            Self::default_run()?
+        };
+        let wanted = |names: Vec<String>| names.iter().filter(|name| options.wants(name)).count();
+        if wanted(plan.names()) == 0 {
+            let filter = options.filter.join(" or ");
+            let others = if options.full {
+                0
+            } else {
+                wanted(Self::new()?.names())
+            };
+            ensure!(
+                others == 0,
+                "no test of the default run has {filter} in its name; --full has {others}"
+            );
+            bail!("no test has {filter} in its name");
+        }
+        Ok(plan)
+    }
+
+    /// Returns true if a wanted test needs the lab's ISO. Those of the lab itself and of the source tree do not.
+    pub(crate) fn needs_an_iso(&self, runner: &Runner) -> bool {
+        let on_sites = self.sites.iter().flat_map(|site| &site.tests);
+        on_sites
+            .map(|test| &test.name)
+            .chain(self.without_a_cluster.iter().map(|test| &test.name))
+            .any(|name| suite_of(name) != "lab" && runner.wants(name))
+    }
+
+    /// The names of all tests, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
+        self.planned().into_iter().map(|test| test.name).collect()
+    }
+
+    /// The names under which the making of the clusters is reported.
+    pub(crate) fn made(&self) -> Vec<String> {
+        self.sites.iter().map(|site| site.made.to_owned()).collect()
+    }
+
+    /// All tests with their usual times, in their order.
+    pub(crate) fn planned(&self) -> Vec<Planned> {
+        let planned = |name: &str, follows| Planned {
+            name: name.to_owned(),
+            time: usual::time(name),
+            follows,
+        };
         let hostless = self.source.iter().chain(&self.without_a_cluster);
-        let hostless = hostless.map(|test| test.name.clone());
+        let hostless = hostless.map(|test| planned(&test.name, test.follows));
         let sites = self.sites.iter().flat_map(|site| &site.tests);
-        hostless
-            .chain(sites.map(|test| test.name.clone()))
-            .collect()
+        let sites = sites.map(|test| planned(&test.name, test.follows));
+        let beside = self.beside.iter();
+        let beside = beside.map(|test| planned(&test.name, test.follows));
+        hostless.chain(sites).chain(beside).collect()
     }
 }
 
-fn ordinary(full: bool) -> Result<Site> {
+fn ordinary() -> Result<Site> {
     Ok(Site {
         lab: lab_name(),
         made: "cluster: bootstrap and node add",
         layout: &TWO,
         make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
-        tests: on_cluster(full)?,
+        tests: on_cluster()?,
     })
 }
 
 /// The tests that share one cluster, in their order: tests that only read, tests that repair their
 /// own damage, tests that cut power, one that makes the cluster again, and at the end a test that no
 /// packet tried to leave the lab.
-fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
-    let before = [
+fn on_cluster() -> Result<Vec<Case<Cluster>>> {
+    // The tests of each table build on each other, but those of the last ones.
+    let tables = [
         cluster::TESTS,
         kubeadm::TESTS,
         firewall::TESTS,
@@ -124,33 +198,30 @@ fn on_cluster(full: bool) -> Result<Vec<Case<Cluster>>> {
         bundles::TESTS,
         addons::TESTS,
         network::TESTS,
-        repair::TESTS,
     ];
-    let (killed, restored, ends) = if full {
-        let further = [support::FULL, limits::FULL, disaster::FULL];
-        (
-            further.into_iter().flat_map(cases).collect(),
-            disaster::numbered(),
-            destroy::numbered()?,
-        )
-    } else {
-        (Vec::new(), Vec::new(), Vec::new())
-    };
-    let day = if full { None } else { Some(today()?) };
-    let [roles, placements] = in_turn([roles::IN_TURN, etcd::IN_TURN], day);
-    let before = before.into_iter().flat_map(cases);
-    Ok(before
-        .chain(kills::tests(full))
-        .chain(killed)
-        .chain(roles)
-        .chain(cases(disaster::TESTS))
-        .chain(restored)
-        .chain(cases(destroy::TESTS))
-        .chain(ends)
-        .chain(cases(etcd::TESTS))
-        .chain(placements)
-        .chain(cases(cluster::AT_THE_END))
-        .collect())
+    let killed = [
+        support::FULL,
+        limits::FULL,
+        disaster::FULL,
+        roles::TESTS,
+        disaster::TESTS,
+    ];
+    let end = [
+        destroy::TESTS,
+        etcd::TESTS,
+        etcd::PLACEMENTS,
+        cluster::AT_THE_END,
+    ];
+    Ok(
+        (tables.into_iter().flat_map(|table| sequence(cases(table))))
+            .chain(cases(repair::TESTS))
+            .chain(kills::tests())
+            .chain(killed.into_iter().flat_map(cases))
+            .chain(disaster::numbered())
+            .chain(destroy::numbered()?)
+            .chain(end.into_iter().flat_map(cases))
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -158,38 +229,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_long_clusters_change_places_each_day() {
-        let labs = |day| {
-            let mut plan = Plan::new(false).unwrap();
-            plan.take_turns(day);
-            let labs = plan.sites.into_iter().map(|site| site.lab);
-            labs.collect::<Vec<_>>().join(" ")
-        };
-        let days = [0, 1, 2].map(labs);
-        assert_eq!(
-            days,
-            ["versions test ha", "versions ha test", "versions test ha"]
-        );
+    fn the_default_run_has_exactly_its_list_in_its_order() {
+        assert_eq!(Plan::default_run().unwrap().names(), NAMES);
     }
 
     #[test]
-    fn the_whole_plan_has_the_usual_tests_and_the_numbered_ones() {
-        let usual = Plan::new(false).unwrap().names();
-        let full = Plan::new(true).unwrap().names();
-        // Those whose place in full is taken by more than the same.
-        let part = |name: &&String| {
-            let parts = ["of the day", "five of", "and replaces its host"];
-            parts.iter().any(|part| name.contains(part))
-        };
-        let missing: Vec<&String> = (usual.iter())
-            .filter(|name| !part(name) && !full.contains(name))
-            .collect();
-        assert!(missing.is_empty(), "{missing:?}");
-        assert!(
-            full.len() > usual.len() + 200,
-            "{} and {}",
-            usual.len(),
-            full.len()
-        );
+    fn the_default_run_is_a_small_part_of_all() {
+        let all = Plan::new().unwrap().names();
+        assert!(all.len() > NAMES.len() + 200, "{}", all.len());
     }
 }

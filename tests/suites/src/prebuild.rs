@@ -1,42 +1,55 @@
-//! Builds what a whole run needs while the tests of the source tree run: those wait for half of
-//! their time.
+//! Builds that run beside tests, which wait for half of their time.
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::thread::JoinHandle;
 
 use anyhow::Result;
-use halite_lab::build;
+use halite_lab::build::source_root;
 use halite_lab::progress::Board;
-use halite_upstream::versions::RELEASES;
+use halite_lab::{build_command, timing};
 use halite_upstream::{cargo_deny, prepare};
+
+use crate::source;
 
 /// The lowest share of the processors (setpriority(2)).
 const LOWEST: i32 = 19;
 
-/// Begins the builds. A test that needs one of them waits until it is done; one that fails here
+/// Begins to build the ISO. A test that needs a part of it waits until that is done; what fails here
 /// fails again in the test that needs it, which reports it.
-pub(super) fn begin() -> JoinHandle<()> {
+pub(super) fn iso() -> JoinHandle<()> {
     thread::spawn(|| {
         let board = Board::plain();
-        if let Err(error) = build_all(&board) {
+        let build = || -> Result<()> {
+            // Of this thread alone, and of the programs that it starts.
+            rustix::process::setpriority_process(None, LOWEST)?;
+            // Those that tests of the source tree start come first.
+            let mut line = board.line("tools");
+            source::tools(&mut |text| line.say(text))?;
+            drop(line);
+            prepare::iso_directory(&board).map(drop)
+        };
+        if let Err(error) = build() {
             board.say("early build", &format!("{error:#}"));
         }
     })
 }
 
-fn build_all(board: &Board) -> Result<()> {
-    // Of this thread alone, and of the programs that it starts.
-    rustix::process::setpriority_process(None, LOWEST)?;
-    let cache = halite_lab::cache();
-    // In the order in which the tests need them.
-    let mut line = board.line("tools");
-    halite_upstream::registry(&cache, &mut |text| line.say(text))?;
-    halite_upstream::helm(&cache, &mut |text| line.say(text))?;
-    cargo_deny::ensure(&cache)?;
-    drop(line);
-    for release in &RELEASES {
-        prepare::iso_directory_of(release, board)?;
-    }
-    build::other_minion(board)?;
-    Ok(())
+/// Begins what the last tests of the source tree only confirm, at a priority at which it uses no time that
+/// a cluster could use (SCHED_IDLE in sched(7)).
+pub(super) fn lint() -> JoinHandle<()> {
+    thread::spawn(|| {
+        let _ = timing::build("lint, beside the clusters", || {
+            let mut lint = Command::new("chrt");
+            lint.args(["--idle", "0", "cargo"]).args(source::LINT);
+            build_command::without_package(&mut lint);
+            // What is wrong is for the test to say.
+            lint.current_dir(source_root())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()?;
+            cargo_deny::ensure(&halite_lab::cache(), &["chrt", "--idle", "0"])
+        });
+    })
 }

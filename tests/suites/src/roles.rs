@@ -16,7 +16,7 @@ use crate::test::{Counts, Test};
 use crate::{etcd, vip};
 
 /// Takes turns by day with tests of other suites.
-pub(super) const IN_TURN: &[Test<Cluster>] = &[Test {
+pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "roles: a worker becomes a control plane while a client writes, and a worker again",
     run: there_and_back,
 }];

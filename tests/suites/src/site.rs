@@ -23,7 +23,8 @@ pub(crate) struct Site {
     pub(crate) tests: Vec<Case<Cluster>>,
 }
 
-/// Makes the cluster and runs its tests; takes it down unless one failed.
+/// Makes the cluster and runs its tests; takes it down unless one failed. Then its hosts are off, so that the
+/// next site has the whole machine, and their disks and logs remain.
 pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
     let wanted: Vec<_> = site
         .tests
@@ -34,42 +35,33 @@ pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
         return;
     }
     if !runner.fits(site.made) {
-        for test in wanted {
-            runner.fits(&test.name);
-        }
+        wanted.iter().for_each(|test| runner.skip(&test.name));
         return;
     }
-    let mut made = None;
     let keep = runner.options.keep;
-    let kept = runner.kept.clone();
+    runner.on_hosts_of(Some(&site.lab));
+    let mut made = None;
     let mut counts = runner.report(site.made, || {
-        made = Some(open_cluster(keep, &kept, site)?);
+        made = Some(open_cluster(keep, site)?);
         Ok(Counts::ONE)
     });
-    let Some(cluster) = made else {
-        println!(
-            "  the hosts are kept below {}",
-            halite_lab::run_dir().join(&site.lab).display()
-        );
-        runner.kept.push(site.lab.clone());
-        return;
+    match &made {
+        Some(cluster) => counts.add(runner.run_explained(wanted, cluster, explain::state)),
+        None => wanted.iter().for_each(|test| runner.skip(&test.name)),
+    }
+    runner.on_hosts_of(None);
+    let ended = match counts.failed {
+        _ if keep => return,
+        0 => lab(&site.lab).and_then(|lab| lab.down()),
+        _ => switch_off(&site.lab),
     };
-    runner.has_a_cluster();
-    counts.add(runner.run_explained(wanted, &cluster, explain::state));
-    if counts.failed > 0 {
-        println!(
-            "  the hosts are kept: cargo lab status --lab {}, files below {}",
-            site.lab,
-            halite_lab::run_dir().join(&site.lab).display()
-        );
-        runner.kept.push(site.lab.clone());
-    } else if !keep && let Err(error) = cluster.lab.down() {
-        println!("FAILED {}: take down: {error:#}", site.made);
-        runner.fail();
+    if let Err(error) = ended {
+        println!("FAILED {}: end: {error:#}", site.made);
+        runner.fail(site.made);
     }
 }
 
-fn open_cluster(keep: bool, kept: &[String], site: &Site) -> Result<Cluster> {
+fn open_cluster(keep: bool, site: &Site) -> Result<Cluster> {
     let lab = lab(&site.lab)?;
     if keep
         && let Ok(running) = Cluster::attach(lab.clone())
@@ -78,10 +70,7 @@ fn open_cluster(keep: bool, kept: &[String], site: &Site) -> Result<Cluster> {
     {
         return Ok(running);
     }
-    if lab.room_for(site.layout).is_err() {
-        make_room(kept)?;
-        lab.room_for(site.layout)?;
-    }
+    lab.room_for(site.layout)?;
     (site.make)(&site.lab, site.layout)
 }
 
@@ -89,20 +78,19 @@ fn lab(name: &str) -> Result<Lab> {
     Lab::new(name, &halite_lab::cache().join("base-root"))
 }
 
-/// Cuts the power of the hosts of labs that were kept because a test failed: their disks remain.
-fn make_room(kept: &[String]) -> Result<()> {
-    for name in kept {
-        let lab = lab(name)?;
-        let mut on = lab.hosts()?;
-        on.retain(|host| host.init().is_some());
-        let names: Vec<String> = on.into_iter().map(|host| host.spec.name).collect();
-        if !names.is_empty() {
-            lab.power_off(&names, false)?;
-            let names = names.join(" ");
-            println!(
-                "  off, to make room: {names}; afterwards: cargo lab power-on {names} --lab {name}"
-            );
-        }
+/// Cuts the power of all hosts of a lab: their disks remain.
+fn switch_off(name: &str) -> Result<()> {
+    let lab = lab(name)?;
+    let mut on = lab.hosts()?;
+    on.retain(|host| host.init().is_some());
+    let names: Vec<String> = on.into_iter().map(|host| host.spec.name).collect();
+    if !names.is_empty() {
+        lab.power_off(&names, false)?;
     }
+    println!(
+        "  the hosts are off, and their files are kept below {}; to look at them: cargo lab power-on --lab {name} {}",
+        halite_lab::run_dir().join(name).display(),
+        names.join(" ")
+    );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The source tree: format, lint, dependencies, and all unit and protocol tests.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +11,7 @@ use halite_lab::timing;
 use halite_upstream::cargo_deny;
 
 use crate::test::{Counts, Test};
+use crate::unit_tests;
 
 pub(super) const TESTS: &[Test<()>] = &[
     Test {
@@ -17,16 +19,8 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: format,
     },
     Test {
-        name: "source: lint",
-        run: lint,
-    },
-    Test {
         name: "source: unit and protocol tests",
         run: unit,
-    },
-    Test {
-        name: "source: dependencies",
-        run: dependencies,
     },
 ];
 
@@ -35,6 +29,30 @@ pub(super) const FULL: &[Test<()>] = &[Test {
     name: "source: one to five members of etcd and back, each change killed 200 times",
     run: etcd_with_kills,
 }];
+
+/// Those whose work is done beside the clusters ([`crate::prebuild::lint`]).
+pub(super) const BESIDE: &[Test<()>] = &[
+    Test {
+        name: "source: lint",
+        run: lint,
+    },
+    Test {
+        name: "source: dependencies",
+        run: dependencies,
+    },
+];
+
+/// The arguments of Cargo that lint everything.
+pub(super) const LINT: &[&str] = &[
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--locked",
+    "--quiet",
+    "--",
+    "--deny",
+    "warnings",
+];
 
 /// The test of a usual run kills each change a few times.
 fn etcd_with_kills((): &()) -> Result<Counts> {
@@ -94,22 +112,13 @@ fn format((): &()) -> Result<Counts> {
 }
 
 fn lint((): &()) -> Result<Counts> {
-    cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--quiet",
-        "--",
-        "--deny",
-        "warnings",
-    ])?;
+    cargo(LINT)?;
     Ok(Counts::ONE)
 }
 
 /// Licences, duplicates, banned crates and sources, as `deny.toml` has them.
 fn dependencies((): &()) -> Result<Counts> {
-    let program = cargo_deny::ensure(&halite_lab::cache())?;
+    let program = cargo_deny::ensure(&halite_lab::cache(), &[])?;
     let output = Command::new(&program)
         .args(["--offline", "check", "bans", "licenses", "sources"])
         .current_dir(source_root())
@@ -125,40 +134,25 @@ fn dependencies((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn unit((): &()) -> Result<Counts> {
-    let all = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    // Before what else the tests need: the early build makes that.
-    let compile = [&all[..], &["--no-run"]].concat();
-    timing::build("tests of the source tree", || cargo(&compile))?;
-    let mut progress = |line: &str| println!("  {line}");
-    let registry = halite_upstream::registry(&halite_lab::cache(), &mut progress)?;
-    let helm = halite_upstream::helm(&halite_lab::cache(), &mut progress)?;
-    let etcd = halite_upstream::etcd(&halite_lab::cache(), &mut progress)?;
-    let etcdutl = halite_upstream::etcdutl(&halite_lab::cache(), &mut progress)?;
-    let text = cargo_with(
-        &[
-            ("HALITE_REGISTRY", registry.as_os_str()),
-            ("HALITE_HELM", helm.as_os_str()),
-            ("HALITE_ETCD", etcd.as_os_str()),
-            ("HALITE_ETCDUTL", etcdutl.as_os_str()),
-        ],
-        &all,
-    )?;
-    let mut counts = Counts::default();
-    for line in text.lines().filter(|l| l.starts_with("test result: ")) {
-        counts.passed += number_before(line, " passed");
-        counts.failed += number_before(line, " failed");
-    }
-    if counts.passed == 0 {
-        bail!("cargo test ran no test");
-    }
-    Ok(counts)
+/// Programs that tests of the source tree start, each with the variable that names it to them.
+pub(super) fn tools(progress: &mut dyn FnMut(&str)) -> Result<Vec<(&'static str, PathBuf)>> {
+    let cache = halite_lab::cache();
+    Ok(vec![
+        ("HALITE_ETCD", halite_upstream::etcd(&cache, progress)?),
+        (
+            "HALITE_ETCDUTL",
+            halite_upstream::etcdutl(&cache, progress)?,
+        ),
+        (
+            "HALITE_REGISTRY",
+            halite_upstream::registry(&cache, progress)?,
+        ),
+        ("HALITE_HELM", halite_upstream::helm(&cache, progress)?),
+    ])
 }
 
-fn number_before(line: &str, word: &str) -> usize {
-    line.split(word)
-        .next()
-        .and_then(|l| l.rsplit(' ').next())
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
+fn unit((): &()) -> Result<Counts> {
+    let executables = timing::build("the tests of the source tree", unit_tests::compile)?;
+    let tools = tools(&mut |line| println!("  {line}"))?;
+    unit_tests::run(&executables, &tools)
 }

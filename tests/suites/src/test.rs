@@ -1,6 +1,10 @@
 //! One named test, and how many tests passed and failed.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use anyhow::Result;
+use halite_lab::timing::Took;
 
 /// The body of a test of a table.
 pub(crate) type Run<C> = fn(&C) -> Result<Counts>;
@@ -18,22 +22,34 @@ pub(crate) struct Test<C> {
 pub(crate) struct Case<C> {
     pub(crate) name: String,
     pub(crate) run: Box<Body<C>>,
+    /// True if it needs what the test before it leaves, so that both are in one part.
+    pub(crate) follows: bool,
 }
 
 impl<C> Case<C> {
-    /// One test of a numbered series.
+    /// A test that needs no other one before it.
     pub(crate) fn new(name: String, run: impl Fn(&C) -> Result<Counts> + 'static) -> Self {
         Self {
             name,
             run: Box::new(run),
+            follows: false,
         }
     }
 }
 
-/// The tests of a table, in their order.
+/// The tests of a table, in their order. None needs another one.
 pub(crate) fn cases<C: 'static>(tests: &[Test<C>]) -> Vec<Case<C>> {
     let case = |test: &Test<C>| Case::new(test.name.to_owned(), test.run);
     tests.iter().map(case).collect()
+}
+
+/// Tests each of which needs those before it.
+pub(crate) fn sequence<C>(tests: Vec<Case<C>>) -> Vec<Case<C>> {
+    let mut all = tests;
+    for case in all.iter_mut().skip(1) {
+        case.follows = true;
+    }
+    all
 }
 
 /// How many tests passed and failed.
@@ -58,4 +74,33 @@ impl Counts {
         self.passed += other.passed;
         self.failed += other.failed;
     }
+}
+
+/// What a test that runs many others says of them.
+#[derive(Debug, Default)]
+pub(crate) struct Details {
+    /// The name of each that failed.
+    pub(crate) failed: Vec<String>,
+    /// The times of their groups.
+    pub(crate) took: Vec<Took>,
+}
+
+static DETAILS: Mutex<Details> = Mutex::new(Details {
+    failed: Vec::new(),
+    took: Vec::new(),
+});
+
+/// Notes the time of a group of tests that belong to the running one, and the names of those that failed.
+pub(crate) fn note_group(name: &str, time: Duration, failed: impl IntoIterator<Item = String>) {
+    let mut details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    details.failed.extend(failed);
+    details.took.push(Took {
+        name: name.to_owned(),
+        time,
+    });
+}
+
+/// What was noted since it was asked last.
+pub(crate) fn details() -> Details {
+    std::mem::take(&mut *DETAILS.lock().unwrap_or_else(PoisonError::into_inner))
 }

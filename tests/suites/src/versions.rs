@@ -20,7 +20,7 @@ use super::repair::highstate;
 use super::{every_option, external, kubeadm};
 use crate::checks::{only_served, refused};
 use crate::site::Site;
-use crate::test::{Counts, Test, cases};
+use crate::test::{Counts, Test, cases, sequence};
 
 /// Name of its own lab: the other suites' cluster has the newest Kubernetes.
 const LAB: &str = "versions";
@@ -58,7 +58,7 @@ const AT_THE_END: &[Test<Cluster>] = &[
 
 /// The test that runs on the cluster of the other suites.
 pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
-    name: "operator: an older bundle beside the one in use changes no node",
+    name: "versions: an older bundle beside the one in use changes no node",
     run: older_beside,
 }];
 
@@ -68,16 +68,19 @@ const POD: (&str, &str) = ("untolerant", "/root/untolerant.json");
 /// Packages that have Kubernetes' own version, as at the start of the lines of `dpkg-query`.
 const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
 
+/// The site of the older release. Its hosts run the programs as they are shipped.
 pub(super) fn site() -> Site {
     Site {
         lab: LAB.to_owned(),
         made: "versions: bootstrap with the older Kubernetes and every option",
         layout: &TWO,
         make,
-        tests: [TESTS, every_option::TESTS, AT_THE_END]
-            .into_iter()
-            .flat_map(cases)
-            .collect(),
+        tests: sequence(
+            [TESTS, every_option::TESTS, AT_THE_END]
+                .into_iter()
+                .flat_map(cases)
+                .collect(),
+        ),
     }
 }
 

@@ -9,8 +9,12 @@ use halite_lab::timing;
 
 use crate::store::Store;
 
-/// The dependency checker, built into the cache when missing (a few minutes, once).
-pub fn ensure(cache: &Path) -> Result<PathBuf> {
+/// The dependency checker, built into the cache when missing (a few minutes, once). `before` is a command that
+/// starts the build, such as one that lowers its priority; empty for none.
+///
+/// # Errors
+/// It does not build.
+pub fn ensure(cache: &Path, before: &[&str]) -> Result<PathBuf> {
     const VERSION: &str = "0.20.2";
     let tools = Store::new(cache.join("tools"))?;
     let _claim = tools.claim("cargo-deny")?;
@@ -32,7 +36,9 @@ pub fn ensure(cache: &Path) -> Result<PathBuf> {
             &root,
         ];
         let target_dir = format!("CARGO_TARGET_DIR={}", target.display());
-        let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0", "cargo"];
+        let mut all = vec![target_dir.as_str(), "CARGO_PROFILE_DEV_DEBUG=0"];
+        all.extend(before);
+        all.push("cargo");
         all.extend(args);
         timing::build("cargo-deny", || {
             run("env", &all).context("cannot build cargo-deny")

@@ -28,7 +28,7 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
     drop(line);
     // Each leaves one of two processors idle for minutes, at other times.
     let (made, programs) = thread::scope(|scope| {
-        let programs = scope.spawn(|| build::release(board));
+        let programs = scope.spawn(|| release.programs.build(board));
         let mut line = board.line("upstream");
         let made = crate::ensure(&cache, release, &mut |text| line.say(text));
         drop(line);

@@ -1,6 +1,8 @@
 //! Versions of what the lab's site runs: every module with its exact version, and the name under which its
 //! image is known.
 
+use halite_lab::build::Programs;
+
 use super::chart::Chart;
 
 /// A Kubernetes release, and the tags of the images that its kubeadm names
@@ -13,6 +15,8 @@ pub struct Release {
     pub suffix: &'static str,
     /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
     pub resolved: Option<u64>,
+    /// Halite's own programs in its bundle.
+    pub programs: Programs,
     /// The charts of its bundle.
     pub charts: &'static [Chart],
     /// etcd's image.
@@ -29,20 +33,28 @@ pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
     resolved: None,
+    programs: Programs::Dev,
     charts: &[Chart::Podnet],
     etcd: "3.6.8-0",
     coredns: COREDNS,
     pause: "3.10.2",
 };
 
+/// The same with the programs as they are shipped, for what is measured.
+pub const SHIPPED: Release = Release {
+    programs: Programs::Shipped,
+    ..NEWEST
+};
+
 /// The minor version before, for sites that have both. The module proxy has neither its etcd
 /// (3.6.6) nor its CoreDNS, so those images hold the newer release's programs under the names that
 /// kubeadm asks for. Its bundle dates from the day of the release: it is the older one, whichever
-/// is built first. The cluster of it has every option on, a chart among them.
+/// is built first. The cluster of it has every option on, a chart among them, and runs the shipped programs.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
     resolved: Some(1_776_276_082),
+    programs: Programs::Shipped,
     charts: &[Chart::Hello],
     etcd: "3.6.6-0",
     coredns: "v1.13.1",

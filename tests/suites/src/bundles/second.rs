@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build::with_builder;
+use halite_lab::build::{Programs, with_builder};
 use halite_lab::cluster::Cluster;
 use halite_lab::command::run;
 use halite_lab::progress::Board;
@@ -129,7 +129,7 @@ pub fn variant(
         &["-d", &format!("{built} + {minutes} minutes"), "+%s"],
     )?;
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = with_builder(&mut ctl)?
+    let output = with_builder(&mut ctl, Programs::Dev)?
         .args(["bundle", "build", "--offline", "--recipe"])
         .arg(&file)
         .arg("--out")

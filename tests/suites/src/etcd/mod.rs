@@ -30,7 +30,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
 }];
 
 /// Those that take turns by day, after the others.
-pub(super) const IN_TURN: &[Test<Cluster>] = &[
+pub(super) const PLACEMENTS: &[Test<Cluster>] = &[
     Test {
         name: "etcd: a member becomes a static pod, and a service again, and keeps its data",
         run: service::changed,

@@ -9,6 +9,9 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
+use super::leaving::GAP;
+use super::losses::at_the_vip;
+use super::retiring::retire;
 use super::{BACK, is_complete, pod, same_content};
 use crate::checks::{QUIET, refused};
 use crate::guide;
@@ -155,15 +158,19 @@ fn destroyed(cluster: &Cluster, lost: &Host) -> Result<()> {
     (cluster.lab).power_off(std::slice::from_ref(&lost.spec.name), true)
 }
 
-/// The host of the master is gone with its disks: `ctl node replace` on a standby makes that the
-/// master first, which serves images from then on. What was acknowledged is there, and the cluster is whole again.
+/// The host of the master is gone with its disks, while a client writes: `ctl node replace` on a standby makes that
+/// the master first, which serves images from then on. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
-    let lose = |lost: &Host| destroyed(cluster, lost);
-    master_lost(cluster, lose, |_, _| Ok(())).map(|()| Counts::ONE)
+    let asked = cluster.host("cp-3")?;
+    let measured = at_the_vip(cluster, asked, "master-lost", || {
+        master_lost(cluster, |lost| destroyed(cluster, lost), |_, _| Ok(()))
+    })?;
+    measured.check("the master's host is destroyed and replaced", GAP)?;
+    Ok(Counts::ONE)
 }
 
 /// The same, and the new master dies each time when a step has ended: those of the promotion, then those
-/// of the removal of the lost host.
+/// of the removal of the lost host. In the end the master moves back to the first host.
 pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Counts> {
     let mut steps = 0;
     let lose = |lost: &Host| destroyed(cluster, lost);
@@ -189,6 +196,8 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
         ensure!(steps > 5, "only {steps} steps were shown: {said}");
         Ok(())
     })?;
+    retire(cluster.host("cp-2")?, &["--to", "cp-1", "--keep"])?;
+    wait_for_followers(&cluster.bootstrap, &STANDBYS)?;
     Ok(Counts {
         passed: steps,
         failed: 0,

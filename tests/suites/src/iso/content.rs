@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build;
+use halite_lab::build::{Programs, with_builder};
 use halite_lab::command::run;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn same_bytes(work: &Work) -> Result<()> {
     fs::copy(first.with_extension("lock.yaml"), &lock)?;
     let before = fs::read(&lock)?;
     let mut command = work.ctl(&["bundle", "build", "--offline", "--recipe"]);
-    build::with_builder(&mut command)?
+    with_builder(&mut command, Programs::Dev)?
         .arg(&recipe)
         .arg("--out")
         .arg(&out)

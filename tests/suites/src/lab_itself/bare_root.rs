@@ -1,4 +1,4 @@
-//! The shipped programs in a root that holds only them: no libc, no shell, no `/proc`, three
+//! Halite's programs in a root that holds only them: no libc, no shell, no `/proc`, three
 //! devices. They work as a site of their own: master, enrolment with a token, states through the
 //! master, states without it.
 
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_lab::build::Programs;
 use halite_lab::command::run;
 use halite_lab::wait;
 use halite_states::tree::sha256;
@@ -56,7 +57,16 @@ const LOCAL_PILLAR: &str = "halite: {cluster: {name: masterless}}\n";
 
 /// Tests master, enrolment, and states in such a root.
 pub(super) fn works((): &()) -> Result<Counts> {
-    let mut root = Root::new()?;
+    works_with(Programs::Dev)
+}
+
+/// The same with the programs as an operator gets them.
+pub(super) fn shipped_works((): &()) -> Result<Counts> {
+    works_with(Programs::Shipped)
+}
+
+fn works_with(programs: Programs) -> Result<Counts> {
+    let mut root = Root::new(programs)?;
     for program in ["ctl", "halite-master", "halite-minion"] {
         root.run(program, &["--version"])?;
     }

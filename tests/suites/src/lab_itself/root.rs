@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use halite_lab::build;
+use halite_lab::build::Programs;
 use halite_lab::command::{output, run};
 use halite_lab::progress::Board;
 use serde_json::Value;
@@ -35,8 +35,8 @@ impl Drop for Root {
 
 impl Root {
     /// Makes the root, and a network with the addresses of a bootstrap host and a worker.
-    pub fn new() -> Result<Self> {
-        let programs = build::release(&Board::plain())?;
+    pub fn new(programs: Programs) -> Result<Self> {
+        let programs = programs.build(&Board::plain())?;
         let namespace = format!("hl-bare-root-{}", std::process::id());
         run("ip", &["netns", "add", &namespace])?;
         let root = Self {

@@ -72,6 +72,12 @@ impl States {
         self.0.get(test).map(|row| row.state)
     }
 
+    /// The seconds of a test and the commit that it ran on, if its last try has passed.
+    pub(crate) fn passed(&self, test: &str) -> Option<(f64, &str)> {
+        let row = self.0.get(test).filter(|row| row.state == State::Passed)?;
+        Some((row.seconds, row.commit.as_str()))
+    }
+
     /// Tests with their states, as after one try each.
     #[cfg(test)]
     pub(crate) fn with(tests: &[(&str, State)]) -> Self {

@@ -51,8 +51,6 @@ pub(super) struct Command {
     pub(super) only: Option<&'static [&'static str]>,
     /// The steps after which each of them dies, in a test of its own.
     pub(super) each_after: &'static [&'static str],
-    /// True for those that have boundaries in the usual runs.
-    pub(super) is_quick: bool,
     /// A part of what the command says when an earlier one has ended already.
     pub(super) over: Option<&'static str>,
     pub(super) prepare: fn(&Cluster) -> Result<()>,
@@ -76,7 +74,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &[],
-        is_quick: true,
         over: None,
         prepare: |_| Ok(()),
         ended: outcomes::roles,
@@ -91,7 +88,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &[],
-        is_quick: true,
         over: None,
         prepare: |_| Ok(()),
         ended: |_| Ok(()),
@@ -106,7 +102,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &[],
-        is_quick: true,
         over: Some("there is no node worker-1"),
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::removed(cluster, "worker-1"),
@@ -129,7 +124,6 @@ pub(super) const COMMANDS: &[Command] = &[
         only: None,
         // Two members are left, of which none may fail.
         each_after: &["member"],
-        is_quick: false,
         over: Some("there is no node cp-3"),
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::removed(cluster, "cp-3"),
@@ -145,7 +139,6 @@ pub(super) const COMMANDS: &[Command] = &[
         // Where it differs from `ctl node replace`: nothing of what was declared stays.
         only: Some(&["node", "undeclared", "names"]),
         each_after: &[],
-        is_quick: false,
         over: Some("there is no node cp-3"),
         prepare: |cluster| lost(cluster, &["cp-3"]),
         ended: |cluster| outcomes::removed_dead(cluster, "cp-3"),
@@ -167,7 +160,6 @@ pub(super) const COMMANDS: &[Command] = &[
         only: None,
         // From the learner to the vote and the first API server that uses it.
         each_after: &["turn", "learner", "etcd", "promoted", "control-plane"],
-        is_quick: false,
         over: None,
         prepare: |cluster| outcomes::enrolled_again(cluster, "cp-3", ADD),
         ended: |cluster| outcomes::joined(cluster, "cp-3"),
@@ -187,7 +179,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &["member"],
-        is_quick: false,
         over: None,
         prepare: |cluster| lost(cluster, &["cp-2"]),
         ended: |cluster| cluster.replace("cp-2").map(drop),
@@ -202,7 +193,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &[],
-        is_quick: false,
         // The last member of a cluster of one has a quorum.
         over: Some("etcd has a quorum"),
         prepare: |cluster| lost(cluster, &STANDBYS),
@@ -218,7 +208,6 @@ pub(super) const COMMANDS: &[Command] = &[
         minion_leaves: None,
         only: None,
         each_after: &["drained"],
-        is_quick: false,
         over: None,
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::drained(cluster, "worker-1"),
@@ -234,7 +223,6 @@ pub(super) const COMMANDS: &[Command] = &[
         only: None,
         // The members are defragmented from then on, the leader last.
         each_after: &["turn"],
-        is_quick: false,
         over: None,
         prepare: |_| Ok(()),
         ended: |_| Ok(()),

@@ -71,8 +71,6 @@ pub(super) enum Victim {
 pub(super) struct Boundary {
     pub(super) command: Move,
     moment: Moment,
-    /// Its place among those of the command.
-    pub(super) place: usize,
     victim: Victim,
 }
 
@@ -89,7 +87,6 @@ pub(super) fn numbered() -> Result<Vec<Boundary>> {
         all.extend(moments.map(|(place, moment)| Boundary {
             command,
             moment,
-            place,
             victim: [Victim::Power, Victim::Master][place % 2],
         }));
     }

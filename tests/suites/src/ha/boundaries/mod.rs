@@ -21,7 +21,6 @@ use serde_json::Value;
 
 use super::{BACK, is_complete, leader, same_content};
 use crate::checks::nothing_to_do;
-use crate::day::today;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::{Case, Counts};
@@ -29,16 +28,12 @@ use crate::test::{Case, Counts};
 /// Limit for a command that is run again to succeed.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// The number of boundaries in each usual run.
-const A_DAY: usize = 3;
-
 /// One boundary of a command.
 #[derive(Debug, Clone)]
 struct Boundary {
     command: &'static Command,
-    /// The step whose recorded end it is, and its place among the steps.
+    /// The step whose recorded end it is.
     step: String,
-    place: usize,
     victim: Victim,
 }
 
@@ -75,7 +70,6 @@ fn numbered() -> Result<Vec<Boundary>> {
             all.extend(victims.into_iter().map(|victim| Boundary {
                 command,
                 step: step.clone(),
-                place,
                 victim,
             }));
         }
@@ -97,22 +91,6 @@ impl Numbered {
         match self {
             Self::Hosts(boundary) => boundary.name(),
             Self::Master(boundary) => boundary.name(),
-        }
-    }
-
-    /// True for those of which some are in each usual run: none that loses a host, or waits for one.
-    fn is_quick(&self) -> bool {
-        match self {
-            Self::Hosts(boundary) => boundary.command.is_quick,
-            Self::Master(boundary) => boundary.command == masters::Move::Retire,
-        }
-    }
-
-    /// Its place among those of its command.
-    fn place(&self) -> usize {
-        match self {
-            Self::Hosts(boundary) => boundary.place,
-            Self::Master(boundary) => boundary.place,
         }
     }
 
@@ -143,32 +121,6 @@ pub(super) fn every() -> Result<Vec<Case<Cluster>>> {
             Case::new(name, move |cluster| boundary.run(cluster))
         })
         .collect())
-}
-
-/// The boundaries of a day: of the commands that take little time, different ones each day until all had
-/// their turn.
-fn of_day(all: &[Numbered], day: usize) -> Vec<&Numbered> {
-    let mut quick: Vec<&Numbered> = all.iter().filter(|one| one.is_quick()).collect();
-    // Those that follow each other are of different commands.
-    quick.sort_by_key(|one| one.place());
-    let first = (day * A_DAY) % quick.len().max(1);
-    quick.into_iter().cycle().skip(first).take(A_DAY).collect()
-}
-
-/// The boundaries of the day.
-pub(super) fn of_the_day(cluster: &Cluster) -> Result<Counts> {
-    let all = all()?;
-    let chosen = of_day(&all, today()?);
-    ensure!(chosen.len() == A_DAY, "there are too few boundaries");
-    for boundary in &chosen {
-        let name = boundary.name();
-        println!("  {name}; to repeat it: cargo lab test --full \"{name}\"");
-        boundary.run(cluster).with_context(|| name)?;
-    }
-    Ok(Counts {
-        passed: chosen.len(),
-        failed: 0,
-    })
 }
 
 /// Interrupts the command at the boundary, runs it again, and checks what it leaves.
@@ -364,17 +316,5 @@ mod tests {
                 .any(|one| Some(one.step.as_str()) == command.minion_leaves);
             assert_eq!(leaves, command.minion_leaves.is_some());
         }
-    }
-
-    #[test]
-    fn the_days_get_around_all_boundaries_of_the_quick_commands() {
-        let all = all().unwrap();
-        let quick = all.iter().filter(|one| one.is_quick()).count();
-        let days = quick.div_ceil(A_DAY);
-        let taken: BTreeSet<String> = (0..days)
-            .flat_map(|day| of_day(&all, day))
-            .map(Numbered::name)
-            .collect();
-        assert_eq!(taken.len(), quick);
     }
 }

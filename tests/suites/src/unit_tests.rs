@@ -1,0 +1,279 @@
+//! The unit and protocol tests of all crates: test programs that Cargo compiles, a few of which run at the
+//! same time.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use halite_lab::build::source_root;
+use halite_lab::build_command;
+use serde_json::Value;
+
+use crate::test::{Counts, note_group};
+
+/// Test programs that run at the same time: some wait for other programs.
+const AT_ONCE: usize = 3;
+
+/// A file system in memory, on which the stores that tests make cost no time of a disk.
+const MEMORY: &str = "/dev/shm";
+
+/// The room that it must have.
+const ROOM: u64 = 4 << 30;
+
+/// A test program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Executable {
+    /// Its package, and the file of its tests where that is another one than the crate itself.
+    name: String,
+    path: PathBuf,
+    /// The directory of the package.
+    directory: PathBuf,
+    size: u64,
+}
+
+/// Compiles all tests, and the programs that they start.
+///
+/// # Errors
+/// A crate does not compile.
+pub(crate) fn compile() -> Result<Vec<Executable>> {
+    let words = [
+        "test",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ];
+    let output = build_command::cargo()
+        .args(words)
+        .current_dir(source_root())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "cargo {} ended with {}:\n{said}",
+            words.join(" "),
+            output.status
+        );
+    }
+    let mut found = executables(&String::from_utf8_lossy(&output.stdout))?;
+    for executable in &mut found {
+        executable.size = executable.path.metadata()?.len();
+    }
+    // The largest have the most to do: they begin first.
+    found.sort_by_key(|executable| std::cmp::Reverse(executable.size));
+    Ok(found)
+}
+
+/// The test programs in the messages of Cargo.
+fn executables(messages: &str) -> Result<Vec<Executable>> {
+    let mut found = Vec::new();
+    for line in messages.lines() {
+        let message: Value = serde_json::from_str(line)
+            .with_context(|| format!("cannot read a message of cargo: {line}"))?;
+        let (Some(path), true) = (
+            message["executable"].as_str(),
+            message["profile"]["test"] == true,
+        ) else {
+            continue;
+        };
+        let manifest = message["manifest_path"].as_str().context("no manifest")?;
+        let directory = Path::new(manifest).parent().context("no directory")?;
+        let package = directory.strip_prefix(source_root()).unwrap_or(directory);
+        let package = package.display();
+        let target = message["target"]["name"].as_str().unwrap_or_default();
+        found.push(Executable {
+            name: match message["target"]["kind"][0].as_str() {
+                Some("test") => format!("{package} {target}"),
+                Some("bin") => format!("{package} (program)"),
+                _ => package.to_string(),
+            },
+            path: PathBuf::from(path),
+            directory: directory.to_owned(),
+            size: 0,
+        });
+    }
+    Ok(found)
+}
+
+/// Runs all test programs, some at the same time, and prints what those that fail say. `tools` are programs
+/// that tests start, with the variables that name them.
+///
+/// # Errors
+/// A program cannot be started, or no test ran.
+pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Result<Counts> {
+    let memory = memory();
+    let waiting: Mutex<VecDeque<&Executable>> = Mutex::new(executables.iter().collect());
+    let next = || {
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.pop_front()
+    };
+    let work = || -> Result<Counts> {
+        let mut counts = Counts::default();
+        while let Some(executable) = next() {
+            let ended = one(executable, tools, memory.as_ref().map(|dir| dir.path()))?;
+            counts.add(ended.report(&executable.name));
+        }
+        Ok(counts)
+    };
+    let counts = thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let mut all = Counts::default();
+        for worker in workers {
+            let counts = worker
+                .join()
+                .map_err(|_| anyhow!("a test program's thread panicked"))?;
+            all.add(counts?);
+        }
+        anyhow::Ok(all)
+    })?;
+    ensure!(counts.passed > 0, "no test ran");
+    Ok(counts)
+}
+
+/// A directory in memory for temporary files, if there is room.
+fn memory() -> Option<tempfile::TempDir> {
+    let system = rustix::fs::statvfs(MEMORY).ok()?;
+    let has_room = system.f_bavail.saturating_mul(system.f_frsize) > ROOM;
+    let directory = || {
+        tempfile::Builder::new()
+            .prefix("halite-tests-")
+            .tempdir_in(MEMORY)
+    };
+    has_room.then(directory)?.ok()
+}
+
+/// What a test program has shown.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    passed: usize,
+    /// The names of the tests that failed.
+    failed: Vec<String>,
+    took: Duration,
+    /// Everything that it printed.
+    said: String,
+}
+
+impl Ended {
+    /// Prints what it said if something failed, and notes its time and the names of its failures.
+    fn report(self, name: &str) -> Counts {
+        if !self.failed.is_empty() {
+            println!("  {name}:\n{}", self.said.trim_end());
+        }
+        let failed = self.failed.iter().map(|test| format!("{name}: {test}"));
+        note_group(name, self.took, failed);
+        Counts {
+            passed: self.passed,
+            failed: self.failed.len(),
+        }
+    }
+}
+
+fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>) -> Result<Ended> {
+    let start = Instant::now();
+    let mut command = Command::new(&executable.path);
+    command
+        .current_dir(&executable.directory)
+        .envs(tools.iter().map(|(name, path)| (*name, path)))
+        // As Cargo sets them.
+        .env("CARGO_MANIFEST_DIR", &executable.directory)
+        .env("CARGO_PKG_NAME", &executable.name)
+        .stdin(Stdio::null());
+    if let Some(memory) = memory {
+        command.env("TMPDIR", memory);
+    }
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {}", executable.path.display()))?;
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (passed, mut failed) = results(&said);
+    if !output.status.success() && failed.is_empty() {
+        failed.push(format!("it ended with {}", output.status));
+    }
+    Ok(Ended {
+        passed,
+        failed,
+        took: start.elapsed(),
+        said,
+    })
+}
+
+/// The number of tests that passed, and the names of those that failed, in the output of a test program.
+fn results(said: &str) -> (usize, Vec<String>) {
+    let (mut passed, mut failed) = (0, Vec::new());
+    for line in said.lines() {
+        let Some((name, result)) =
+            (line.strip_prefix("test ")).and_then(|rest| rest.rsplit_once(" ... "))
+        else {
+            continue;
+        };
+        match result {
+            "ok" => passed += 1,
+            "FAILED" => failed.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    (passed, failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_from_what_a_test_program_prints() {
+        let said = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two - should panic ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\ntest is over\n\nfailures:\n    b\n\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
+        assert_eq!(results(said), (2, vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn test_programs_are_found_in_the_messages_of_cargo() {
+        let root = source_root();
+        let message = |kind: &str, name: &str, is_test: bool| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "manifest_path": root.join("lib/etcd/Cargo.toml"),
+                "target": {"kind": [kind], "name": name}, "profile": {"test": is_test},
+                "executable": format!("/deps/{name}"),
+            })
+        };
+        let messages = [
+            message("lib", "halite_etcd", true),
+            message("test", "plain_etcd", true),
+            message("bin", "other", false),
+            serde_json::json!({"reason": "build-finished", "success": true}),
+        ];
+        let text: String = messages
+            .iter()
+            .map(|message| format!("{message}\n"))
+            .collect();
+        let names: Vec<String> = executables(&text)
+            .unwrap()
+            .into_iter()
+            .map(|executable| executable.name)
+            .collect();
+        assert_eq!(names, ["lib/etcd", "lib/etcd plain_etcd"]);
+    }
+
+    #[test]
+    fn a_program_that_dies_is_a_failure() {
+        let executable = Executable {
+            name: "x".to_owned(),
+            path: "/bin/false".into(),
+            directory: "/".into(),
+            size: 0,
+        };
+        let ended = one(&executable, &[], None).unwrap();
+        assert_eq!(ended.passed, 0);
+        assert!(ended.failed[0].contains("exit status: 1"), "{ended:?}");
+    }
+}
