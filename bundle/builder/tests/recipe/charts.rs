@@ -1,4 +1,5 @@
-//! Charts from a folder, a web server and a registry, rendered by the real Helm.
+//! Charts from a folder, a web server and a registry, rendered by the real Helm, which takes minutes to
+//! build: only `cargo lab test --full` runs these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const PROGRAM: &str = "HALITE_HELM";
 fn helm() -> PathBuf {
     std::env::var_os(PROGRAM).map(PathBuf::from).unwrap_or_else(|| {
         panic!(
-            "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
+            "{PROGRAM} has to name the program; `cargo lab test --full source:` builds it, and so does: go install \
              helm.sh/helm/v3/cmd/helm@v3.19.0"
         )
     })
@@ -110,6 +111,7 @@ fn offline() -> Options {
 }
 
 #[test]
+#[ignore = "needs Helm: cargo lab test --full source:"]
 fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
     let mut site = Site::new();
     with_chart(&mut site, "charts/web");
@@ -150,6 +152,7 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
 }
 
 #[test]
+#[ignore = "needs Helm: cargo lab test --full source:"]
 fn what_a_chart_rendered_to_is_recorded() {
     let mut site = Site::new();
     with_chart(&mut site, "charts/web");
@@ -236,6 +239,7 @@ fn what_a_chart_rendered_to_is_recorded() {
 }
 
 #[test]
+#[ignore = "needs Helm: cargo lab test --full source:"]
 fn secrets_of_a_chart_do_not_get_into_a_bundle() {
     let mut site = Site::new();
     with_chart(&mut site, "charts/web");
@@ -279,6 +283,7 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
 }
 
 #[test]
+#[ignore = "needs Helm: cargo lab test --full source:"]
 fn charts_come_from_web_servers_and_registries() {
     let mut world = World::new();
     with_chart(&mut world.site, "charts/web");
