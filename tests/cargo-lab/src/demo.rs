@@ -7,14 +7,17 @@ use halite_lab::progress::Board;
 use halite_upstream::prepare;
 
 /// The steps before the first boot, with the time that each usually takes on two processors: the
-/// first time, and later.
-const BUILD: [(&str, &str, &str); 6] = [
-    ("prerequisites", "1 min", "at once"),
-    ("base root of the hosts", "1 min", "at once"),
-    ("Halite's programs", "15 min", "3 min after a change"),
-    ("Kubernetes programs", "20 min", "at once"),
+/// first time, and later. Halite's and Kubernetes' programs are built at the same time.
+const BUILD: [(&str, &str, &str); 5] = [
+    ("prerequisites", "10 s", "at once"),
+    ("base root of the hosts", "40 s", "at once"),
+    (
+        "programs of Halite, Kubernetes",
+        "15 min",
+        "1 min after a change",
+    ),
     ("images", "1 min", "at once"),
-    ("bundle and signed ISO", "1 min", "20 s after a change"),
+    ("bundle and signed ISO", "1 min", "30 s after a change"),
 ];
 
 /// Name of the demonstration's lab.
@@ -35,11 +38,11 @@ pub(crate) fn demo(lab: &Lab, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The steps as a table. Halite's and Kubernetes' programs are built at the same time.
+/// The steps as a table.
 fn plan(layout: &Layout) -> String {
-    let mut text = format!("{:<30}{:<12}{}\n", "step", "first time", "later");
+    let mut text = format!("{:<32}{:<12}{}\n", "step", "first time", "later");
     let mut row = |step: &str, first: &str, later: &str| {
-        text.push_str(&format!("{step:<30}{first:<12}{later}\n"));
+        text.push_str(&format!("{step:<32}{first:<12}{later}\n"));
     };
     for (step, first, later) in BUILD {
         row(step, first, later);
@@ -51,7 +54,7 @@ fn plan(layout: &Layout) -> String {
     );
     let names = layout.names();
     let first = names.first().copied().unwrap_or_default();
-    row(&format!("bootstrap of {first}"), "40 s", "40 s");
+    row(&format!("bootstrap of {first}"), "30 s", "30 s");
     for group in layout.joins {
         row(&format!("node add of {}", group.join(", ")), "20 s", "20 s");
     }

@@ -1,6 +1,6 @@
 //! Runs slow programs, with a sign of life every few seconds and a record of the time.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, stdout};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -9,8 +9,10 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::timing;
 
-/// Interval of the messages about a program that still runs.
+/// Interval of the messages about a program that still runs, on a terminal and elsewhere, where they
+/// stay.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT_IN_A_LOG: Duration = Duration::from_secs(60);
 
 /// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
@@ -39,14 +41,21 @@ pub fn without_package(command: &mut Command) {
     }
 }
 
-/// Runs a program to its end. What it prints to standard error is in the error when it fails; `what`
-/// names the work in messages, in the error and in the table of times.
+/// Runs a program to its end, with a message at its start and some while it runs. What it prints to
+/// standard error is in the error when it fails; `what` names the work in messages, in the error and
+/// in the table of times.
 pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     timing::build(what, || watched(command, what, progress))
 }
 
 fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let start = Instant::now();
+    let interval = if stdout().is_terminal() {
+        HEARTBEAT
+    } else {
+        HEARTBEAT_IN_A_LOG
+    };
+    progress(what);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -69,13 +78,17 @@ fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
         }
     });
     let mut printed: Vec<String> = Vec::new();
-    let mut heartbeat = start + HEARTBEAT;
+    let mut heartbeat = start + interval;
+    // The number of lines of which a message has shown the last.
+    let mut shown = 0;
     loop {
         match lines.recv_timeout(heartbeat.saturating_duration_since(Instant::now())) {
             Ok(line) => printed.push(line),
             Err(RecvTimeoutError::Timeout) => {
-                heartbeat = Instant::now() + HEARTBEAT;
-                let last = printed.last().map(|line| format!(" ({})", line.trim()));
+                heartbeat = Instant::now() + interval;
+                let last = printed[shown..].last();
+                let last = last.map(|line| format!(" ({})", line.trim()));
+                shown = printed.len();
                 let seconds = start.elapsed().as_secs();
                 progress(&format!(
                     "{what}: {seconds} s so far{}",
@@ -116,6 +129,24 @@ pub fn output(command: &mut Command, what: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_work_is_named_when_it_begins_and_in_the_error() {
+        let mut said = Vec::new();
+        let mut run = |script: &str, what: &str| {
+            let mut shell = Command::new("sh");
+            run(shell.args(["-c", script]), what, &mut |text| {
+                said.push(text.to_owned());
+            })
+        };
+        run("true", "one").unwrap();
+        let error = run("echo why >&2; false", "two").unwrap_err().to_string();
+        assert!(
+            error.starts_with("two failed ") && error.ends_with("\nwhy"),
+            "{error}"
+        );
+        assert_eq!(said, ["one", "two"]);
+    }
 
     #[test]
     fn cargo_does_not_see_the_package_that_starts_it() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build_command as command;
@@ -143,7 +144,6 @@ impl Go {
         let ground = if missing.is_empty() {
             None
         } else {
-            let ground = Ground::lay(module, progress)?;
             let what = match &missing[..] {
                 [(name, _)] => format!("building {name} {}", module.version),
                 more => format!(
@@ -153,9 +153,11 @@ impl Go {
                     module.version
                 ),
             };
-            progress(&what);
+            let start = Instant::now();
             let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+            let ground = Ground::lay(module)?;
             ground.build(&packages, &what, progress)?;
+            progress(&format!("{what}: {} s", start.elapsed().as_secs()));
             Some(ground)
         };
         let mut built = Vec::new();
@@ -193,9 +195,8 @@ struct Ground {
 }
 
 impl Ground {
-    fn lay(module: &Module, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+    fn lay(module: &Module) -> Result<Self> {
         let name = format!("{}@{}", module.path, module.version);
-        progress(&format!("fetching {name}"));
         let dir = tempfile::Builder::new()
             .prefix("halite-upstream-")
             .tempdir()?;

@@ -49,7 +49,6 @@ pub fn iso_directory(
         file_digest(&public)?,
     );
     let made = store.get("iso", &store::key(&content)?, |out| {
-        progress("sealing and signing the ISO");
         let mut pack = Command::new(&ctl);
         pack.args(["bundle", "pack"])
             .arg(bundle)
@@ -57,7 +56,7 @@ pub fn iso_directory(
             .arg(out.join(ISO))
             .arg("--key")
             .arg(&key);
-        command::run(&mut pack, "making the ISO", progress)?;
+        command::run(&mut pack, "sealing and signing the ISO", progress)?;
         for (from, name) in [(&ctl, "ctl"), (&public, "builder.pub")] {
             let to = out.join(name);
             fs::copy(from, &to).with_context(|| format!("cannot copy {}", from.display()))?;

@@ -46,14 +46,9 @@ pub fn closure(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>> {
     let dir = store.get("archives", &store::key(&(REVISION, packages))?, |out| {
-        progress(&format!(
-            "downloading {} and what they need",
-            packages.join(" ")
-        ));
         if download(packages, out, progress).is_err() {
             // A machine whose package lists are missing or old does not know the archives.
             let what = "refreshing the machine's package lists";
-            progress(what);
             command::run(
                 Command::new("apt-get").args(["update", "-qq"]),
                 what,
@@ -91,7 +86,7 @@ fn download(packages: &[&str], out: &Path, progress: &mut dyn FnMut(&str)) -> Re
         .args(packages);
     command::run(
         &mut apt,
-        &format!("downloading {}", packages.join(" ")),
+        &format!("downloading {} and what they need", packages.join(" ")),
         progress,
     )?;
     fs::remove_dir_all(out.join("partial"))?;

@@ -84,7 +84,6 @@ pub fn bundle(
         }
         fs::write(&recipe, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("cannot write {}", recipe.display()))?;
-        progress("building the bundle");
         let mut ctl = Command::new(programs.join("ctl"));
         ctl.args(["bundle", "build", "--recipe"])
             .arg(&recipe)
