@@ -29,7 +29,7 @@ const FOR_PEOPLE: &[&str] = &[
 ];
 
 /// Images that only the lab's tests run.
-const OF_THE_LAB: &[&str] = &["agnhost"];
+const OF_THE_LAB: &[&str] = &["lab-pod"];
 
 /// Packages that no state names. The lab's recipe requests some itself (`ipset` brings its
 /// library). `perl-base` is included for packages that conflict with the base system's older

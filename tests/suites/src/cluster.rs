@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::wait;
-use halite_upstream::versions::AGNHOST;
+use halite_upstream::LAB_POD;
 use serde_json::{Value, json};
 
 use crate::test::{Counts, Test};
@@ -80,8 +80,7 @@ fn servers(prefix: &str) -> String {
     let of_node = |node: &str| {
         let name = format!("{prefix}-{node}");
         let server = json!({
-            "name": "agnhost", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}"),
-            "args": ["netexec", format!("--http-port={PORT}")],
+            "name": "server", "image": LAB_POD, "args": ["serve", format!("--http-port={PORT}")],
         });
         [
             json!({
@@ -148,7 +147,7 @@ pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
                     "exec",
                     &from,
                     "--",
-                    "/agnhost",
+                    "/lab-pod",
                     "connect",
                     "--timeout=2s",
                     &target,
@@ -191,10 +190,8 @@ fn logs_and_exec(cluster: &Cluster) -> Result<Counts> {
             log.contains("Started HTTP server"),
             "the log of {pod} is {log:?}"
         );
-        let version = cluster.kubectl(&["exec", &pod, "--", "/agnhost", "--version"])?;
-        if !version.starts_with("app version") {
-            bail!("exec in {pod} printed {version:?}");
-        }
+        let name = cluster.kubectl(&["exec", &pod, "--", "/lab-pod", "hostname"])?;
+        ensure!(name.trim() == pod, "exec in {pod} printed {name:?}");
     }
     Ok(Counts::ONE)
 }

@@ -102,6 +102,20 @@ impl Go {
         Ok(download(work.path(), module)?.dir)
     }
 
+    /// Builds the program whose module is in a folder; `what` names the work.
+    pub fn build_folder(
+        &self,
+        folder: &Path,
+        program: &Path,
+        what: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let mut go = go();
+        go.current_dir(folder)
+            .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
+        command::run(go.arg(program), what, progress)
+    }
+
     /// Builds the missing programs of a module; returns name and file of each.
     pub fn build(
         &self,

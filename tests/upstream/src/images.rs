@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::image::Run;
 use super::store::Store;
 use super::versions::Release;
-use super::{image, packages, store, versions};
+use super::{image, lab_pod, packages, store, versions};
 
 /// An image that the site pulls.
 #[derive(Debug, Clone)]
@@ -23,6 +23,9 @@ pub struct Image {
     /// The OCI layout that holds it, and nothing else.
     pub layout: PathBuf,
 }
+
+/// The image of the lab's test pods.
+pub const LAB_POD: &str = "registry.lab.internal/lab-pod:1";
 
 /// Content of one image.
 #[derive(Debug, Serialize)]
@@ -220,17 +223,14 @@ fn contents(release: &Release) -> Vec<Content> {
             },
         },
         Content {
-            component: "agnhost",
-            repository: "registry.k8s.io/e2e-test-images/agnhost",
-            tag: versions::AGNHOST,
-            programs: &[("agnhost", "agnhost")],
+            component: lab_pod::NAME,
+            repository: "registry.lab.internal/lab-pod",
+            tag: "1",
+            programs: &[(lab_pod::NAME, "lab-pod")],
             packages: &[],
             extract: &[],
             links: &[],
-            run: Run {
-                arguments: &["pause"],
-                ..runs(&["/agnhost"])
-            },
+            run: runs(&["/lab-pod"]),
         },
     ]
 }
@@ -348,4 +348,19 @@ fn place(from: &Path, to: &Path) -> Result<()> {
     }
     fs::hard_link(from, to)
         .with_context(|| format!("cannot link {} to {}", from.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_of_test_pods_has_the_name_that_they_say() {
+        for release in versions::RELEASES {
+            let images = contents(&release);
+            let image = images.iter().find(|image| image.component == lab_pod::NAME);
+            let image = image.unwrap();
+            assert_eq!(format!("{}:{}", image.repository, image.tag), LAB_POD);
+        }
+    }
 }

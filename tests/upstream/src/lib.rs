@@ -10,6 +10,7 @@ mod golang;
 mod image;
 mod images;
 mod iso_directory;
+mod lab_pod;
 mod licences;
 mod packages;
 mod pause;
@@ -27,7 +28,7 @@ use anyhow::{Context as _, Result};
 use store::Store;
 use versions::Release;
 
-pub use images::Image;
+pub use images::{Image, LAB_POD};
 pub use iso_directory::{ISO, iso_directory};
 pub use recipe::bundle;
 
@@ -58,6 +59,7 @@ pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -
         built.extend(go.build(&store, module, progress)?);
     }
     built.insert("pause", pause::ensure(&store, &go, release, progress)?);
+    built.insert(lab_pod::NAME, lab_pod::ensure(&store, &go, progress)?);
     let bin = store.get("bin", &store::key(&built)?, |out| {
         for (name, file) in &built {
             fs::hard_link(file, out.join(name))

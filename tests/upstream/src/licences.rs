@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
+use super::lab_pod;
 use super::programs::{MODULES, Source};
 use super::store;
 use super::store::Store;
@@ -70,6 +71,8 @@ pub fn gather(
                 texts(&dir, &out.join("go").join(format!("{}@(devel)", own.path)))?;
             }
         }
+        let own = format!("{}@(devel)", lab_pod::NAME);
+        texts(&source_root(), &out.join("go").join(own))?;
         texts(
             &go.root()?,
             &out.join("go")

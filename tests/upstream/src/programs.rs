@@ -116,25 +116,16 @@ pub const fn kubernetes(release: &Release) -> Module {
             ("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
             ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            (
+                "kube-log-runner",
+                "k8s.io/component-base/logs/kube-log-runner",
+            ),
         ],
     }
 }
 
 /// Every other program of the site, the same for every release.
 pub const MODULES: &[Module] = &[
-    Module {
-        path: "k8s.io/kubernetes",
-        version: versions::KUBERNETES,
-        source: Source::Kubernetes,
-        stamps: KUBERNETES_STAMPS,
-        programs: &[
-            (
-                "kube-log-runner",
-                "k8s.io/component-base/logs/kube-log-runner",
-            ),
-            ("agnhost", "k8s.io/kubernetes/test/images/agnhost"),
-        ],
-    },
     ETCD,
     Module {
         path: "go.etcd.io/etcd/etcdctl/v3",

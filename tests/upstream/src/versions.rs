@@ -87,8 +87,7 @@ impl Release {
     }
 }
 
-/// Kubernetes of the newest release, from which the test image and the log runner of every image
-/// come too.
+/// Kubernetes of the newest release.
 pub const KUBERNETES: &str = "v1.36.3";
 
 /// The registry for a site's own images (`distribution`).
@@ -128,9 +127,6 @@ pub const LOCAL_PATH: &str = "v0.0.30";
 /// The tag of the image in which local-path makes and removes directories: the version of Debian's
 /// busybox.
 pub const BUSYBOX: &str = "1.35.0";
-
-/// The tag of the test image.
-pub const AGNHOST: &str = "2.57";
 
 /// The Debian packages that every host of the site may need; the bundle carries them with whatever
 /// they need that a minimal installation lacks.

@@ -70,7 +70,7 @@ fn damage(cluster: &Cluster) -> Result<()> {
     for object in ["deployment", "service"] {
         kubectl(cluster, &["delete", object, chart::NAME])?;
     }
-    let other = r#"{"data": {"SERVE_PORT_8080": "somebody else's"}}"#;
+    let other = r#"{"data": {"ANSWER": "somebody else's"}}"#;
     kubectl(
         cluster,
         &[

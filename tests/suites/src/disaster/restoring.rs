@@ -202,12 +202,10 @@ fn make_objects(cluster: &Cluster) -> Result<()> {
 
 /// Makes the pod on the worker. Its file is written each time: the host may be another.
 fn staying(cluster: &Cluster) -> Result<()> {
-    let version = halite_upstream::versions::AGNHOST;
     let pod = serde_json::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "staying"},
         "spec": {"nodeName": WORKER, "terminationGracePeriodSeconds": 1, "containers": [{
-            "name": "staying", "image": format!("registry.k8s.io/e2e-test-images/agnhost:{version}"),
-            "args": ["pause"],
+            "name": "staying", "image": halite_upstream::LAB_POD, "args": ["pause"],
         }]},
     });
     fs::write(

@@ -64,9 +64,9 @@ items:
         terminationGracePeriodSeconds: 1
         tolerations: [{operator: Exists}]
         containers:
-        - name: agnhost
-          image: registry.k8s.io/e2e-test-images/agnhost:2.57
-          args: [netexec, --http-port=8080, --udp-port=8081]
+        - name: server
+          image: registry.lab.internal/lab-pod:1
+          args: [serve, --http-port=8080, --udp-port=8081]
           # One that is late stays in the Service.
           readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 30}
 - apiVersion: v1

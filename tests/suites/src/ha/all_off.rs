@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
-use halite_upstream::versions::AGNHOST;
+use halite_upstream::LAB_POD;
 use serde_json::{Value, json};
 
 use super::{BACK, is_complete, losses, same_content};
@@ -59,7 +59,6 @@ fn come_back(cluster: &Cluster, order: &[String]) -> Result<Counts> {
 /// A server on the worker, behind a Service.
 fn manifests(node: &str) -> Value {
     let labels = json!({"app": "server"});
-    let image = format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}");
     let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE});
     json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -69,7 +68,7 @@ fn manifests(node: &str) -> Value {
                 "spec": {
                     "nodeSelector": {"kubernetes.io/hostname": node},
                     "terminationGracePeriodSeconds": 1,
-                    "containers": [{"name": "it", "image": image, "args": ["netexec", "--http-port=8080"]}]}}}},
+                    "containers": [{"name": "it", "image": LAB_POD, "args": ["serve", "--http-port=8080"]}]}}}},
         {"apiVersion": "v1", "kind": "Service", "metadata": meta("server"),
             "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]}},
     ]})

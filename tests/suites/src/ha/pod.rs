@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{Cluster, bundle_place};
 use halite_lab::host::Host;
 use halite_lab::wait;
+use halite_upstream::LAB_POD;
 use serde_json::{Value, json};
 
 use crate::images;
@@ -27,8 +28,7 @@ const MANIFEST: &str = "/root/pulled.json";
 /// Starts a pod on the worker and returns its network namespace, as the machine sees it. The pod ends
 /// with its Kubernetes namespace.
 pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
-    let version = halite_upstream::versions::AGNHOST;
-    let image = format!("--image=registry.k8s.io/e2e-test-images/agnhost:{version}");
+    let image = format!("--image={LAB_POD}");
     let node = json!({"apiVersion": "v1", "spec": {"nodeName": cluster.worker.spec.name}});
     let overrides = format!("--overrides={node}");
     let words = [

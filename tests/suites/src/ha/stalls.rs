@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use halite_upstream::versions::AGNHOST;
+use halite_upstream::LAB_POD;
 
 use super::{BACK, is_complete, same_content};
 use crate::interrupted::Running;
@@ -22,9 +22,7 @@ hang:
     - name: touch /run/halite-test-hangs; while test -e /root/halite-test-hang; do sleep 1; done
 ";
 /// An image that no container of the worker uses: all of it is pulled again when it was removed.
-fn image() -> String {
-    format!("registry.k8s.io/e2e-test-images/agnhost:{AGNHOST}")
-}
+const IMAGE: &str = LAB_POD;
 
 /// The file on the worker that lets it hang.
 const HANG: &str = "/root/halite-test-hang";
@@ -50,7 +48,7 @@ impl Custom {
         let custom = Self(directory);
         fs::write(custom.0.join("stalls.sls"), orchestration(sls))?;
         fs::write(custom.0.join("hangs.sls"), HANGS)?;
-        let pulls = format!("pulled:\n  image.present:\n    - name: {}\n", image());
+        let pulls = format!("pulled:\n  image.present:\n    - name: {IMAGE}\n");
         fs::write(custom.0.join("pulls.sls"), pulls)?;
         Ok(custom)
     }
@@ -178,18 +176,17 @@ fn has_times_of_death(line: &str) -> Result<()> {
 /// images are pulled and who serves them. When the server is well again, so is the command.
 pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
-    let image = image();
     let custom = Custom::new(cluster, "custom.pulls, halite.images")?;
     // From then on the usual time is known.
     first.run(&RUN)?;
     let limit = format!("echo 'limit_rate 10k;' > {SLOW} && systemctl restart nginx");
     first.sh(&limit)?;
-    let stalled = stalled_pull(cluster, &image);
+    let stalled = stalled_pull(cluster, IMAGE);
     // Also after a failure the tests after this one need a quick server.
     first.sh(&quick())?;
     stalled?;
     drop(custom);
-    images::is_there(worker, &image)?;
+    images::is_there(worker, IMAGE)?;
     is_complete(cluster)?;
     Ok(Counts::ONE)
 }

@@ -1,0 +1,3 @@
+module lab-pod
+
+go 1.26
