@@ -62,7 +62,7 @@ impl Inputs {
         let containerd = find(&host, "file.managed", "/etc/containerd/config.toml")?;
         let flannel = find(&api, "kubernetes.manifest", "flannel")?;
         let all =
-            halite_upstream::ensure(&halite_lab::cache(), &versions::NEWEST, progress)?.images;
+            halite_upstream::ensure(&halite_lab::cache(), &versions::SHIPPED, progress)?.images;
         let wanted = |image: &Image| {
             host.iter()
                 .any(|c| c.function() == "image.present" && c.name == image.reference)

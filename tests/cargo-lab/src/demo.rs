@@ -5,6 +5,7 @@ use halite_lab::Lab;
 use halite_lab::layout::Layout;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
+use halite_upstream::versions::NEWEST;
 
 /// The steps before the first boot, with the time that each usually takes on two processors: the
 /// first time, and later. Halite's and Kubernetes' programs are built at the same time.
@@ -30,7 +31,7 @@ pub(crate) fn demo(lab: &Lab, layout: &Layout) -> Result<()> {
     if let Some(notice) = replaced(&lab.name, &old) {
         println!("{notice}");
     }
-    let cluster = prepare::cluster(&lab.name, layout, &Board::for_terminal())?;
+    let cluster = prepare::cluster(&lab.name, layout, &NEWEST, &Board::for_terminal())?;
     println!("{}", cluster.kubectl(&["get", "nodes", "-o", "wide"])?);
     println!("{}", cluster.kubectl(&["get", "pods", "-A", "-o", "wide"])?);
     cluster.nothing_tried_to_leave()?;

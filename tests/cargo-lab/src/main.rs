@@ -13,7 +13,7 @@ use halite_lab::host::Host;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, capacity, layout, resolver, scan};
 use halite_upstream::prepare;
-use halite_upstream::versions::{NEWEST, RELEASES, Release};
+use halite_upstream::versions::{FULL, NEWEST, RELEASES, Release};
 
 /// Real hosts on one machine: the demonstration and the tests of Halite.
 #[derive(Parser)]
@@ -123,17 +123,9 @@ enum Verb {
         lab: String,
     },
     /// Build Halite, the upstream and the bundle, and print the bundle's path.
-    Bundle {
-        /// Which Kubernetes.
-        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
-        kubernetes: Release,
-    },
+    Bundle(Wanted),
     /// Build Halite, the upstream and the bundle, seal and sign it as an ISO, and print its path.
-    Iso {
-        /// Which Kubernetes.
-        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
-        kubernetes: Release,
-    },
+    Iso(Wanted),
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
@@ -159,6 +151,27 @@ enum Verb {
         #[arg(long)]
         again: Vec<u16>,
     },
+}
+
+/// A bundle.
+#[derive(clap::Args)]
+struct Wanted {
+    /// Which Kubernetes.
+    #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
+    kubernetes: Release,
+    /// With addons, a chart and the site registry; the older Kubernetes always has them.
+    #[arg(long)]
+    full: bool,
+}
+
+impl Wanted {
+    fn release(&self) -> &Release {
+        if self.full && self.kubernetes == NEWEST {
+            &FULL
+        } else {
+            &self.kubernetes
+        }
+    }
 }
 
 /// The link between two hosts.
@@ -251,11 +264,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
     );
     if matches!(
         verb,
-        Verb::Demo { .. }
-            | Verb::Test { .. }
-            | Verb::Bench { .. }
-            | Verb::Bundle { .. }
-            | Verb::Iso { .. }
+        Verb::Demo { .. } | Verb::Test { .. } | Verb::Bench { .. } | Verb::Bundle(_) | Verb::Iso(_)
     ) && !uses_a_running_lab
     {
         capacity::for_a_run()?;
@@ -334,19 +343,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::LinkOff(link) => link.each(Lab::cut_link)?,
         Verb::LinkOn(link) => link.each(Lab::restore_link)?,
         Verb::Status { lab } => status(&open(&lab)?)?,
-        Verb::Bundle { kubernetes } => {
-            println!(
-                "{}",
-                prepare::bundle_of(&kubernetes, &Board::for_terminal())?.display()
-            );
+        Verb::Bundle(wanted) => {
+            let bundle = prepare::bundle_of(wanted.release(), &Board::for_terminal())?;
+            println!("{}", bundle.display());
         }
-        Verb::Iso { kubernetes } => {
-            println!(
-                "{}",
-                prepare::iso_directory_of(&kubernetes, &Board::for_terminal())?
-                    .join(halite_upstream::ISO)
-                    .display()
-            );
+        Verb::Iso(wanted) => {
+            let directory = prepare::iso_directory_of(wanted.release(), &Board::for_terminal())?;
+            println!("{}", directory.join(halite_upstream::ISO).display());
         }
         Verb::Resolver { log } => resolver::serve(&log)?,
         Verb::WriteLoop(arguments) => arguments.serve()?,

@@ -9,12 +9,18 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::{Programs, with_builder};
 use halite_lab::progress::Board;
-use halite_upstream::prepare;
+use halite_upstream::{prepare, versions};
 use serde_json::{Map, Value};
 
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
+    name: "bundle: it lacks nothing, and an image or a state that is taken away is reported as missing",
+    run: lacks_nothing,
+}];
+
+/// Of the bundle with everything that a cluster can choose: each part of the state tree needs something there.
+pub(super) const FULL: &[Test<()>] = &[Test {
     name: "bundle: anything that is taken away is reported as missing",
     run: taken_away,
 }];
@@ -27,6 +33,9 @@ const FOR_PEOPLE: &[&str] = &[
     "licences/",
     "sbom.spdx.json",
 ];
+
+/// A part of the state tree that each host has.
+const SLS: &str = "states/halite/host/init.sls";
 
 /// Images that only the lab's tests run.
 const OF_THE_LAB: &[&str] = &["lab-pod"];
@@ -44,32 +53,34 @@ const PACKAGES_BESIDES: &[&str] = &[
     "perl-base",
 ];
 
-fn taken_away((): &()) -> Result<Counts> {
+fn lacks_nothing((): &()) -> Result<Counts> {
     let bundle = prepare::bundle(&Board::silent())?;
     let report = needs(&bundle)?;
-    ensure!(
-        report["missing"] == Value::Array(Vec::new()),
-        "the bundle lacks {:#}",
-        report["missing"]
-    );
-    every_part_is_missed(&bundle, &report)?;
-    ensure!(
-        report["excused"] == Value::Object(Map::new()),
-        "the lab's recipe excuses {:#}",
-        report["excused"]
-    );
-    let mut counts = Counts {
-        passed: each_is_named(&bundle, &report)?,
-        failed: 0,
-    };
-    for path in really(&bundle)? {
-        without(&bundle, &path)?;
-        counts.passed += 1;
-    }
-    Ok(counts)
+    let paths = [an_image(&bundle)?, SLS.to_owned()];
+    each_is_reported(&bundle, &report, &paths)
 }
 
-/// The report of `ctl bundle needs`, printed by the bundle's own `ctl`.
+fn taken_away((): &()) -> Result<Counts> {
+    let bundle = prepare::bundle_of(&versions::FULL, &Board::silent())?;
+    let report = needs(&bundle)?;
+    every_part_is_missed(&bundle, &report)?;
+    each_is_reported(&bundle, &report, &really(&bundle)?)
+}
+
+/// Checks the report on each artifact, and what `ctl` says of real copies without these files.
+fn each_is_reported(bundle: &Path, report: &Value, paths: &[String]) -> Result<Counts> {
+    let named = each_is_named(bundle, report)?;
+    for path in paths {
+        without(bundle, path)?;
+    }
+    Ok(Counts {
+        passed: named + paths.len(),
+        failed: 0,
+    })
+}
+
+/// The report of `ctl bundle needs`, printed by the bundle's own `ctl`: nothing is missing, and the recipe excuses
+/// nothing.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
     let output = with_builder(&mut ctl, Programs::Dev)?
@@ -77,8 +88,19 @@ fn needs(bundle: &Path) -> Result<Value> {
         .arg(bundle)
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("ctl bundle needs ended with {}: {said}", output.status))
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("ctl bundle needs ended with {}: {said}", output.status))?;
+    ensure!(
+        report["missing"] == Value::Array(Vec::new()),
+        "the bundle lacks {:#}",
+        report["missing"]
+    );
+    ensure!(
+        report["excused"] == Value::Object(Map::new()),
+        "the lab's recipe excuses {:#}",
+        report["excused"]
+    );
+    Ok(report)
 }
 
 /// Checks the artifacts that no part of the bundle needs. `ctl` removed each artifact in turn, in
@@ -217,12 +239,14 @@ fn blobs_of_the_cluster(bundle: &Path) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
+/// A blob of an image.
+fn an_image(bundle: &Path) -> Result<String> {
+    let blobs = blobs_of_the_cluster(bundle)?;
+    blobs.into_iter().next().context("the bundle has no image")
+}
+
 /// One file of each kind, to be removed from a real copy.
 fn really(bundle: &Path) -> Result<Vec<String>> {
-    let blob = blobs_of_the_cluster(bundle)?
-        .into_iter()
-        .next()
-        .context("the bundle has no image")?;
     let pool = fs::read_dir(bundle.join("apt/pool"))?;
     let names: Vec<String> = pool
         .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
@@ -233,11 +257,11 @@ fn really(bundle: &Path) -> Result<Vec<String>> {
         .context("the bundle has no kubelet")?;
     let rest = [
         "bin/halite-minion",
-        "states/halite/host/init.sls",
+        SLS,
         "states/halite/base/network/flannel.yaml.j2",
         "nginx/registry.conf",
     ];
-    let files = [blob, format!("apt/pool/{package}")];
+    let files = [an_image(bundle)?, format!("apt/pool/{package}")];
     Ok(files
         .into_iter()
         .chain(rest.into_iter().map(str::to_owned))

@@ -45,15 +45,14 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
-use halite_lab::progress::Board;
 use halite_lab::wait;
-use halite_upstream::prepare;
+use halite_upstream::versions;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
 use crate::firewall;
 use crate::kubeadm::control_plane;
-use crate::site::Site;
+use crate::site::{Site, from_the_iso};
 use crate::test::{Counts, Test, cases, sequence};
 
 pub use links::both_ways as links_cut_both_ways;
@@ -338,7 +337,8 @@ pub(super) fn site() -> Result<Site> {
         lab: "ha".to_owned(),
         made: "ha: bootstrap, two control planes and a worker",
         layout: &HA,
-        make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
+        release: versions::FULL,
+        make: from_the_iso,
         tests: cases(TESTS)
             .into_iter()
             .chain(failovers::numbered())

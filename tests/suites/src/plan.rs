@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::TWO;
-use halite_lab::progress::Board;
-use halite_upstream::prepare;
+use halite_upstream::versions::{FULL, NEWEST};
 
 use crate::default_run::NAMES;
 use crate::part::Planned;
 use crate::report::suite_of;
 use crate::runner::{Options, Runner};
-use crate::site::Site;
+use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external, firewall, ha,
@@ -57,6 +56,7 @@ impl Plan {
                 lab_itself::TESTS,
                 lab_itself::FULL,
                 bundle::TESTS,
+                bundle::FULL,
                 iso::TESTS,
                 packages::TESTS,
                 keepalived::TESTS,
@@ -94,6 +94,8 @@ impl Plan {
         plan.beside.retain(|test| listed(&test.name));
         for site in &mut plan.sites {
             site.tests.retain(|test| listed(&test.name));
+            // What only a full bundle has is for the other tests.
+            site.release = NEWEST;
         }
         plan.sites.retain(|site| !site.tests.is_empty());
         Ok(plan)
@@ -167,7 +169,8 @@ fn ordinary() -> Result<Site> {
         lab: lab_name(),
         made: "cluster: bootstrap and node add",
         layout: &TWO,
-        make: |lab, layout| prepare::cluster(lab, layout, &Board::plain()),
+        release: FULL,
+        make: from_the_iso,
         tests: on_cluster()?,
     })
 }

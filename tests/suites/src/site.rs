@@ -4,6 +4,9 @@ use anyhow::Result;
 use halite_lab::Lab;
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::Layout;
+use halite_lab::progress::Board;
+use halite_upstream::prepare;
+use halite_upstream::versions::Release;
 
 use crate::explain;
 use crate::runner::Runner;
@@ -17,10 +20,17 @@ pub(crate) struct Site {
     pub(crate) made: &'static str,
     /// Its hosts.
     pub(crate) layout: &'static Layout,
+    /// The release in its bundle.
+    pub(crate) release: Release,
     /// Makes it: boots the hosts of the layout in the lab of that name, and makes a cluster.
-    pub(crate) make: fn(&str, &Layout) -> Result<Cluster>,
+    pub(crate) make: fn(&str, &Layout, &Release) -> Result<Cluster>,
     /// The tests, in their order.
     pub(crate) tests: Vec<Case<Cluster>>,
+}
+
+/// Makes a cluster of the hosts, from a release's ISO.
+pub(crate) fn from_the_iso(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    prepare::cluster(lab, layout, release, &Board::plain())
 }
 
 /// Makes the cluster and runs its tests; takes it down unless one failed. Then its hosts are off, so that the
@@ -71,7 +81,7 @@ fn open_cluster(keep: bool, site: &Site) -> Result<Cluster> {
         return Ok(running);
     }
     lab.room_for(site.layout)?;
-    (site.make)(&site.lab, site.layout)
+    (site.make)(&site.lab, site.layout, &site.release)
 }
 
 fn lab(name: &str) -> Result<Lab> {

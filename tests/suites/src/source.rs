@@ -25,10 +25,40 @@ pub(super) const TESTS: &[Test<()>] = &[
 ];
 
 /// Those of `--full` in addition.
-pub(super) const FULL: &[Test<()>] = &[Test {
-    name: "source: one to five members of etcd and back, each change killed 200 times",
-    run: etcd_with_kills,
-}];
+pub(super) const FULL: &[Test<()>] = &[
+    Test {
+        name: "source: one to five members of etcd and back, each change killed 200 times",
+        run: etcd_with_kills,
+    },
+    Test {
+        name: "source: charts are rendered by the real Helm",
+        run: charts,
+    },
+];
+
+/// Tests that Cargo ignores elsewhere, because they need a program that takes minutes to build.
+fn charts((): &()) -> Result<Counts> {
+    let helm = halite_upstream::helm(&halite_lab::cache(), &mut |line| println!("  {line}"))?;
+    let environment = [("HALITE_HELM", helm.as_os_str())];
+    let mut passed = 0;
+    for package in ["halite-builder", "ctl"] {
+        let words = [
+            "test",
+            "--locked",
+            "-p",
+            package,
+            "--test",
+            "recipe",
+            "--",
+            "--ignored",
+        ];
+        let text = cargo_with(&environment, &words)?;
+        let ran = text.matches(" ... ok").count();
+        ensure!(ran > 0, "no test of {package} ran: {text}");
+        passed += ran;
+    }
+    Ok(Counts { passed, failed: 0 })
+}
 
 /// Those whose work is done beside the clusters ([`crate::prebuild::lint`]).
 pub(super) const BESIDE: &[Test<()>] = &[
@@ -147,7 +177,6 @@ pub(super) fn tools(progress: &mut dyn FnMut(&str)) -> Result<Vec<(&'static str,
             "HALITE_REGISTRY",
             halite_upstream::registry(&cache, progress)?,
         ),
-        ("HALITE_HELM", halite_upstream::helm(&cache, progress)?),
     ])
 }
 

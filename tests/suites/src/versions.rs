@@ -11,7 +11,7 @@ use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
-use halite_upstream::versions::{NEWEST, OLDER, Release};
+use halite_upstream::versions::{FULL, NEWEST, OLDER, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
 
@@ -74,6 +74,7 @@ pub(super) fn site() -> Site {
         lab: LAB.to_owned(),
         made: "versions: bootstrap with the older Kubernetes and every option",
         layout: &TWO,
+        release: OLDER,
         make,
         tests: sequence(
             [TESTS, every_option::TESTS, AT_THE_END]
@@ -87,9 +88,9 @@ pub(super) fn site() -> Site {
 /// Boots the hosts and makes a cluster of the older release on the first, with every option on.
 /// Before that, a document that requests a Kubernetes version which the bundle lacks must be
 /// refused.
-fn make(lab: &str, layout: &Layout) -> Result<Cluster> {
-    let newer = prepare::iso_directory(&Board::plain())?;
-    let older = prepare::iso_directory_of(&OLDER, &Board::plain())?;
+fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    let newer = prepare::iso_directory_of(&FULL, &Board::plain())?;
+    let older = prepare::iso_directory_of(release, &Board::plain())?;
     let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
     lab.down()?;
     let carried: [(&Path, &str); 2] = [(&older, ISO_DIRECTORY), (&newer, NEWER)];

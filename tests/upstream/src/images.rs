@@ -69,6 +69,14 @@ const SHELL: &[(&str, &str)] = &[
 
 /// Every image of a release.
 fn contents(release: &Release) -> Vec<Content> {
+    let mut images = of_every_cluster(release);
+    if release.contents.is_full() {
+        images.extend(of_addons());
+    }
+    images
+}
+
+fn of_every_cluster(release: &Release) -> Vec<Content> {
     vec![
         control_plane(
             release,
@@ -181,6 +189,21 @@ fn contents(release: &Release) -> Vec<Content> {
             },
         },
         Content {
+            component: lab_pod::NAME,
+            repository: "registry.lab.internal/lab-pod",
+            tag: "1",
+            programs: &[(lab_pod::NAME, "lab-pod")],
+            packages: &[],
+            extract: &[],
+            links: &[],
+            run: runs(&["/lab-pod"]),
+        },
+    ]
+}
+
+fn of_addons() -> [Content; 3] {
+    [
+        Content {
             component: "metrics-server",
             repository: "registry.k8s.io/metrics-server/metrics-server",
             tag: versions::METRICS_SERVER,
@@ -221,16 +244,6 @@ fn contents(release: &Release) -> Vec<Content> {
                 arguments: &["sh"],
                 user: "",
             },
-        },
-        Content {
-            component: lab_pod::NAME,
-            repository: "registry.lab.internal/lab-pod",
-            tag: "1",
-            programs: &[(lab_pod::NAME, "lab-pod")],
-            packages: &[],
-            extract: &[],
-            links: &[],
-            run: runs(&["/lab-pod"]),
         },
     ]
 }
@@ -356,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_image_of_test_pods_has_the_name_that_they_say() {
-        for release in versions::RELEASES {
+        for release in [versions::NEWEST, versions::FULL, versions::OLDER] {
             let images = contents(&release);
             let image = images.iter().find(|image| image.component == lab_pod::NAME);
             let image = image.unwrap();

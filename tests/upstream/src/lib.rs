@@ -52,11 +52,8 @@ pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -
     let store = Store::new(dir.clone())?;
     let go = golang::Go::find()?;
     let mut built = BTreeMap::new();
-    for module in [&programs::kubernetes(release)]
-        .into_iter()
-        .chain(programs::MODULES)
-    {
-        built.extend(go.build(&store, module, progress)?);
+    for module in programs::modules(release) {
+        built.extend(go.build(&store, &module, progress)?);
     }
     built.insert("pause", pause::ensure(&store, &go, release, progress)?);
     built.insert(lab_pod::NAME, lab_pod::ensure(&store, &go, progress)?);

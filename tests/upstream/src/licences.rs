@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::golang::Go;
 use super::image::file_digest;
 use super::lab_pod;
-use super::programs::{MODULES, Source};
+use super::programs::{Module, Source};
 use super::store;
 use super::store::Store;
 
@@ -35,16 +35,18 @@ const NAMES: &[&str] = &[
 /// The target that Halite's programs are built for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Gathers the texts of everything that goes into the Go programs in `bin` and into Halite's own,
-/// and those that Debian's packages refer to; returns their folder.
+/// Gathers the texts of everything that goes into the Go programs in `bin`, which are those of the
+/// modules `built`, and into Halite's own, and those that Debian's packages refer to; returns their folder.
 pub fn gather(
     store: &Store,
     go: &Go,
+    built: &[Module],
     bin: &Path,
     common: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf> {
-    let modules = modules(bin)?;
+    let mut modules = modules(bin)?;
+    modules.extend(built.iter().map(|m| format!("{}@{}", m.path, m.version)));
     let lock = fs::read_to_string(source_root().join("Cargo.lock"))?;
     let key = store::key(&(REVISION, &modules, &lock, go.version()))?;
     store.get("licences", &key, |out| {
@@ -52,16 +54,11 @@ pub fn gather(
             "gathering the licences of {} Go modules and of all crates",
             modules.len()
         ));
-        let copied: Vec<_> = MODULES
+        let copied: Vec<_> = built
             .iter()
             .filter(|module| matches!(module.source, Source::Without { .. }))
             .collect();
-        let versions: BTreeSet<String> = modules
-            .iter()
-            .cloned()
-            .chain(MODULES.iter().map(|m| format!("{}@{}", m.path, m.version)))
-            .collect();
-        for (module, dir) in go.folders(&versions)? {
+        for (module, dir) in go.folders(&modules)? {
             texts(&dir, &out.join("go").join(&module))?;
             // A program that is built in a copy of its module does not know the version.
             for own in copied

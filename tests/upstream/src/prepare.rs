@@ -12,12 +12,12 @@ use halite_lab::{Lab, base, build, cluster, prerequisites};
 
 use crate::versions::{NEWEST, Release};
 
-/// Builds what is missing, up to the bundle, and returns its path.
+/// Builds what is missing, up to the bundle of [`NEWEST`], and returns its path.
 pub fn bundle(board: &Board) -> Result<PathBuf> {
     bundle_of(&NEWEST, board)
 }
 
-/// The same for any release of Kubernetes.
+/// The same for any release.
 pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
     let mut line = board.line("prerequisites");
     prerequisites::ensure(&mut |text| line.say(text))?;
@@ -48,7 +48,7 @@ pub fn iso_directory(board: &Board) -> Result<PathBuf> {
     iso_directory_of(&NEWEST, board)
 }
 
-/// The same for any release of Kubernetes.
+/// The same for any release.
 pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
     let bundle = bundle_of(release, board)?;
     let mut line = board.line("ISO");
@@ -56,12 +56,12 @@ pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
 }
 
 /// Boots the lab `name` with the bare hosts of a layout, in place of the hosts that it has, and makes
-/// a cluster of them.
-pub fn cluster(name: &str, layout: &Layout, board: &Board) -> Result<Cluster> {
+/// a cluster of them, from the bundle of a release.
+pub fn cluster(name: &str, layout: &Layout, release: &Release, board: &Board) -> Result<Cluster> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     // Building takes long; a host that does not fit is refused before it.
     lab.room_for(layout)?;
-    let iso_directory = iso_directory(board)?;
+    let iso_directory = iso_directory_of(release, board)?;
     lab.down()?;
     board.say("boot", &format!("bare hosts {}", layout.names().join(", ")));
     let cluster = cluster::boot_hosts(lab, layout, &[(&iso_directory, ISO_DIRECTORY)])?;

@@ -98,8 +98,18 @@ const KUBERNETES_STAMPS: &[&str] = &[
 const CNI_STAMPS: &[&str] =
     &["github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion={version}"];
 
+/// The modules of everything that a bundle of the release has.
+pub fn modules(release: &Release) -> Vec<Module> {
+    let optional = if release.contents.is_full() {
+        OPTIONAL
+    } else {
+        &[]
+    };
+    [&[kubernetes(release)], MODULES, optional].concat()
+}
+
 /// The programs of a Kubernetes release that its nodes and its control plane run.
-pub const fn kubernetes(release: &Release) -> Module {
+const fn kubernetes(release: &Release) -> Module {
     Module {
         path: "k8s.io/kubernetes",
         version: release.kubernetes,
@@ -124,7 +134,7 @@ pub const fn kubernetes(release: &Release) -> Module {
     }
 }
 
-/// Every other program of the site, the same for every release.
+/// Every other program that each cluster needs, the same for every release.
 pub const MODULES: &[Module] = &[
     ETCD,
     Module {
@@ -189,6 +199,10 @@ pub const MODULES: &[Module] = &[
         stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
         programs: &[("coredns", "github.com/coredns/coredns")],
     },
+];
+
+/// The programs of a full bundle in addition.
+const OPTIONAL: &[Module] = &[
     Module {
         path: "sigs.k8s.io/metrics-server",
         version: versions::METRICS_SERVER,

@@ -11,12 +11,19 @@ use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
-use super::programs::{CNI_PREFIX, MODULES};
+use super::programs::{CNI_PREFIX, MODULES, modules};
 use super::store::Store;
 use super::{Upstream, licences, store, versions};
 
 /// The revision of the packages that the build makes.
 const REVISION: u32 = 1;
+
+/// The options that a light bundle leaves out: each is off, as where a document does not name it.
+const LEFT_OUT: [&str; 3] = [
+    "addons.localPath",
+    "addons.metricsServer",
+    "siteRegistry.enabled",
+];
 
 /// Halite's own programs in a bundle.
 const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
@@ -55,6 +62,7 @@ pub fn bundle(
             .iter()
             .map(|image| &image.layout)
             .collect::<Vec<_>>(),
+        upstream.release.contents.is_full(),
         versions::HOST_PACKAGES,
         file_digest(&base)?,
     ))?;
@@ -107,18 +115,15 @@ fn charts(upstream: &Upstream) -> Result<Vec<Value>> {
         let image = image.with_context(|| format!("no image {component} is made"))?;
         Ok(image.reference.clone())
     };
-    upstream
-        .release
-        .charts
-        .iter()
-        .map(|chart| chart.entry(image))
-        .collect()
+    let charts = upstream.release.contents.charts();
+    charts.iter().map(|chart| chart.entry(image)).collect()
 }
 
 /// Key of the charts and their values: the rendered charts are recorded too.
 fn chart_key(upstream: &Upstream, entries: &[Value]) -> Result<String> {
     let mut content: Vec<String> = entries.iter().map(Value::to_string).collect();
-    for folder in upstream.release.charts.iter().map(|chart| chart.folder()) {
+    for chart in upstream.release.contents.charts() {
+        let folder = chart.folder();
         for file in store::files(&folder)? {
             content.push(format!(
                 "{} {}",
@@ -159,7 +164,14 @@ impl Documents {
         let common = cache.join("base-root/usr/share/common-licenses");
         Ok(Self {
             pages: pages.join("pages"),
-            licences: licences::gather(store, &Go::find()?, &upstream.bin, &common, progress)?,
+            licences: licences::gather(
+                store,
+                &Go::find()?,
+                &modules(&upstream.release),
+                &upstream.bin,
+                &common,
+                progress,
+            )?,
             inputs: licences::inputs(store, programs, BINARIES)?,
             docs: source_root().join("docs"),
         })
@@ -220,6 +232,32 @@ fn document(
     let plugins = plugins.context("no CNI plugin is built")?;
     let plugins: Vec<&str> = plugins.programs.iter().map(|(name, _)| *name).collect();
     let kubernetes = upstream.release.kubernetes;
+    let mut made = vec![
+        package("kubelet", kubernetes, &["kubelet"]),
+        package("kubeadm", kubernetes, &["kubeadm"]),
+        package("kubectl", kubernetes, &["kubectl"]),
+        package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
+        package(
+            "containerd",
+            versions::CONTAINERD,
+            &["containerd", "containerd-shim-runc-v2", "ctr"],
+        ),
+        documents.package("halite-ctl", "ctl", programs),
+        documents.package("halite-master", "halite-master", programs),
+        documents.package("halite-minion", "halite-minion", programs),
+    ];
+    let mut options = json!({});
+    if upstream.release.contents.is_full() {
+        made.push(package(
+            "distribution-registry",
+            versions::REGISTRY,
+            &["registry"],
+        ));
+    } else {
+        for option in LEFT_OUT {
+            options[option] = json!(["false"]);
+        }
+    }
     Ok(json!({
         "format": 1,
         "version": upstream.release.bundle(),
@@ -228,18 +266,9 @@ fn document(
         "packages": {
             "base": base,
             "apt": versions::HOST_PACKAGES,
-            "made": [
-                package("kubelet", kubernetes, &["kubelet"]),
-                package("kubeadm", kubernetes, &["kubeadm"]),
-                package("kubectl", kubernetes, &["kubectl"]),
-                package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
-                package("containerd", versions::CONTAINERD, &["containerd", "containerd-shim-runc-v2", "ctr"]),
-                package("distribution-registry", versions::REGISTRY, &["registry"]),
-                documents.package("halite-ctl", "ctl", programs),
-                documents.package("halite-master", "halite-master", programs),
-                documents.package("halite-minion", "halite-minion", programs),
-            ],
+            "made": made,
         },
+        "options": options,
         "binaries": BINARIES.iter().map(|name| ((*name).to_owned(), json!(programs.join(name)))).collect::<serde_json::Map<_, _>>(),
         "states": tree,
         "signing-key": dir.join("signing-key.asc"),

@@ -5,6 +5,33 @@ use halite_lab::build::Programs;
 
 use super::chart::Chart;
 
+/// The parts of a bundle that only some clusters need: addons, charts, and the site registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// None of them. The demonstration and the usual tests need none, and without them three Go
+    /// modules less are built, and no Helm.
+    Light,
+    /// All of them, with these charts.
+    Full(&'static [Chart]),
+}
+
+impl Contents {
+    /// Returns whether it is all of them.
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+
+    /// The charts.
+    #[must_use]
+    pub fn charts(self) -> &'static [Chart] {
+        match self {
+            Self::Light => &[],
+            Self::Full(charts) => charts,
+        }
+    }
+}
+
 /// A Kubernetes release, and the tags of the images that its kubeadm names
 /// (`cmd/kubeadm/app/constants`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +44,8 @@ pub struct Release {
     pub resolved: Option<u64>,
     /// Halite's own programs in its bundle.
     pub programs: Programs,
-    /// The charts of its bundle.
-    pub charts: &'static [Chart],
+    /// The contents of its bundle.
+    pub contents: Contents,
     /// etcd's image.
     pub etcd: &'static str,
     /// CoreDNS' image.
@@ -27,23 +54,30 @@ pub struct Release {
     pub pause: &'static str,
 }
 
-/// The one that the lab's clusters run, unless they say otherwise. The chart is a pod network in
-/// the place of Halite's; another one comes with the second bundle of the suite of the bundles.
+/// The one that the lab's clusters run, unless they say otherwise.
 pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
     resolved: None,
     programs: Programs::Dev,
-    charts: &[Chart::Podnet],
+    contents: Contents::Light,
     etcd: "3.6.8-0",
     coredns: COREDNS,
     pause: "3.10.2",
 };
 
+/// The same with everything that a cluster can choose, for `--full` and the bench. The chart is a pod
+/// network in the place of Halite's; another one comes with the second bundle of the suite of the
+/// bundles.
+pub const FULL: Release = Release {
+    contents: Contents::Full(&[Chart::Podnet]),
+    ..NEWEST
+};
+
 /// The same with the programs as they are shipped, for what is measured.
 pub const SHIPPED: Release = Release {
     programs: Programs::Shipped,
-    ..NEWEST
+    ..FULL
 };
 
 /// The minor version before, for sites that have both. The module proxy has neither its etcd
@@ -55,13 +89,13 @@ pub const OLDER: Release = Release {
     suffix: "-k1.35",
     resolved: Some(1_776_276_082),
     programs: Programs::Shipped,
-    charts: &[Chart::Hello],
+    contents: Contents::Full(&[Chart::Hello]),
     etcd: "3.6.6-0",
     coredns: "v1.13.1",
     pause: "3.10.1",
 };
 
-/// Every release that the lab makes a bundle of.
+/// Every release that the lab makes a bundle of; of the newest one also [`FULL`].
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 
 impl Release {

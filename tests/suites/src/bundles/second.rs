@@ -13,6 +13,7 @@ use halite_lab::command::run;
 use halite_lab::progress::Board;
 use halite_lab::wait;
 use halite_upstream::chart::Chart;
+use halite_upstream::versions::FULL;
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
 
@@ -97,7 +98,7 @@ fn build(work: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Makes a signed ISO from the lab's recipe with a difference: `change` gets the recipe, and the
+/// Makes a signed ISO from the recipe of [`FULL`] with a difference: `change` gets the recipe, and the
 /// manifest of the bundle that was made from it. All artifacts come from the cache which that build
 /// filled. The new bundle's date is the given number of minutes later, the same each time, so that
 /// its parts stay in the cache, too.
@@ -107,7 +108,7 @@ pub fn variant(
     minutes: u32,
     change: impl FnOnce(&mut Value, &Value) -> Result<()>,
 ) -> Result<PathBuf> {
-    let bundle = prepare::bundle(&Board::plain())?;
+    let bundle = prepare::bundle_of(&FULL, &Board::plain())?;
     let first = recipe_of(&bundle)?;
     let text =
         fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
