@@ -15,6 +15,7 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use super::LiveBackend;
 use super::scripted_minion::named;
@@ -50,6 +51,9 @@ pub(crate) struct Life {
     pub app: Arc<App>,
     pub store: Arc<SqliteStore>,
 }
+
+/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// A secret that no record may contain.
 pub(crate) const CANARY: &str = "canary-4711-do-not-keep";
@@ -271,7 +275,7 @@ impl Life {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
-            tokio::time::timeout(Duration::from_secs(60), all)
+            tokio::time::timeout(WATCHDOG, all)
                 .await
                 .expect("the stream must end")
         })
@@ -308,6 +312,15 @@ impl Life {
         }
         text
     }
+}
+
+/// Waits until the store has refused a write that [`SqliteStore::refuse`] names, and another attempt at it.
+pub(crate) async fn refused_again(refused: &mut watch::Receiver<u32>) {
+    let twice = refused.wait_for(|count| *count >= 2);
+    let twice = tokio::time::timeout(WATCHDOG, twice).await;
+    let _ = twice
+        .expect("the store was to refuse a write twice")
+        .unwrap();
 }
 
 async fn accept(app: &App, id: &str) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Backend as _;
 use super::etcd_tests::{last, orchestrate};
-use super::fixture::{Life, ScriptedMinion, Site};
+use super::fixture::{Life, ScriptedMinion, Site, refused_again};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -127,8 +127,8 @@ fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
     assert_eq!(applied(&hosts), [0, 0, 0]);
 }
 
-/// Runs a highstate of all hosts; the store refuses writes of this kind for a second. Its exit code, and how often
-/// each host applied something.
+/// Runs a highstate of all hosts; the store refuses the first writes of this kind. Its exit code, and how often each
+/// host applied something.
 fn highstate_without(site: &Site, what: &str) -> (i32, Vec<usize>) {
     let life = site.live();
     let hosts = PLANES.map(ScriptedMinion::new);
@@ -139,10 +139,10 @@ fn highstate_without(site: &Site, what: &str) -> (i32, Vec<usize>) {
         ..v1::RunRequest::default()
     };
     let stream = life.runtime.block_on(async {
-        life.store.refuse(Some(what)).await;
+        let mut refused = life.store.refuse(what).await;
         let stream = life.backend.run("root", request).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        life.store.refuse(None).await;
+        refused_again(&mut refused).await;
+        life.store.refuse_no_more().await;
         stream
     });
     let retcode = life.collect(stream).last().unwrap().retcode;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::cancel::Cancellation;
 use super::record::Recorder;
 use crate::backend::Backend;
-use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
 use crate::store::{RunStatus, Step, StepStatus, Store as _};
 
 const TREE: &[(&str, &str)] = &[
@@ -309,7 +309,7 @@ fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
         let mut stream = life.runtime.block_on(stream).unwrap();
         // The first step waits for the minion.
         life.accept("worker-1");
-        life.runtime.block_on(life.store.refuse(Some(what)));
+        let mut refused = life.runtime.block_on(life.store.refuse(what));
         life.connect(&worker);
         let mut last = None;
         life.runtime.block_on(async {
@@ -318,9 +318,11 @@ fn a_run_that_cannot_be_recorded_goes_on_when_there_is_room() {
                     last = Some(event.unwrap());
                 }
             };
-            let early = tokio::time::timeout(Duration::from_secs(2), end).await;
-            assert!(early.is_err(), "{what}: nothing was refused: {last:?}");
-            life.store.refuse(None).await;
+            tokio::select! {
+                () = refused_again(&mut refused) => {}
+                () = end => panic!("{what}: it ended before that was refused twice: {last:?}"),
+            }
+            life.store.refuse_no_more().await;
         });
         last = life.collect(stream).pop().or(last);
         assert_eq!(last.unwrap().retcode, 0, "{what}");
@@ -336,10 +338,11 @@ fn what_is_stored_begins_although_its_event_is_refused() {
         let life = site.live();
         life.connect(&worker);
         let what = format!("INSERT ON events WHEN new.tag LIKE '{tag}'");
-        life.runtime.block_on(life.store.refuse(Some(&what)));
+        let refused = life.runtime.block_on(life.store.refuse(&what));
         let events = orchestrate(&life);
         let last = events.last().unwrap();
         assert_eq!(last.retcode, 0, "{what}: {}", last.data_json);
+        assert!(*refused.borrow() > 0, "{what}: nothing was refused");
         let applied = worker.journal.lock().unwrap().applied.clone();
         assert_eq!(applied, ["one", "two"], "{what}");
     }
@@ -355,8 +358,8 @@ fn a_failed_step_is_not_repeated_while_the_end_of_its_run_cannot_be_recorded() {
         let life = site.live();
         worker.journal.lock().unwrap().failing.insert("one".into());
         life.connect(&worker);
-        life.runtime.block_on(life.store.refuse(Some(what)));
         let stream = life.runtime.block_on(async {
+            let mut refused = life.store.refuse(what).await;
             let mut stream = life.backend.orchestrate("root", request()).await.unwrap();
             loop {
                 let event = stream.next().await.unwrap().unwrap();
@@ -365,9 +368,8 @@ fn a_failed_step_is_not_repeated_while_the_end_of_its_run_cannot_be_recorded() {
                     break;
                 }
             }
-            // The end of the run is refused by then.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            life.store.refuse(None).await;
+            refused_again(&mut refused).await;
+            life.store.refuse_no_more().await;
             stream
         });
         let last = life.collect(stream).pop().unwrap();

@@ -214,17 +214,38 @@ impl SqliteStore {
     }
 
     /// Refuses writes, as for want of room: those of which SQLite's `CREATE TRIGGER` speaks with this event, its
-    /// table and its condition. With none it takes all again.
+    /// table and its condition. Answers with the number of writes that were refused so far.
     #[cfg(test)]
-    pub(crate) async fn refuse(&self, what: Option<&str>) {
-        let statement = match what {
-            Some(what) => format!(
-                "CREATE TRIGGER refuse BEFORE {what} BEGIN SELECT RAISE(FAIL, 'no room'); END"
+    pub(crate) async fn refuse(&self, what: &str) -> tokio::sync::watch::Receiver<u32> {
+        let (count, refused) = tokio::sync::watch::channel(0);
+        let mut writer = self.writer.acquire().await.unwrap();
+        for statement in [
+            "CREATE TABLE refused (n)".to_owned(),
+            format!(
+                "CREATE TRIGGER refuse BEFORE {what} BEGIN INSERT INTO refused VALUES (1); SELECT RAISE(FAIL, 'no room'); END"
             ),
-            None => "DROP TRIGGER refuse".to_owned(),
-        };
-        let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&self.writer);
-        done.await.unwrap();
+        ] {
+            let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *writer);
+            done.await.unwrap();
+        }
+        // The row goes with the transaction that is refused; the hook has seen it.
+        let mut handle = writer.lock_handle().await.unwrap();
+        handle.set_update_hook(move |change| {
+            if change.table == "refused" {
+                count.send_modify(|count| *count += 1);
+            }
+        });
+        refused
+    }
+
+    /// Takes again what it refuses.
+    #[cfg(test)]
+    pub(crate) async fn refuse_no_more(&self) {
+        let mut writer = self.writer.acquire().await.unwrap();
+        for statement in ["DROP TRIGGER refuse", "DROP TABLE refused"] {
+            let done = sqlx::query(statement).execute(&mut *writer);
+            done.await.unwrap();
+        }
     }
 
     /// Makes texts unreadable, so that an answer which does not need them is told from one that
