@@ -29,7 +29,7 @@ waited() {
 }
 # Stops `work` where something is there, and not before or after. What was done before anybody looked is undone by `undo`.
 catch() {
-    for try in $(seq 20); do
+    for try in $(seq 200); do
         work 2> error & ctl=$!
         until ls $1 > found 2> /dev/null || ! kill -0 "$ctl" 2> /dev/null; do :; done
         if stop "$ctl" 2> /dev/null && ls $1 > found 2> /dev/null; then return 0; fi
@@ -67,7 +67,7 @@ fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
 /// Tries until something happens, and resets the world before each try. Returns false if it never
 /// does.
 fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
-    (0..20).any(|_| {
+    (0..200).any(|_| {
         let done = comes_about();
         if !done {
             undo();

@@ -8,7 +8,7 @@ use halite_proto::v1;
 use halite_proto::v1::minion_message::Body as ToMaster;
 use serde_json::{Value, json};
 
-use super::fixture::{Life, ScriptedMinion, Site};
+use super::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 use super::wire::Wire;
 use crate::backend::Backend as _;
 use crate::clock::ManualClock;
@@ -284,7 +284,7 @@ fn states_of_the_master_whose_time_is_over_end_before_the_next_begin() {
                 tokio::task::yield_now().await;
             }
         };
-        let limited = async { tokio::time::timeout(Duration::from_secs(60), came).await };
+        let limited = async { tokio::time::timeout(WATCHDOG, came).await };
         life.runtime.block_on(limited).expect("no such question");
     };
     let args = json!({"sls": ["objects"]});

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::backend::Backend as _;
-use crate::backend::fixture::{Life, Site};
+use crate::backend::fixture::{Life, Site, WATCHDOG};
 use crate::clock::ManualClock;
 use crate::connections::ConnectionGuard;
 use crate::names::minion;
@@ -37,8 +37,7 @@ fn a_state_is_named_on_one_line() {
     assert_eq!(named(&chunk(&long)), format!("{short}… (cmd.run, a.b)"));
 }
 
-/// The next report of a stream, as the clock moves to it; none within a minute of real time, or after the
-/// last event.
+/// The next report of a stream, as the clock moves to it; none after the last event.
 async fn report(events: &mut EventStream) -> Option<Value> {
     let next = async {
         // No job of these tests has so many events.
@@ -53,8 +52,8 @@ async fn report(events: &mut EventStream) -> Option<Value> {
         }
         None
     };
-    let next = tokio::time::timeout(Duration::from_secs(60), next).await;
-    next.ok().flatten()
+    let next = tokio::time::timeout(WATCHDOG, next).await;
+    next.expect("nothing comes")
 }
 
 async fn highstate(life: &Life) -> EventStream {
@@ -70,15 +69,15 @@ async fn highstate_of(life: &Life, target: &str) -> EventStream {
     life.backend.run("root", request).await.unwrap()
 }
 
-/// Waits until this holds, for ten seconds of real time.
+/// Waits until this holds.
 async fn until(is_so: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if is_so() {
-            return;
+    let holds = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it has not become so");
+    };
+    let holds = tokio::time::timeout(WATCHDOG, holds).await;
+    holds.expect("it has not become so");
 }
 
 /// A host that does what the test says.

@@ -145,7 +145,8 @@ async fn a_thousand_minions_reconnect_at_once() {
             }
         });
     }
-    let all = tokio::time::timeout(Duration::from_secs(120), minions.join_all());
+    // It ends a test that would hang: a thousand handshakes are the work of the processor.
+    let all = tokio::time::timeout(Duration::from_secs(600), minions.join_all());
     let mut channels = all.await.expect("not all minions are connected again");
     assert_eq!(channels.len(), 1000);
     println!("1,000 minions connected in {:?}", begin.elapsed());

@@ -114,6 +114,9 @@ pub fn end(child: Child) -> (bool, String) {
     said(child.wait_with_output().unwrap())
 }
 
+/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+const WATCHDOG: Duration = Duration::from_secs(600);
+
 /// Waits until something is there. Whether that came before the end of the process.
 pub fn met(child: &mut Child, path: &Path) -> bool {
     until(child, || path.exists())
@@ -124,7 +127,7 @@ pub fn met(child: &mut Child, path: &Path) -> bool {
 pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        if child.try_wait().unwrap().is_some() || start.elapsed() > Duration::from_secs(120) {
+        if child.try_wait().unwrap().is_some() || start.elapsed() > WATCHDOG {
             return false;
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -132,10 +135,10 @@ pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Starts a command and stops it as soon as something is so. One that was done before anybody
-/// looked is started again.
+/// Starts a command and stops it as soon as something is so. One that was done before the condition was checked is
+/// started again.
 pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Child {
-    for _ in 0..10 {
+    for _ in 0..100 {
         let mut child = started(command());
         if until(&mut child, &condition) {
             signal(&child, Signal::STOP);
