@@ -38,11 +38,15 @@ async fn two_members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
     let master = Client::new(first, &site.access()).unwrap();
     let pace = pace();
     for name in &NAMES[..2] {
-        let gate = changes(&master, &pace, SHORT).allow_missing(name).await;
-        let text = gate.unwrap_err().to_string();
-        for part in ["1 of 3 voting", "etcd has a quorum", "cp-2: ", "cp-3: "] {
-            assert!(text.contains(part), "{text}");
-        }
+        // On a busy machine the one that is reached may not answer in time. No host may be missed then, either.
+        eventually("it counts the members that it sees", async || {
+            let gate = changes(&master, &pace, SHORT).allow_missing(name).await;
+            let text = gate.unwrap_err().to_string();
+            println!("{text}");
+            let mut parts = ["1 of 3 voting", "etcd has a quorum", "cp-2: ", "cp-3: "].iter();
+            parts.all(|part| text.contains(part))
+        })
+        .await;
     }
     answered("a write", async || all.put(b"a", b"1").await).await;
 
