@@ -14,6 +14,7 @@ pub mod command;
 pub mod dependencies;
 mod dirs;
 mod groups;
+mod hold_ups;
 pub mod host;
 pub mod layout;
 pub mod link;

@@ -40,7 +40,7 @@ impl Findings {
     }
 }
 
-/// Time to wait for the last answers of a round.
+/// Time without a further answer that ends a round.
 const SILENCE: Duration = Duration::from_millis(250);
 
 /// Scans the TCP ports `only` of `target` (`10.10.0.11`, `fe80::1%eth0`), all if it is empty, and
@@ -175,29 +175,50 @@ impl Scan {
                 Err(error) => bail!("cannot send to {}: {error}", self.target.ip()),
             }
             if port % 256 == 0 {
-                while self.take(RecvFlags::DONTWAIT)? {}
+                self.drain()?;
             }
         }
-        sockopt::set_socket_timeout(self.socket.as_fd(), sockopt::Timeout::Recv, Some(SILENCE))?;
-        let end = Instant::now() + 4 * SILENCE;
-        while Instant::now() < end && self.take(RecvFlags::empty())? {}
-        Ok(())
+        let mut last = Instant::now();
+        loop {
+            // What has come while this process did not run counts, however long that was.
+            if self.drain()? {
+                last = Instant::now();
+            }
+            let left = SILENCE.saturating_sub(last.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            sockopt::set_socket_timeout(self.socket.as_fd(), sockopt::Timeout::Recv, Some(left))?;
+            if self.take(RecvFlags::empty())? == Some(true) {
+                last = Instant::now();
+            }
+        }
     }
 
-    /// Reads one packet; false when there is none.
-    fn take(&mut self, flags: RecvFlags) -> Result<bool> {
+    /// Reads all packets that have come; true if an answer was among them.
+    fn drain(&mut self) -> Result<bool> {
+        let mut answered = false;
+        while let Some(is_answer) = self.take(RecvFlags::DONTWAIT)? {
+            answered |= is_answer;
+        }
+        Ok(answered)
+    }
+
+    /// Reads one packet, if there is one; true for an answer of the target, false for a packet of others, of which a
+    /// busy host has some all the time.
+    fn take(&mut self, flags: RecvFlags) -> Result<Option<bool>> {
         let mut buffer = [0_u8; 256];
         let (length, sender) = match recvfrom(self.socket.as_fd(), &mut buffer, flags) {
             Ok((length, _, sender)) => (length, sender),
-            Err(Errno::AGAIN) => return Ok(false),
-            Err(Errno::INTR | Errno::HOSTUNREACH | Errno::CONNREFUSED) => return Ok(true),
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::INTR | Errno::HOSTUNREACH | Errno::CONNREFUSED) => return Ok(Some(false)),
             Err(error) => bail!("cannot receive: {error}"),
         };
         let sender = sender
             .and_then(|s| SocketAddr::try_from(s).ok())
             .map(|s| s.ip());
         if sender != Some(self.target.ip()) {
-            return Ok(true);
+            return Ok(Some(false));
         }
         // IPv4's raw sockets hand out the IP header too, IPv6's do not (raw(7), ipv6(7)).
         let header = if self.target.is_ipv4() {
@@ -210,12 +231,13 @@ impl Scan {
         {
             let port = u16::from_be_bytes([*s0, *s1]);
             if flags & SYN_ACK == SYN_ACK {
-                self.open.insert(port);
-            } else if flags & RST != 0 && !self.open.contains(&port) {
-                self.refused.insert(port);
+                return Ok(Some(self.open.insert(port)));
+            }
+            if flags & RST != 0 && !self.open.contains(&port) {
+                return Ok(Some(self.refused.insert(port)));
             }
         }
-        Ok(true)
+        Ok(Some(false))
     }
 }
 
@@ -262,6 +284,20 @@ fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Raw sockets need root, as the lab does.
+    #[test]
+    fn a_listener_is_told_from_a_port_without_one() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let [listener, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [open, refused] = [&listener, &other].map(|one| one.local_addr().unwrap().port());
+        drop(other);
+        let found = scan("127.0.0.1", &[open, refused], &[], &[open]).unwrap();
+        assert_eq!(found.open, [open].into());
+        assert_eq!(found.refused, [refused].into());
+    }
 
     /// A segment with its right checksum sums up to nothing.
     #[test]

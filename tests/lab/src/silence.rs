@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest silence at the beginning of a step: three times the ten seconds after which the master names
-/// the reason of a wait, as for all figures that a suite judges. For up to ten of them a step may wait for
-/// hosts that reconnect before it says so.
+/// The longest silence at the beginning of a step, in time for which this machine was not held up. The master's own
+/// times add up to it: it names the reason of a wait after ten seconds, and before that a step may wait ten seconds
+/// for the answer of a host, and ten for hosts that reconnect.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A silence that was too long.

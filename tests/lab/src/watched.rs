@@ -1,8 +1,8 @@
 //! Running a command of `ctl` whose lines are read when they come; see [`crate::silence`].
 //!
-//! A silence in which a master started does not count: its host lost power, it was killed, or another host
-//! became the master's, and `ctl` waited for it. Tests that interrupt commands or their hosts at many
-//! moments read the lines themselves (`interrupted::Running` of the suites) and measure no silence.
+//! Time for which this machine was held up is no silence. A silence in which a master started does not count: its
+//! host lost power, it was killed, or another host became the master's, and `ctl` waited for it. Tests that interrupt
+//! commands or their hosts at many moments read the lines themselves (`interrupted::Running` of the suites) and measure no silence.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
+use crate::hold_ups::HoldUps;
 use crate::silence::{LIMIT, Silences};
 
 /// The name of the master's processes.
@@ -42,7 +43,7 @@ fn run_within(
     mut each: impl FnMut(&str) -> Result<()>,
 ) -> Result<Output> {
     let silences = Mutex::new(Silences::longer_than(limit));
-    let start = Instant::now();
+    let (start, hold_ups) = (Instant::now(), HoldUps::start());
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -50,8 +51,9 @@ fn run_within(
         .context("cannot start nsenter")?;
     let heard = |line: &str| {
         let mut silences = silences.lock().unwrap_or_else(PoisonError::into_inner);
-        silences.take(start.elapsed(), line, |time| {
-            began_within(Path::new("/proc"), MASTER, time)
+        let held_up = hold_ups.so_far();
+        silences.take(start.elapsed().saturating_sub(held_up), line, |time| {
+            began_within(Path::new("/proc"), MASTER, time + held_up)
         });
     };
     let output = child.stdout.take().context("no output")?;
@@ -183,7 +185,7 @@ mod tests {
             let heard = dir.path().join("heard");
             // The silence begins when the first line is heard, however late that is.
             let script = format!(
-                "echo 'cp-2  a ✓'; until test -e {}; do sleep 0.01; done; sleep 0.05; {between} echo 'cp-2  b ✓'",
+                "echo 'cp-2  a ✓'; until test -e {}; do sleep 0.01; done; sleep 0.1; {between} echo 'cp-2  b ✓'",
                 heard.display()
             );
             let mut command = shell(&script);
@@ -194,8 +196,8 @@ mod tests {
                 |_| Ok(fs::write(&heard, "")?),
             )
         };
-        // A master that a lab starts at that moment excuses a silence.
-        let error = (0..10).find_map(|_| run("").err()).unwrap().to_string();
+        // A master that a lab starts at that moment excuses a silence, and so do disks that are busy all the time.
+        let error = (0..100).find_map(|_| run("").err()).unwrap().to_string();
         let begin = "`ctl node add`, which ended with exit status: 0, was silent for ";
         assert!(
             error.starts_with(begin) && error.contains(" s after \"cp-2  a ✓\""),
