@@ -10,10 +10,9 @@ mod table;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::net::Network;
@@ -83,9 +82,8 @@ items:
 /// The NodePort of [`SERVERS`].
 const NODE_PORT: u16 = 31337;
 
-/// Further scans of what did not let in enough, and the time between two.
-const AGAIN: u32 = 2;
-const PAUSE: Duration = Duration::from_secs(10);
+/// Limit for all to be let in that the table opens.
+const LET_IN: Duration = Duration::from_secs(180);
 
 fn scans(cluster: &Cluster) -> Result<Counts> {
     fs::write(cluster.bootstrap.root().join("root/scan.yaml"), SERVERS)?;
@@ -189,16 +187,20 @@ struct Difference {
     is_open: bool,
 }
 
-/// Scans and returns the differences from the table. What is only missing is scanned again: the virtual address goes for
-/// seconds while the API server is slow, and a busy machine loses packets. What is open is a difference at once.
+/// Scans and returns the differences from the table. What is only missing is scanned again until it is let in: the
+/// virtual address goes for seconds while the API server is slow, and a busy machine loses packets. What is open is a
+/// difference at once.
 fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
-    let mut found = once(ask, table)?;
-    for _ in 0..AGAIN {
-        if found.is_empty() || found.iter().any(|difference| difference.is_open) {
-            break;
-        }
-        thread::sleep(PAUSE);
+    let mut found = Vec::new();
+    let let_in = wait::until("all to be let in that a role opens", LET_IN, || {
         found = once(ask, table)?;
+        let is_missing = !found.is_empty() && !found.iter().any(|difference| difference.is_open);
+        ensure!(!is_missing, "{} differences", found.len());
+        Ok(())
+    });
+    // At the limit the differences are the answer.
+    if found.is_empty() {
+        let_in?;
     }
     Ok(found
         .into_iter()
