@@ -47,6 +47,13 @@ impl Samples {
         &self.changes
     }
 
+    /// The hosts that held the address at some time.
+    #[must_use]
+    pub fn holders(&self) -> BTreeSet<String> {
+        let holders = self.changes.iter().flat_map(|(_, holders)| holders);
+        holders.cloned().collect()
+    }
+
     /// The longest time for which no host held the address.
     #[must_use]
     pub fn longest_free(&self) -> Duration {
@@ -259,6 +266,10 @@ Local:
         assert_eq!(moved.longest_pause(), at(40));
         assert_eq!(moved.now(), ["cp-1".to_owned()].into());
         assert_eq!(moved.changes().len(), 6);
+        assert_eq!(
+            moved.holders(),
+            ["cp-1", "cp-2", "cp-3"].map(str::to_owned).into()
+        );
     }
 
     #[test]

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::cancelled::runs;
 use super::fewer::as_before;
-use super::leaving::{GAP, enrolled_again, wait_until_lost};
-use super::losses::at_the_vip;
+use super::leaving::{enrolled_again, wait_until_lost};
+use super::losses::{GAP, at_the_vip};
 use super::stalls::{end, end_the_wait};
 use super::standbys::STANDBYS;
 use super::{BACK, is_complete};

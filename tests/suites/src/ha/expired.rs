@@ -10,7 +10,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::fewer::as_before;
-use super::losses::{at_the_vip, wait_for_one_holder};
+use super::losses::{GAP, at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
 use crate::addons;
 use crate::guide;
@@ -24,9 +24,6 @@ const HEADING: &str = "## All certificates have ended";
 /// Limit for four hosts to boot and enrol, for the control planes' programs to come out of the
 /// kubelet's pauses between restarts, and for the worker after them.
 const RENEWED: Duration = Duration::from_secs(720);
-
-/// Limit of the gap between two writes: three times the aim for an API server that is killed.
-const GAP: Duration = Duration::from_secs(9);
 
 /// Texts of errors that name a certificate or a refused handshake: those of the client's library, of Go's in what an
 /// API server says of etcd, and of an API server that does not accept the client's certificate. A connection that

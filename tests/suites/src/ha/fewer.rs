@@ -1,8 +1,6 @@
 //! Fewer control planes: one of three becomes a worker, or two leave, and then there are three again; in the end one is
 //! left. A client writes to the virtual address all the time.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
@@ -10,7 +8,7 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::leaving::{MASTER, has_gone, has_gone_as_seen_on};
-use super::losses::{VIP, at_the_vip, wait_for_one_holder};
+use super::losses::{GAP, VIP, at_the_vip, wait_for_one_holder};
 use super::retiring::retire;
 use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete, same_content};
@@ -18,9 +16,6 @@ use crate::bare::{has_no_control_plane, wait_until_bare};
 use crate::checks::refused;
 use crate::test::Counts;
 use crate::{etcd, firewall};
-
-/// Limit of the gap between two writes: three times the aim for a host that is lost.
-const GAP: Duration = Duration::from_secs(15);
 
 const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];
 

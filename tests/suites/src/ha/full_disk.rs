@@ -8,7 +8,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{CUT, at_the_vip, wait_for_one_holder};
+use super::losses::{GAP, at_the_vip, wait_for_one_holder};
 use super::{BACK, etcdctl, is_complete, leader, same_content};
 use crate::checks::nothing_to_do;
 use crate::etcd_disk::{DATA, ROOM, is_named, without_etcd};
@@ -68,7 +68,7 @@ fn while_full(cluster: &Cluster, host: &Host, disk: &SmallDisk) -> Result<()> {
         outcome?;
         is_back(cluster, host).context("with room again")
     })?;
-    measured.check("a full disk under the leader of etcd", CUT)?;
+    measured.check("a full disk under the leader of etcd", GAP)?;
     other.sh(REMOVE).map(drop)
 }
 

@@ -8,7 +8,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{CUT, Measured, VIP, Way, under_writes, wait_for_one_holder};
+use super::losses::{GAP, Measured, VIP, Way, under_writes, wait_for_one_holder};
 use super::standbys::{STANDBYS, answers, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::availability::holders::Sampler;
@@ -23,10 +23,10 @@ struct Time {
 }
 
 /// While the link is cut the host that had the address may still answer for it, and its member of etcd has no
-/// leader; after that the limit is that of a host without power.
+/// leader; after that the limit is that of any loss.
 const SHORT: Time = Time {
     cut: Duration::from_secs(5),
-    gap: Duration::from_secs(5 + CUT.as_secs()),
+    gap: Duration::from_secs(5 + GAP.as_secs()),
     back: BACK,
 };
 /// The link does not come back in the gap: the host that had the address gives it up, because its API server is not
@@ -34,7 +34,7 @@ const SHORT: Time = Time {
 /// may wait for five minutes before it starts it.
 const LONG: Time = Time {
     cut: Duration::from_secs(180),
-    gap: Duration::from_secs(30),
+    gap: GAP,
     back: Duration::from_secs(600),
 };
 

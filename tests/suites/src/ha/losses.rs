@@ -1,5 +1,6 @@
-//! Losses of what serves the API, under a loop of writes: the suite judges them generously, the bench
-//! by the aims.
+//! Losses of what serves the API, under a loop of writes. What holds on any machine is judged here: no acknowledged
+//! write is missing, writes succeed again, and one host holds the address. How long the gap is on one machine is for
+//! the bench, which has the aims.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,14 +28,14 @@ pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 pub(super) const NAME: &str = "api.demo.internal";
 /// The `kubernetes` Service, which has the first address of the network of services.
 const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 1), 443);
-/// Limits of the gap: three times the targets of the bench.
-pub(super) const KILLED: Duration = Duration::from_secs(9);
-/// The same for a host without power.
-pub(super) const CUT: Duration = Duration::from_secs(12);
-/// The same behind the proxies.
-const PROXY: Duration = Duration::from_secs(3);
-/// Limit of the time in which two hosts hold the address.
-const SHARED: Duration = Duration::from_millis(1500);
+/// Limit of the gap between two writes, whatever is lost: three times the sum of the time limits that may run out in
+/// it. They are the check of an API server that is slow (`interval` and `timeout` of keepalived: 4 s), missed
+/// advertisements (three and a part of a fourth, 0.5 s each: 2 s), an election of etcd that is repeated once (2 s),
+/// and two requests of the client (1 s each). In a longer gap nothing took over.
+pub(super) const GAP: Duration = Duration::from_secs(3 * (4 + 2 + 2 + 2));
+/// Limit of the time in which two hosts hold the address: three intervals of advertisements (`advert_int`), of which
+/// one ends it. While this machine is held up, no host can let the address go.
+const SHARED: Duration = Duration::from_millis(3 * 500);
 /// Time between two looks at the holders from which on the machine itself was held up.
 const HELD_UP: Duration = Duration::from_millis(500);
 /// Where the loop of writes puts its ConfigMaps.
@@ -62,6 +63,8 @@ pub struct Measured {
     pub gap: Gap,
     /// The failures of all writes, in other gaps too.
     pub errors: BTreeSet<String>,
+    /// The hosts that held the address at some time.
+    pub holders: BTreeSet<String>,
     /// The longest time in which two hosts held the address.
     pub shared: Duration,
     /// The longest time between two looks at the holders, which are to be 20 ms apart.
@@ -99,8 +102,9 @@ impl Measured {
             acknowledged,
             gap,
             shared,
+            pause,
             errors: _,
-            pause: _,
+            holders: _,
         } = self;
         println!(
             "  {what}: {acknowledged} writes acknowledged, longest gap {:.1} s; two holders for {} ms",
@@ -113,7 +117,10 @@ impl Measured {
             gap.length,
             gap.errors
         );
-        ensure!(*shared <= SHARED, "two holders for {shared:?}");
+        ensure!(
+            *shared <= SHARED + *pause,
+            "two holders for {shared:?}, of which this machine was held up for {pause:?} at most"
+        );
         Ok(())
     }
 }
@@ -135,14 +142,21 @@ pub fn power(cluster: &Cluster, way: Way) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Kills the API server of the host with the address.
+/// Kills the API server of the host with the address. Another host takes the address long before the API server is
+/// back.
 ///
 /// # Errors
-/// An acknowledged write is missing, or the API server does not come back.
+/// An acknowledged write is missing, no other host takes the address, or the API server does not come back.
 pub fn api_server(cluster: &Cluster) -> Result<Measured> {
+    let mut lost = String::new();
     let measured = under_writes(cluster, Way::Vip, "api-server", |holder| {
+        lost.clone_from(&holder.spec.name);
         kill(holder, "kube-apiserver")
     })?;
+    ensure!(
+        measured.holders.iter().any(|holder| *holder != lost),
+        "no host took the address from {lost}, whose API server was killed"
+    );
     wait::until("the API server to be back", BACK, || is_complete(cluster))?;
     Ok(measured)
 }
@@ -173,24 +187,24 @@ pub fn behind_the_proxy(cluster: &Cluster, host: &Host) -> Result<Measured> {
 }
 
 pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
-    Measured::check_of("power-cut", CUT, || power(cluster, Way::Vip))?;
+    Measured::check_of("power-cut", GAP, || power(cluster, Way::Vip))?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn of_the_api_server(cluster: &Cluster) -> Result<Counts> {
-    Measured::check_of("api-server", KILLED, || api_server(cluster))?;
+    Measured::check_of("api-server", GAP, || api_server(cluster))?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn of_keepalived(cluster: &Cluster) -> Result<Counts> {
-    Measured::check_of("keepalived", KILLED, || keepalived(cluster))?;
+    Measured::check_of("keepalived", GAP, || keepalived(cluster))?;
     Ok(Counts::ONE)
 }
 
 pub(super) fn of_proxies(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.control_planes() {
         let what = format!("proxy-{}", host.spec.name);
-        Measured::check_of(&what, PROXY, || behind_the_proxy(cluster, host))?;
+        Measured::check_of(&what, GAP, || behind_the_proxy(cluster, host))?;
     }
     Ok(Counts::ONE)
 }
@@ -275,6 +289,7 @@ fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<
         acknowledged: record.acknowledged().len(),
         gap: record.longest_gap(),
         errors: record.errors(),
+        holders: held.holders(),
         shared: held.longest_shared(),
         pause: held.longest_pause(),
     })

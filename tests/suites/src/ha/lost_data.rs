@@ -9,8 +9,8 @@ use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
 use super::fewer::as_before;
-use super::leaving::{GAP, has_gone};
-use super::losses::{at_the_vip, kill};
+use super::leaving::has_gone;
+use super::losses::{GAP, at_the_vip, kill};
 use super::standbys::STANDBYS;
 use super::{BACK, is_complete};
 use crate::test::Counts;

@@ -1,22 +1,18 @@
 //! The master is moved to a standby on purpose: there and back, and for good, with its host.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
-use super::losses::{Measured, VIP, Way, under_writes};
+use super::losses::{GAP, Measured, VIP, Way, under_writes};
 use super::standbys::{answer, answers, keys, nothing_to_do, wait_for_followers};
 use super::{etcdctl, same_content_of};
 use crate::bare::{has_no_data, is_bare, wait_until_bare};
 use crate::checks::refused;
 use crate::firewall;
 use crate::test::Counts;
-
-/// Limit of the gap: three times the aim.
-const GAP: Duration = Duration::from_secs(15);
 
 const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
 const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];

@@ -9,8 +9,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::leaving::GAP;
-use super::losses::at_the_vip;
+use super::losses::{GAP, at_the_vip};
 use super::retiring::retire;
 use super::{BACK, is_complete, pod, same_content};
 use crate::checks::{QUIET, refused};

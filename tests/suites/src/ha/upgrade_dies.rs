@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::dies::ends_without;
 use super::leaving::wait_until_lost;
-use super::losses::{CUT, at_the_vip};
+use super::losses::{GAP, at_the_vip};
 use super::release::Release;
 use super::standbys::STANDBYS;
 use super::upgrade_stops::{goes_on, has_ended, in_use};
@@ -114,7 +114,7 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
         interrupted()?;
     } else {
         at_the_vip(cluster, first, "dies-upgraded", interrupted)?
-            .check("a control plane dies in an upgrade", CUT)?;
+            .check("a control plane dies in an upgrade", GAP)?;
     }
     has_ended(cluster, &release, &[name], &old)
 }

@@ -9,7 +9,7 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::Value;
 
-use super::losses::{CUT, at_the_vip};
+use super::losses::{GAP, at_the_vip};
 use super::release::Release;
 use super::standbys::{STANDBYS, document, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete};
@@ -41,7 +41,7 @@ pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
         // The tests after this one need the real image, which comes with the next highstate or pod.
         let _ = images::forget(host, &image);
     }
-    outcome?.check("an upgrade stops and goes on", CUT)?;
+    outcome?.check("an upgrade stops and goes on", GAP)?;
     images::is_there(host, &image)?;
     has_ended(cluster, &release, &[], &old)
 }

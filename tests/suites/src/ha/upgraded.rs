@@ -9,7 +9,7 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 
 use super::leaving::MASTER;
-use super::losses::{CUT, NAME, NAMESPACE, VIP, administrator, config_maps};
+use super::losses::{GAP, NAME, NAMESPACE, VIP, administrator, config_maps};
 use super::release::Release;
 use super::{BACK, is_complete};
 use crate::availability::record::numbers;
@@ -80,7 +80,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     );
     println!("  {}", record.summary());
     let gap = record.longest_gap();
-    if gap.length > CUT {
+    if gap.length > GAP {
         bail!("a gap of {:?}: {:?}", gap.length, gap.errors);
     }
     cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
