@@ -20,8 +20,8 @@ const ASIDE: &str = "/var/lib/halite/moved-away";
 /// Limit for a pod to start whose image the host has.
 const READY: Duration = Duration::from_secs(180);
 
-/// Limit for the error to be reported: ctl would wait longer for a missing master.
-const AT_ONCE: Duration = Duration::from_secs(30);
+/// Limit for the error to be reported: less than the time for which `ctl` waits for a master that is missing.
+const AT_ONCE: Duration = Duration::from_secs(55);
 
 /// One way to remove the bundle in use and to bring it back.
 struct Way {

@@ -30,7 +30,7 @@ const CHANGE: Duration = Duration::from_secs(60);
 /// The advertisements in which nothing may change: more than twice as many as it takes to miss a holder.
 const STEADY: u32 = 8;
 /// Attempts at a watch in which this machine is not held up.
-const WATCHES: u32 = 3;
+const WATCHES: u32 = 20;
 /// The suite judges three times the aim, which is one interval of advertisements.
 const GENEROUS: u32 = 3;
 

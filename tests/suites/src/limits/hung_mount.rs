@@ -3,22 +3,18 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::wait;
 use rustix::io::FdFlags;
 
-use super::{ping, repair};
+use super::{LIMIT, ping, repair};
 use crate::test::Counts;
 
 /// Succeeds when a thread of the master waits for a file system.
 const WAITING: &str =
     "grep -q '^State:.*D' /proc/$(systemctl show -p MainPID --value halite-master)/task/*/status";
-
-/// Limit for the master to wait, and for the minions to be back.
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// Covers the bundle with a file system of a server that never answers.
 pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
