@@ -15,7 +15,8 @@ use halite_lab::{Lab, capacity, layout, resolver, scan};
 use halite_upstream::prepare;
 use halite_upstream::versions::{FULL, NEWEST, RELEASES, Release};
 
-/// Real hosts on one machine: the demonstration and the tests of Halite.
+/// Real hosts on one machine: the demonstration and the tests of Halite. A master and a minion without hosts:
+/// `cargo lab try`.
 #[derive(Parser)]
 #[command(name = "cargo lab")]
 struct Arguments {

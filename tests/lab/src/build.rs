@@ -6,10 +6,11 @@ use std::sync::Mutex;
 use std::{fs, thread};
 
 use anyhow::{Context as _, Result, anyhow};
+use halite_launch::dependencies;
 
+use crate::build_command;
 use crate::command::run;
 use crate::progress::Board;
-use crate::{build_command, dependencies};
 
 pub use crate::dirs::source_root;
 
@@ -50,8 +51,14 @@ impl Programs {
         if let Some((_, place)) = built.iter().find(|(programs, _)| *programs == self) {
             return Ok(place.clone());
         }
-        if let Err(error) = dependencies::restore() {
-            board.say("dependencies", &format!("compiled again: {error:#}"));
+        let mut say = |text: &str| board.say("dependencies", text);
+        let profiles: Vec<&str> = match self {
+            Self::Dev => vec!["debug"],
+            Self::Shipped => PROFILES.iter().map(|(profile, _)| *profile).collect(),
+        };
+        let target = source_root().join("target");
+        if let Err(error) = dependencies::restore(&target, &profiles, &mut say) {
+            say(&format!("compiled again: {error}"));
         }
         let place = match self {
             Self::Dev => dev(board),
@@ -145,9 +152,9 @@ fn build(
     let folder = if profile == "dev" { "debug" } else { profile };
     // Those of the profile dev are stored when the tests and the lint have compiled theirs too.
     if profile != "dev"
-        && let Err(error) = dependencies::store(folder)
+        && let Err(error) = dependencies::store(&source_root().join("target"), folder)
     {
-        line.say(&format!("cannot keep the compiled dependencies: {error:#}"));
+        line.say(&format!("cannot keep the compiled dependencies: {error}"));
     }
     for program in programs {
         strip(&target().join(folder).join(program), to, program)?;

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::timing;
 
+pub use halite_launch::cargo::{cargo, without_package};
+
 /// Interval of the messages about a program that still runs, on a terminal and elsewhere, where they
 /// stay.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -16,30 +18,6 @@ const HEARTBEAT_IN_A_LOG: Duration = Duration::from_secs(60);
 
 /// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
-
-/// Cargo without the variables by which the cargo of `cargo lab` describes that package. Build scripts
-/// watch them, ring's among others: with them the lab's own builds, those of a program that runs
-/// without cargo, and those of a developer would each compile again what depends on ring.
-#[must_use]
-pub fn cargo() -> Command {
-    let mut command = Command::new("cargo");
-    without_package(&mut command);
-    command
-}
-
-/// Takes the variables that describe a package out of the environment of a program that starts Cargo.
-pub fn without_package(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        let is_of_package = |name: &str| {
-            ["CARGO_MANIFEST_", "CARGO_PKG_"]
-                .iter()
-                .any(|start| name.starts_with(start))
-        };
-        if name.to_str().is_some_and(is_of_package) {
-            command.env_remove(name);
-        }
-    }
-}
 
 /// Runs a program to its end, with a message at its start and some while it runs. What it prints to
 /// standard error is in the error when it fails; `what` names the work in messages, in the error and
@@ -146,20 +124,5 @@ mod tests {
             "{error}"
         );
         assert_eq!(said, ["one", "two"]);
-    }
-
-    #[test]
-    fn cargo_does_not_see_the_package_that_starts_it() {
-        let command = cargo();
-        let removed: Vec<_> = command
-            .get_envs()
-            .filter(|(_, value)| value.is_none())
-            .map(|(name, _)| name.to_owned())
-            .collect();
-        // Cargo has set them for this test.
-        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
-            assert!(removed.iter().any(|it| it == name), "{name}: {removed:?}");
-        }
-        assert!(!removed.iter().any(|name| name == "CARGO_HOME"));
     }
 }

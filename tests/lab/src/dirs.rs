@@ -1,27 +1,11 @@
 //! The directories of the lab on the machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Directory for everything that is slow to make, outside the source tree: `HALITE_LAB_CACHE`, or
-/// `/var/cache/halite-lab`.
-#[must_use]
-pub fn cache() -> PathBuf {
-    std::env::var_os("HALITE_LAB_CACHE")
-        .map_or_else(|| "/var/cache/halite-lab".into(), PathBuf::from)
-}
+pub use halite_launch::{cache, source_root};
 
 /// Directory of the hosts of running labs: `HALITE_LAB_RUN`, or `/var/lib/halite-lab`.
 #[must_use]
 pub fn run_dir() -> PathBuf {
     std::env::var_os("HALITE_LAB_RUN").map_or_else(|| "/var/lib/halite-lab".into(), PathBuf::from)
-}
-
-/// The root of the source tree.
-#[must_use]
-pub fn source_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .to_owned()
 }

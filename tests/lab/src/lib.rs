@@ -11,7 +11,6 @@ pub mod build_command;
 pub mod capacity;
 pub mod cluster;
 pub mod command;
-pub mod dependencies;
 mod dirs;
 mod groups;
 mod hold_ups;

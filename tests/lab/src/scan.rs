@@ -291,9 +291,14 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let [listener, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [open, refused] = [&listener, &other].map(|one| one.local_addr().unwrap().port());
-        drop(other);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap().port();
+        // Its port is taken, so that no other test listens there.
+        let other = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        rustix::net::bind(&other, &any).unwrap();
+        let own = SocketAddr::try_from(rustix::net::getsockname(&other).unwrap());
+        let refused = own.unwrap().port();
         let found = scan("127.0.0.1", &[open, refused], &[], &[open]).unwrap();
         assert_eq!(found.open, [open].into());
         assert_eq!(found.refused, [refused].into());

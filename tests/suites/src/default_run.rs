@@ -10,6 +10,7 @@ pub(crate) const NAMES: &[&str] = &[
     "lab: a host that was powered off is as before, and bare without its disks",
     "lab: a link is cut in one direction or in both",
     "lab: the programs work in a root without any library",
+    "lab: try shows a diff, repairs drift, and leaves nothing when it is taken down",
     "bundle: it lacks nothing, and an image or a state that is taken away is reported as missing",
     "iso: damage to every kind of file, and between them, is found and named",
     "iso: a seal that is damaged, forged, cut off or another's is refused",

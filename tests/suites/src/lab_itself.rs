@@ -5,6 +5,7 @@ mod bare_root;
 mod link;
 mod power;
 mod root;
+mod tour;
 
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub(super) const TESTS: &[Test<()>] = &[
     Test {
         name: "lab: the programs work in a root without any library",
         run: bare_root::works,
+    },
+    Test {
+        name: "lab: try shows a diff, repairs drift, and leaves nothing when it is taken down",
+        run: tour::works,
     },
 ];
 

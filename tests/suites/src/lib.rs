@@ -63,7 +63,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use halite_lab::{dependencies, prerequisites};
+use halite_lab::build::source_root;
+use halite_lab::prerequisites;
+use halite_launch::dependencies;
 use ledger::Ledger;
 use plan::Plan;
 use runner::Runner;
@@ -85,9 +87,6 @@ pub fn main(options: Options) -> Result<ExitCode> {
     record(&mut runner, &plan)?;
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
-    if let Err(error) = dependencies::restore() {
-        println!("  dependencies are compiled again: {error:#}");
-    }
     let iso = plan.needs_an_iso(&runner).then(prebuild::iso);
     let source = runner.run(&plan.source, &());
     // The tests have times to keep: they begin when the machine is quiet.
@@ -103,9 +102,9 @@ pub fn main(options: Options) -> Result<ExitCode> {
     // Only after the lint: it compiles the dependencies in its own way.
     if whole.is_some()
         && source.failed + beside.failed == 0
-        && let Err(error) = dependencies::store("debug")
+        && let Err(error) = dependencies::store(&source_root().join("target"), "debug")
     {
-        println!("  cannot keep the compiled dependencies: {error:#}");
+        println!("  cannot keep the compiled dependencies: {error}");
     }
     Ok(runner.finish())
 }

@@ -4,23 +4,23 @@
 //! A directory for each set of packages from a registry and each compiler has the files that Cargo made of
 //! these packages, for each profile. They are copied, with their times, into the `target` of a clone
 //! before its first build. When no directory has exactly these packages, those of the last one are copied:
-//! Cargo takes what is the same, by the hash in the names, and compiles the rest. Crates of this repository are never shared: Cargo tells their versions
-//! apart by file times, which says nothing across two clones.
+//! Cargo takes what is the same, by the hash in the names, and compiles the rest. Crates of this repository
+//! are never shared: Cargo tells their versions apart by file times, which says nothing across two clones.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
+use std::{fs, io};
 
-use anyhow::{Context as _, Result};
-use sha2::{Digest as _, Sha256};
-
-use crate::command::run;
-use crate::dirs::{cache, source_root};
+use crate::errors::Context as _;
+use crate::programs::run;
+use crate::{cache, source_root};
 
 /// The target that `.cargo/config.toml` names.
-pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Beginning of the names of the cached directories; the key follows.
 const PREFIX: &str = "target-";
@@ -31,36 +31,49 @@ const USED: &str = ".used";
 /// After this time without use the directory of other packages or another compiler is removed.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Copies the cached dependencies of all profiles into this clone's `target`, each once.
-pub fn restore() -> Result<()> {
-    let (own, target) = (directory()?, source_root().join("target"));
+/// Copies the cached dependencies of these profiles into a clone's `target`, each once; `say` is given what it
+/// does before that takes seconds.
+///
+/// # Errors
+/// The cache cannot be read, or `target` not be written. Cargo compiles what is missing.
+pub fn restore(target: &Path, profiles: &[&str], say: &mut dyn FnMut(&str)) -> io::Result<()> {
+    let own = directory()?;
     let from = match own.exists() {
         true => own.clone(),
         false => last_used(&cache(), &own)?.unwrap_or_else(|| own.clone()),
     };
     if from.exists() {
-        File::create(from.join(USED))?;
+        // An ordinary user reads a cache that root made.
+        let _ = File::create(from.join(USED));
     }
-    for profile in ["debug", "release", "small"] {
-        let (source, marker) = (from.join(profile), marker(&target, &own, profile));
+    for profile in profiles {
+        let (source, marker) = (from.join(profile), marker(target, &own, profile));
         if source.exists() && !marker.exists() {
-            copy(&source, &target)?;
-            File::create(&marker)?;
+            say(&format!(
+                "copying compiled dependencies from {}",
+                source.display()
+            ));
+            copy(&source, target)?;
+            create(&marker)?;
         }
     }
     Ok(())
 }
 
-/// Copies the dependencies that were compiled for a profile into the cache, unless they are there.
-pub fn store(profile: &str) -> Result<()> {
-    let (to, target) = (directory()?, source_root().join("target"));
+/// Copies the dependencies that were compiled for a profile out of a clone's `target` into the cache, unless
+/// they are there.
+///
+/// # Errors
+/// The cache cannot be written, or `target` not be read.
+pub fn store(target: &Path, profile: &str) -> io::Result<()> {
+    let to = directory()?;
     if to.join(profile).exists() {
         return Ok(());
     }
-    fs::create_dir_all(&to)?;
-    File::create(to.join(USED))?;
+    fs::create_dir_all(&to).context(|| format!("cannot make {}", to.display()))?;
+    create(&to.join(USED))?;
     let work = to.join(format!(".{profile}-{}", std::process::id()));
-    let own = own_packages(&fs::read_to_string(source_root().join("Cargo.lock"))?);
+    let own = own_packages(&lock_file()?);
     // Programs that run during a build are made for the machine, outside the named target.
     for part in [profile.to_owned(), format!("{TARGET}/{profile}")] {
         copy_dependencies(&target.join(&part), &work.join(&part), &own)?;
@@ -72,30 +85,35 @@ pub fn store(profile: &str) -> Result<()> {
         // Another run was faster.
         fs::remove_dir_all(&work)?;
     }
-    File::create(marker(&target, &to, profile))?;
+    create(&marker(target, &to, profile))?;
     remove_unused(&to)
 }
 
+fn create(file: &Path) -> io::Result<File> {
+    File::create(file).context(|| format!("cannot make {}", file.display()))
+}
+
+fn lock_file() -> io::Result<String> {
+    let path = source_root().join("Cargo.lock");
+    fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))
+}
+
 /// The directory for the packages in this clone's `Cargo.lock` and the compiler of this machine.
-fn directory() -> Result<PathBuf> {
-    let lock = fs::read_to_string(source_root().join("Cargo.lock"))?;
-    let sum = Sha256::digest(registry_packages(&lock));
-    let sum: String = sum
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let printed = run("rustc", &["-vV"])?;
+fn directory() -> io::Result<PathBuf> {
+    // The same compiler has the same hash function, and another one has another directory.
+    let mut sum = DefaultHasher::new();
+    registry_packages(&lock_file()?).hash(&mut sum);
+    let printed = run(Command::new("rustc").arg("-vV"))?;
     let commit = printed
         .lines()
         .find_map(|line| line.strip_prefix("commit-hash: "))
-        .context("rustc -vV names no commit")?;
+        .ok_or_else(|| io::Error::other("rustc -vV names no commit"))?;
     let commit: String = commit.chars().take(9).collect();
-    Ok(cache().join(format!("{PREFIX}{sum}-{commit}")))
+    Ok(cache().join(format!("{PREFIX}{:016x}-{commit}", sum.finish())))
 }
 
 /// The directory of other packages and the same compiler that was used last.
-fn last_used(cache: &Path, own: &Path) -> Result<Option<PathBuf>> {
+fn last_used(cache: &Path, own: &Path) -> io::Result<Option<PathBuf>> {
     let compiler = |name: &str| Some(name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.to_owned());
     let name = own.file_name().unwrap_or_default().to_string_lossy();
     let wanted = compiler(&name);
@@ -149,7 +167,7 @@ fn registry_packages(lock: &str) -> String {
 
 /// Copies what Cargo made of packages from a registry in one profile's directory: notes of what is
 /// fresh, outputs of build scripts, and libraries. All of a unit's files end with the same hash.
-fn copy_dependencies(from: &Path, to: &Path, own: &BTreeSet<String>) -> Result<()> {
+fn copy_dependencies(from: &Path, to: &Path, own: &BTreeSet<String>) -> io::Result<()> {
     let mut hashes = BTreeSet::new();
     for folder in [".fingerprint", "build"] {
         for (path, name) in entries(&from.join(folder))? {
@@ -176,10 +194,10 @@ fn copy_dependencies(from: &Path, to: &Path, own: &BTreeSet<String>) -> Result<(
     Ok(())
 }
 
-fn entries(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
+fn entries(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     if dir.exists() {
-        for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        for entry in fs::read_dir(dir).context(|| format!("cannot list {}", dir.display()))? {
             let entry = entry?;
             found.push((
                 entry.path(),
@@ -191,28 +209,27 @@ fn entries(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 /// Copies a file or a directory with its times, over what is there: Cargo compares the times.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let parent = to.parent().context("a copy at the root")?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let parent = to.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent).context(|| format!("cannot make {}", parent.display()))?;
     let mut source = from.as_os_str().to_owned();
     if from.is_dir() {
-        fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+        fs::create_dir_all(to).context(|| format!("cannot make {}", to.display()))?;
         source.push("/.");
     }
-    run("cp", &["-a".as_ref(), source.as_os_str(), to.as_os_str()])?;
+    run(Command::new("cp").arg("-a").arg(source).arg(to))?;
     Ok(())
 }
 
 /// Removes the directories of other lock files and compilers that no run used for [`UNUSED`].
-fn remove_unused(keep: &Path) -> Result<()> {
+fn remove_unused(keep: &Path) -> io::Result<()> {
     for (path, name) in entries(&cache())? {
-        let old = || -> Result<bool> {
+        let old = || -> io::Result<bool> {
             let used = fs::metadata(path.join(USED))?.modified()?;
             Ok(used.elapsed().is_ok_and(|time| time > UNUSED))
         };
         if name.starts_with(PREFIX) && path != keep && old().unwrap_or(false) {
-            fs::remove_dir_all(&path)
-                .with_context(|| format!("cannot remove {}", path.display()))?;
+            fs::remove_dir_all(&path).context(|| format!("cannot remove {}", path.display()))?;
         }
     }
     Ok(())
@@ -285,8 +302,8 @@ mod tests {
             assert_ne!(registry_packages(&lock(&[serde.clone(), different])), found);
         }
         // That of this repository has both kinds.
-        let real = fs::read_to_string(source_root().join("Cargo.lock")).unwrap();
+        let real = lock_file().unwrap();
         assert!(registry_packages(&real).contains("\nserde "));
-        assert!(own_packages(&real).contains("halite-lab"));
+        assert!(own_packages(&real).contains("halite-launch"));
     }
 }

@@ -1,0 +1,14 @@
+//! What `cargo lab` does before the lab's program is compiled.
+//!
+//! It depends on no crate: it is compiled in a second, so that the first line appears at once, says what
+//! is missing on the machine, and takes compiled dependencies out of the lab's cache. `cargo lab try` is
+//! here for the same reason.
+
+pub mod cargo;
+pub mod dependencies;
+mod dirs;
+mod errors;
+pub mod programs;
+pub mod tour;
+
+pub use dirs::{cache, source_root};
