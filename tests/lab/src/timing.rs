@@ -20,13 +20,20 @@ pub struct Took {
     pub time: Duration,
 }
 
-/// Runs a build and records it, unless it fails.
+/// Runs a build for which a test may wait ([`is_building`]), and records it, unless it fails.
 pub fn build<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    record(name, || {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        let made = work();
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        made
+    })
+}
+
+/// Runs work beside the tests and records it, unless it fails.
+pub fn record<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
-    RUNNING.fetch_add(1, Ordering::Relaxed);
-    let made = work();
-    RUNNING.fetch_sub(1, Ordering::Relaxed);
-    let made = made?;
+    let made = work()?;
     let took = Took {
         name: name.to_owned(),
         time: start.elapsed(),
@@ -47,7 +54,7 @@ pub fn builds() -> Vec<Took> {
         .clone()
 }
 
-/// Returns true while a build runs: a test may wait for it.
+/// Returns true while a build runs.
 #[must_use]
 pub fn is_building() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0

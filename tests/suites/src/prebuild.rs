@@ -39,7 +39,7 @@ pub(super) fn iso() -> JoinHandle<()> {
 /// a cluster could use (SCHED_IDLE in sched(7)).
 pub(super) fn lint() -> JoinHandle<()> {
     thread::spawn(|| {
-        let _ = timing::build("lint, beside the clusters", || {
+        let _ = timing::record("lint and its tools, beside the clusters", || {
             let mut lint = Command::new("chrt");
             lint.args(["--idle", "0", "cargo"]).args(source::LINT);
             build_command::without_package(&mut lint);

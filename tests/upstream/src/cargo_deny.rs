@@ -40,7 +40,7 @@ pub fn ensure(cache: &Path, before: &[&str]) -> Result<PathBuf> {
         all.extend(before);
         all.push("cargo");
         all.extend(args);
-        timing::build("cargo-deny", || {
+        timing::record("cargo-deny", || {
             run("env", &all).context("cannot build cargo-deny")
         })?;
         fs::remove_dir_all(&target).ok();
