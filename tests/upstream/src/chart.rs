@@ -7,8 +7,6 @@ use halite_lab::build::source_root;
 use halite_lab::net::Network;
 use serde_json::{Value, json};
 
-use super::lab_pod;
-
 /// The name of [`Chart::Hello`], and that of its namespace.
 pub const NAME: &str = "hello";
 
@@ -59,7 +57,7 @@ impl Chart {
     pub fn entry(self, image: impl Fn(&str) -> Result<String>) -> Result<Value> {
         let values = match self {
             Self::Hello => {
-                json!({"replicas": REPLICAS, "greeting": GREETING, "image": image(lab_pod::NAME)?})
+                json!({"replicas": REPLICAS, "greeting": GREETING, "image": image("lab-pod")?})
             }
             Self::Podnet => json!({
                 "image": image("flannel")?,

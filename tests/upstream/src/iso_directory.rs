@@ -17,7 +17,7 @@ pub const ISO: &str = "halite.iso";
 
 /// The key's name, without `.key` and `.pub`.
 const KEY: &str = "builder";
-/// Number of ISOs and bundles that stay in the cache. One run uses at most three: of both releases,
+/// Number of ISOs and bundles that stay in the cache. One run uses at most four: of both releases, of the newest in full,
 /// and of a newer Halite.
 const KEPT: usize = 6;
 

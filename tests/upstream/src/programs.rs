@@ -308,3 +308,27 @@ const CNI_PROGRAMS: &[(&str, &str)] = &[
         "github.com/containernetworking/plugins/plugins/meta/vrf",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::versions::{FULL, NEWEST};
+    use super::*;
+
+    #[test]
+    fn only_a_full_bundle_has_the_programs_of_addons_and_of_the_site_registry() {
+        let names = |release| -> BTreeSet<&str> {
+            let modules = modules(release);
+            let programs = modules.iter().flat_map(|module| module.programs);
+            programs.map(|(name, _)| *name).collect()
+        };
+        let (light, full) = (names(&NEWEST), names(&FULL));
+        assert!(light.is_subset(&full));
+        let more: Vec<&str> = full.difference(&light).copied().collect();
+        assert_eq!(
+            more,
+            ["local-path-provisioner", "metrics-server", "registry"]
+        );
+    }
+}
