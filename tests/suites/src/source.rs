@@ -38,8 +38,13 @@ pub(super) const FULL: &[Test<()>] = &[
 
 /// Tests that Cargo ignores elsewhere, because they need a program that takes minutes to build.
 fn charts((): &()) -> Result<Counts> {
-    let helm = halite_upstream::helm(&halite_lab::cache(), &mut |line| println!("  {line}"))?;
-    let environment = [("HALITE_HELM", helm.as_os_str())];
+    let (cache, mut say) = (halite_lab::cache(), |line: &str| println!("  {line}"));
+    let helm = halite_upstream::helm(&cache, &mut say)?;
+    let registry = halite_upstream::registry(&cache, &mut say)?;
+    let environment = [
+        ("HALITE_HELM", helm.as_os_str()),
+        ("HALITE_REGISTRY", registry.as_os_str()),
+    ];
     let mut passed = 0;
     for package in ["halite-builder", "ctl"] {
         let words = [

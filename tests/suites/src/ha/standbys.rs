@@ -10,7 +10,6 @@ use halite_lab::wait;
 use serde_json::Value;
 
 use super::losses::{GAP, at_the_vip};
-use super::retiring::retire;
 use super::{BACK, is_complete, pod, same_content};
 use crate::checks::{QUIET, refused};
 use crate::guide;
@@ -195,7 +194,8 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
         ensure!(steps > 5, "only {steps} steps were shown: {said}");
         Ok(())
     })?;
-    retire(cluster.host("cp-2")?, &["--to", "cp-1", "--keep"])?;
+    let back = ["ctl", "master", "retire", "--to", "cp-1", "--keep"];
+    cluster.host("cp-2")?.run(&back)?;
     wait_for_followers(&cluster.bootstrap, &STANDBYS)?;
     Ok(Counts {
         passed: steps,
