@@ -70,7 +70,7 @@ const FORBIDDING: [(&str, &str, &str); 3] = [
 
 /// The options of `unshare` that work for this user on this machine.
 pub(super) fn options() -> io::Result<Vec<&'static str>> {
-    let mut refused = String::new();
+    let mut refused = Vec::new();
     for further in [&[][..], &AS_USER] {
         let options = [further, &SEPARATE].concat();
         let try_it = [
@@ -80,12 +80,13 @@ pub(super) fn options() -> io::Result<Vec<&'static str>> {
         ];
         match run(Command::new("unshare").args(&options).args(try_it)) {
             Ok(_) => return Ok(options),
-            Err(error) => refused = error.to_string(),
+            Err(error) => refused.push(error.to_string()),
         }
     }
     let reads = |file: &str| fs::read_to_string(file).unwrap_or_default();
     Err(io::Error::other(format!(
-        "cannot make namespaces: {refused}; {}",
+        "cannot make namespaces: {}; {}",
+        refused.join("; in a user namespace: "),
         remedy(reads)
     )))
 }
