@@ -186,6 +186,11 @@ impl LineMap {
         }
     }
 
+    /// Tests whether the lines of another map of the same sources have the same origins.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.lines == other.lines
+    }
+
     /// Changes a position in the rendered text into one in its source.
     pub(crate) fn locate(&self, position: &mut Position) {
         if position.line == 0 || self.lines.is_empty() {

@@ -79,6 +79,14 @@ impl Rendered {
         })
     }
 
+    /// Tests whether another text of the same template has the same lines, files and pillar paths.
+    fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text
+            && self.map.is_same(&other.map)
+            && self.files == other.files
+            && self.pillar == other.pillar
+    }
+
     fn path(&self) -> &str {
         self.files.first().map_or("", String::as_str)
     }
@@ -219,12 +227,12 @@ impl Renderer {
             return Ok(Rendering { key, rendered });
         }
         let (rendered, trace) = self.render_uncached(purpose, path, variables)?;
-        let rendered = Rc::new(rendered);
-        self.rendered
-            .borrow_mut()
-            .entry(key.clone())
-            .or_default()
-            .push((trace, rendered.clone()));
+        let mut cache = self.rendered.borrow_mut();
+        let versions = cache.entry(key.clone()).or_default();
+        // Other accesses often have the same text, whose declarations and calls are cached by object.
+        let same = versions.iter().find(|(_, known)| known.is_same(&rendered));
+        let rendered = same.map_or_else(|| Rc::new(rendered), |(_, known)| known.clone());
+        versions.push((trace, rendered.clone()));
         Ok(Rendering { key, rendered })
     }
 

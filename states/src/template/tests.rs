@@ -441,6 +441,28 @@ fn a_template_is_rendered_again_only_for_a_minion_whose_data_differ() {
 }
 
 #[test]
+fn the_same_text_of_other_data_is_one_object() {
+    let tree = MemoryTree::new()
+        .with("not shown", "{% if pillar.on %}{% endif %}a: 1\n")
+        .with(
+            "branched",
+            "{% if pillar.on %}\na: 1{% else %}\na: 1{% endif %}",
+        );
+    let mut renderer = Renderer::new(&tree);
+    let mut rendered = |file: &str, on: bool| {
+        renderer.set_minion("one", &json!({"on": on}), &json!({}));
+        let rendered = renderer.render(Purpose::Sls, file, &BTreeMap::new());
+        rendered.unwrap()
+    };
+    let [one, other] = [true, false].map(|on| rendered("not shown", on));
+    assert!(Rc::ptr_eq(&one, &other));
+    // Its line has another origin.
+    let [one, other] = [true, false].map(|on| rendered("branched", on));
+    assert_eq!(one.text, other.text);
+    assert!(!Rc::ptr_eq(&one, &other));
+}
+
+#[test]
 fn a_file_that_cannot_be_a_template_is_not_called_missing() {
     let large = "x".repeat(1024 * 1024 + 1);
     let tree = || {

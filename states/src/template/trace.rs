@@ -81,12 +81,12 @@ impl Accesses {
             .filter(|(pointer, _)| below(pointer) && data.0.pointer(pointer).is_some())
             .map(|(pointer, access)| (pointer.as_str(), *access))
             .collect();
+        // They are sorted, so the places below another one follow each other.
         let passed_through = |pointer: &str| {
-            read.iter().any(|(other, _)| {
-                other
-                    .strip_prefix(pointer)
-                    .is_some_and(|rest| rest.starts_with('/'))
-            })
+            let below = format!("{pointer}/");
+            let first = read.partition_point(|(other, _)| *other < below.as_str());
+            read.get(first)
+                .is_some_and(|(other, _)| other.starts_with(&below))
         };
         let mut paths: Vec<String> = read
             .iter()

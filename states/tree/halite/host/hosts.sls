@@ -1,6 +1,7 @@
 {#- Host names without DNS. The API server has its own name, so that its address can change without
     new certificates. -#}
-{%- from 'halite/map.jinja' import is_kubernetes_node, has_local_proxy with context %}
+{%- from 'halite/map.jinja' import is_kubernetes_node with context %}
+{%- from 'halite/cluster.jinja' import has_local_proxy with context %}
 {%- if has_local_proxy %}
 include:
   - halite.host.local_proxy

@@ -1,6 +1,6 @@
 {#- What pods, etcd and the site registry stored on a host that leaves, and backups below /var/lib/halite. A directory of pods or etcd
     may be a file system of its own, so it is emptied. Nothing is removed from a file system that is mounted below. -#}
-{%- from 'halite/map.jinja' import etcd_is_external with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}
 include:
   - halite.leave.host

@@ -1,5 +1,5 @@
 {#- The same as halite.leave.member on a host that keeps no control plane: nothing there uses etcd any more. -#}
-{%- from 'halite/map.jinja' import etcd_is_external with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 include:
   - halite.leave.member
 {%- if not etcd_is_external %}

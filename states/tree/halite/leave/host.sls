@@ -2,7 +2,8 @@
     last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
     and halite.leave.data. What the host had before is not brought back: swap, other versions of
     packages. -#}
-{%- from 'halite/map.jinja' import is_red_hat, has_master, etcd_is_external with context %}
+{%- from 'halite/map.jinja' import is_red_hat, has_master with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 include:
 {%- if has_master %}
   # The master compiles from its bundle to the end.

@@ -1,7 +1,7 @@
 {#- Takes from a host what its member of etcd had there, once etcd is without it. The CA's certificate stays, and the API server's
     client certificate: a control plane that stays on the host uses the other members with them. A host without one gives up the rest
     with halite.leave.etcd. The member's data are kept aside. -#}
-{%- from 'halite/map.jinja' import etcd_is_external with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, pki, programs, record, runs, still_runs, unit with context %}
 {{ manifest }}:
   file.absent: []

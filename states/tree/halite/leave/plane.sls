@@ -1,7 +1,8 @@
 {#- Takes from a host that stays in the cluster what a control plane had there, once its API server has ended
     (halite.leave.control_plane): the keys of CAs, kubeconfig files, root's access to the master, and a standby
     of that. What the host opens and answers by its roles follows from its new ones. -#}
-{%- from 'halite/map.jinja' import has_site_registry, roles, serves_bundles with context %}
+{%- from 'halite/map.jinja' import roles, serves_bundles with context %}
+{%- from 'halite/cluster.jinja' import has_site_registry with context %}
 include:
   - halite.leave.control_plane
   - halite.leave.kubectl

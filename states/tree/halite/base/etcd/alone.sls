@@ -1,6 +1,6 @@
 {#- The last member of etcd makes a cluster of itself (`ctl etcd recover`): etcd is started once with the flag for it. halite.base.etcd
     takes the flag away again. -#}
-{%- from 'halite/map.jinja' import etcd_is_service with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import manifest, metrics, unit with context %}
 {%- set file = unit if etcd_is_service else manifest %}
 

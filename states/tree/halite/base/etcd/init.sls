@@ -1,6 +1,13 @@
 {#- An etcd member that runs as it is declared. -#}
-{%- from 'halite/map.jinja' import etcd_is_service with context %}
-{%- from 'halite/base/etcd/map.jinja' import manifest, metrics, peers, programs, unit, version with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_service with context %}
+{%- from 'halite/base/etcd/map.jinja' import manifest, metrics, programs, unit, version with context %}
+
+{#- Whether the member may have to wait for others. -#}
+{%- set ns = namespace(members=0) %}
+{%- for name, other in pillar.halite.nodes | items if 'etcd' in other.roles %}
+{%- set ns.members = ns.members + 1 %}
+{%- endfor %}
+{%- set peers = ns.members > 1 %}
 include:
   - halite.base.etcd.member
 

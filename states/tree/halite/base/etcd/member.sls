@@ -1,6 +1,7 @@
 {#- An etcd member, run by the kubelet as a static pod, or by systemd. Nothing waits here for it; see
     halite.base.etcd. -#}
-{%- from 'halite/map.jinja' import node, founds_etcd, etcd_is_service with context %}
+{%- from 'halite/map.jinja' import node, founds_etcd with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import command, initial_cluster, is_own_unit, joined, manifest, record, unit with context %}
 include:
   - halite.base.etcd.data

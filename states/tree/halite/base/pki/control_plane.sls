@@ -1,6 +1,7 @@
 {#- CAs and certificates of a control-plane host. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
-{%- from 'halite/map.jinja' import node, roles, etcd_is_external with context %}
+{%- from 'halite/map.jinja' import node, roles with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/base/map.jinja' import kubeadm with context %}
 {%- set domain = pillar.halite.cluster.domain %}
 {%- set api = pillar.halite.apiServer %}

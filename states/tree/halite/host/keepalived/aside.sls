@@ -1,7 +1,7 @@
 {#- Moves the virtual address to another host, if this one has it, and lets it compete again: it does
     not take the address back while another host has it (`nopreempt`). For the step
     halite.vip_moved_off, which has made sure that another host can take it. -#}
-{%- from 'halite/map.jinja' import runs_keepalived with context %}
+{%- from 'halite/cluster.jinja' import runs_keepalived with context %}
 {%- if runs_keepalived %}
 {%-   set api = pillar.halite.apiServer %}
 {%-   set vip = api.vip %}

@@ -1,7 +1,8 @@
 {#- The virtual address of the API, held by one of the control-plane hosts. Unicast: the network
     needs no multicast, and keepalived accepts only the named peers. It needs neither etcd nor the
     API, so it works at a cold start. -#}
-{%- from 'halite/map.jinja' import node, runs_keepalived, control_plane_addresses with context %}
+{%- from 'halite/map.jinja' import node with context %}
+{%- from 'halite/cluster.jinja' import runs_keepalived with context %}
 {%- set ns = namespace(interface='') %}
 {%- for interface, addresses in grains.get('ip4_interfaces', {}) | dictsort if node.get('controlPlane') in addresses %}
 {%-   set ns.interface = interface %}
@@ -16,6 +17,7 @@ keepalived-interface:
         No interface of this host has its control-plane address {{ node.controlPlane }}, so keepalived has nowhere to put
         {{ pillar.halite.apiServer.vip }}. Give the host that address, or correct `resolved.controlPlane` in its node document.
 {%- elif runs_keepalived %}
+{%-   from 'halite/addresses.jinja' import control_plane_addresses with context %}
 
 /etc/keepalived/check-apiserver:
   file.managed:

@@ -1,6 +1,6 @@
 {#- A proxy of this host's own between the API's name, which leads to 127.0.0.1, and all control planes.
     The connection inside is the client's: no certificate and no kubeconfig file knows of it. -#}
-{%- from 'halite/map.jinja' import has_local_proxy with context %}
+{%- from 'halite/cluster.jinja' import has_local_proxy with context %}
 include:
   - halite.host.packages
 {%- if has_local_proxy %}

@@ -1,5 +1,6 @@
 {#- The bundle as a package repository. Other repositories of the host stay as they are. -#}
-{%- from 'halite/map.jinja' import is_red_hat, is_bundle_host, bundle_servers, site_ca with context %}
+{%- from 'halite/map.jinja' import is_red_hat, is_bundle_host, site_ca with context %}
+{%- from 'halite/servers.jinja' import bundle_servers with context %}
 
 {#- apt-transport-mirror(1) -#}
 {%- macro mirror_list(servers) -%}

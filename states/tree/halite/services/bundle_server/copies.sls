@@ -1,7 +1,8 @@
 {#- Copies of the site's bundles, on hosts that serve them without having the master, and on its
     standbys, which need them once they have it. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles with context %}
-{%- from 'halite/map.jinja' import site_ca, other_bundle_servers, bundles_directory with context %}
+{%- from 'halite/map.jinja' import site_ca, bundles_directory with context %}
+{%- from 'halite/servers.jinja' import other_bundle_servers with context %}
 include:
   - halite.host.repository
   - halite.services.ctl

@@ -1,6 +1,7 @@
 {#- The site registry: a writable registry (distribution) for the site's own images, on one host,
     with a daily backup. Images of bundles are served by the bundle servers, read only. -#}
-{%- from 'halite/map.jinja' import node, site_ca, has_site_registry with context %}
+{%- from 'halite/map.jinja' import node, site_ca with context %}
+{%- from 'halite/cluster.jinja' import has_site_registry with context %}
 {%- set registry = pillar.halite.siteRegistry %}
 {%- if not has_site_registry %}
 include:
