@@ -2,8 +2,12 @@
 //! network, a VIP or none, the roles of a host. The completeness check of a bundle renders the
 //! state tree for all of them.
 
+mod combinations;
+mod covering;
+
 use std::net::Ipv4Addr;
 
+use combinations::Picked;
 use halite_document::Problem;
 use serde_json::{Map, Value, json};
 
@@ -17,9 +21,7 @@ use crate::role::{BOOTSTRAP_ROLES, Role};
 use crate::validate::Context;
 use crate::view::MASTER;
 
-/// The maximum number of options of a set that differ from their defaults; in one further set all
-/// of them differ. No part of the state tree depends on more than two options at once.
-const DEPTH: usize = 2;
+pub use combinations::Coverage;
 
 /// The network of the declared hosts (RFC 5737).
 const NETWORK: &str = "192.0.2.0/24";
@@ -44,18 +46,19 @@ pub struct Target {
     pub what: String,
 }
 
-/// Values for some of the options, each with the index of its option.
-type Picked<'a> = Vec<(usize, &'a Way)>;
-
-/// Clusters with the allowed values: all in which at most two options differ from their defaults,
-/// and one in which all differ. Each has a host for every valid combination of roles of a further
-/// host; the roles of the first host are an option too.
+/// Clusters with the allowed values, in which every pair of values of two options occurs. Each has a
+/// host for every valid combination of roles of a further host; the roles of the first host are an
+/// option too.
 ///
 /// # Errors
 /// `allowed` names an unknown option or value, or leaves an option without a value; or validation
 /// refuses a set because two options exclude each other, which this module would have to take into
 /// account.
-pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem>> {
+pub fn sets(
+    kubernetes: &str,
+    allowed: &Allowed,
+    coverage: Coverage,
+) -> Result<Vec<Set>, Vec<Problem>> {
     let version = kubernetes.trim_start_matches('v');
     let choices = &restricted(&CHOICES.0, allowed)?;
     let stacked = other_roles(version, &[]);
@@ -65,8 +68,13 @@ pub fn sets(kubernetes: &str, allowed: &Allowed) -> Result<Vec<Set>, Vec<Problem
     let mut out = Vec::new();
     for roles in first_roles(version) {
         let usual = roles == BOOTSTRAP_ROLES;
-        // Other roles of the first host count as one option that differs.
-        for picked in picks(choices, if usual { DEPTH } else { DEPTH - 1 }) {
+        let combinations = if usual {
+            coverage.with_every_pair(choices)
+        } else {
+            // Other roles of the first host count as one option that differs.
+            coverage.with_every_value(choices)
+        };
+        for picked in combinations {
             // The other options have their first value, which has to be written if the default is
             // not allowed.
             let rest = choices
@@ -155,37 +163,6 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
     } else {
         Err(problems)
     }
-}
-
-/// All combinations in which at most `depth` options differ from the default, and the one in which
-/// all do.
-fn picks(choices: &[Choice], depth: usize) -> Vec<Picked<'_>> {
-    let mut out: Vec<Picked> = vec![Vec::new()];
-    let mut level: Vec<Picked> = vec![Vec::new()];
-    for _ in 0..depth {
-        let mut next = Vec::new();
-        for picked in &level {
-            let from = picked.last().map_or(0, |(at, _)| at + 1);
-            for (at, choice) in choices.iter().enumerate().skip(from) {
-                for way in choice.ways.iter().skip(1) {
-                    let mut more = picked.clone();
-                    more.push((at, way));
-                    next.push(more);
-                }
-            }
-        }
-        out.extend(next.iter().cloned());
-        level = next;
-    }
-    let all: Picked = choices
-        .iter()
-        .enumerate()
-        .filter_map(|(at, choice)| Some((at, choice.ways.get(1)?)))
-        .collect();
-    if all.len() > depth {
-        out.push(all);
-    }
-    out
 }
 
 fn describe(choices: &[Choice], picked: &Picked) -> String {

@@ -11,6 +11,7 @@ use halite_errors::chain;
 use halite_fetch::{oci_layout, yum};
 use halite_iso9660::portable;
 use halite_manifest::{Entry, Manifest, manifest};
+use halite_pillar::option_sets::Coverage;
 use jiff::Timestamp;
 
 use crate::build_cache::{BuildCache, CachedArtifact};
@@ -39,6 +40,8 @@ pub struct Options {
     pub offline: bool,
     /// Receives the progress of downloads.
     pub watcher: Option<Watcher>,
+    /// The sets of options for which the state tree is compiled.
+    pub coverage: Coverage,
 }
 
 /// Computes the requirements of the bundle in a directory.
@@ -59,7 +62,9 @@ pub fn build(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
-    build_with(recipe_file, out, options, &requirements, progress)
+    let requirements: &RequirementsOf<'_> =
+        &|directory, manifest| requirements(directory, manifest, options.coverage);
+    build_with(recipe_file, out, options, requirements, progress)
 }
 
 /// Builds as [`build()`] does, but with requirements that the caller computes; tests use it for

@@ -24,7 +24,9 @@ pub fn build_image(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Manifest, Error> {
-    build_image_with(recipe_file, out, keys, options, &requirements, progress)
+    let requirements: &RequirementsOf<'_> =
+        &|directory, manifest| requirements(directory, manifest, options.coverage);
+    build_image_with(recipe_file, out, keys, options, requirements, progress)
 }
 
 /// Builds as [`build_image()`] does, but with requirements that the caller computes.

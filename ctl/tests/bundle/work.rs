@@ -1,12 +1,15 @@
 //! A small site, whose state tree is as small as it can be, and `ctl` at work there.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use halite_pillar::options;
 use halite_states::shipped;
 use halite_testkit::process::{done, within};
 use halite_testkit::{Site, process, put};
+use serde_json::json;
 
 /// The program under test.
 const CTL: &str = env!("CARGO_BIN_EXE_ctl");
@@ -24,7 +27,12 @@ fn has_builder() {
 /// A site with a recipe that `ctl` builds, and a key `builder.key`.
 pub fn site() -> Site {
     has_builder();
-    let site = Site::new();
+    let mut site = Site::new();
+    // One example cluster for each build: the builder's tests and the suites check all of them.
+    let defaults: BTreeMap<_, _> = options::choices()
+        .map(|(option, values)| (option, values[..1].to_vec()))
+        .collect();
+    site.recipe["options"] = json!(defaults);
     let alone = [
         shipped::RESTART_MASTER,
         shipped::RESTART_MINION,

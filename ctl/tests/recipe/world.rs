@@ -128,7 +128,8 @@ impl World {
         let mut ctl = Command::new(env!("CARGO_BIN_EXE_ctl"));
         ctl.args(args)
             .current_dir(self.path("site"))
-            .env("HOME", self.path("home"));
+            .env("HOME", self.path("home"))
+            .env("HALITE_OPTION_SETS", "covering");
         for name in [
             "HTTPS_PROXY",
             "https_proxy",

@@ -84,7 +84,7 @@ fn every_field_is_a_choice_or_known_to_be_none() {
 
 #[test]
 fn every_value_that_can_be_written_is_declared() {
-    let sets = sets("v1.36.3", &Allowed::new()).unwrap();
+    let sets = sets("v1.36.3", &Allowed::new(), Coverage::Covering).unwrap();
     for (path, pointer, values) in [
         ("cni.plugin", "/cni/plugin", 2),
         ("kubeProxy.mode", "/kubeProxy/mode", 2),
@@ -120,7 +120,7 @@ fn every_value_that_can_be_written_is_declared() {
 
 #[test]
 fn a_cluster_says_what_it_chooses_in_the_names_of_the_choices() {
-    for set in sets("v1.36.3", &Allowed::new()).unwrap() {
+    for set in sets("v1.36.3", &Allowed::new(), Coverage::Covering).unwrap() {
         for (path, names) in choices() {
             let chosen = chosen(&set.declaration.cluster, path);
             assert!(
@@ -157,12 +157,83 @@ fn a_choice_appears_by_being_in_the_schema() {
     );
     assert_eq!(free, ["addons.four"]);
     // None, each alone, each two of different choices, and all.
-    assert_eq!(picks(&choices, 2).len(), 1 + 5 + 8 + 1);
+    assert_eq!(
+        Coverage::Pairs.with_every_pair(&choices).len(),
+        1 + 5 + 8 + 1
+    );
+}
+
+/// The values of all options in a combination, as indexes.
+fn row(choices: &[Choice], picked: &Picked) -> Vec<usize> {
+    let index = |(at, choice): (usize, &Choice)| {
+        let other = picked.iter().find(|(option, _)| *option == at);
+        other.map_or(0, |(_, way)| {
+            choice.ways.iter().position(|known| known == *way).unwrap()
+        })
+    };
+    choices.iter().enumerate().map(index).collect()
+}
+
+#[test]
+fn every_pair_of_values_is_in_a_combination_of_each_coverage() {
+    let choices = &CHOICES.0;
+    for (coverage, number) in [(Coverage::Pairs, 110..=130), (Coverage::Covering, 25..=35)] {
+        let combinations = coverage.with_every_pair(choices);
+        assert!(
+            number.contains(&combinations.len()),
+            "{coverage:?}: {}",
+            combinations.len()
+        );
+        let rows: BTreeSet<Vec<usize>> = combinations
+            .iter()
+            .map(|picked| row(choices, picked))
+            .collect();
+        assert_eq!(rows.len(), combinations.len(), "{coverage:?} has one twice");
+        for (at, one) in choices.iter().enumerate() {
+            // Alone, so that a message names it and no other.
+            for value in 0..one.ways.len() {
+                let alone = |row: &&Vec<usize>| {
+                    let others = row.iter().enumerate().filter(|(option, _)| *option != at);
+                    row[at] == value && others.map(|(_, value)| value).all(|value| *value == 0)
+                };
+                assert!(
+                    rows.iter().any(|row| alone(&row)),
+                    "{coverage:?}: {} {value}",
+                    one.path
+                );
+            }
+            for (beside, other) in choices.iter().enumerate().skip(at + 1) {
+                let found: BTreeSet<[usize; 2]> =
+                    rows.iter().map(|row| [row[at], row[beside]]).collect();
+                let pairs = one.ways.len() * other.ways.len();
+                assert_eq!(
+                    found.len(),
+                    pairs,
+                    "{coverage:?}: {} and {}",
+                    one.path,
+                    other.path
+                );
+            }
+        }
+        let values = coverage.with_every_value(choices);
+        for (at, choice) in choices.iter().enumerate() {
+            let found: BTreeSet<usize> = values
+                .iter()
+                .map(|picked| row(choices, picked)[at])
+                .collect();
+            assert_eq!(
+                found.len(),
+                choice.ways.len(),
+                "{coverage:?}: {}",
+                choice.path
+            );
+        }
+    }
 }
 
 #[test]
 fn every_set_of_roles_is_there_that_is_valid() {
-    let sets = sets("v1.36.3", &Allowed::new()).unwrap();
+    let sets = sets("v1.36.3", &Allowed::new(), Coverage::Covering).unwrap();
     let whats: Vec<&str> = sets[0]
         .targets
         .iter()
@@ -203,7 +274,7 @@ fn what_is_not_allowed_is_in_no_set() {
             values.iter().map(|value| (*value).to_owned()).collect(),
         )])
     };
-    let all = sets("v1.36.3", &Allowed::new()).unwrap();
+    let all = sets("v1.36.3", &Allowed::new(), Coverage::Covering).unwrap();
     let plugins = |sets: &[Set]| -> BTreeSet<String> {
         sets.iter()
             .map(|set| format!("{:?}", set.declaration.cluster.cni.plugin))
@@ -211,12 +282,17 @@ fn what_is_not_allowed_is_in_no_set() {
     };
     assert_eq!(plugins(&all).len(), 2);
     for (value, wanted) in [("flannel", "Flannel"), ("none", "None")] {
-        let some = sets("v1.36.3", &allowed("cni.plugin", &[value])).unwrap();
+        let some = sets(
+            "v1.36.3",
+            &allowed("cni.plugin", &[value]),
+            Coverage::Covering,
+        )
+        .unwrap();
         assert_eq!(plugins(&some), [wanted.to_owned()].into());
         assert!(some.len() < all.len());
     }
     let external = allowed("apiServer.vip", &["external"]);
-    for set in sets("v1.36.3", &external).unwrap() {
+    for set in sets("v1.36.3", &external, Coverage::Covering).unwrap() {
         let cluster = &set.declaration.cluster;
         assert!(
             cluster.api_server.vip.is_some() && !cluster.api_server.keeps_vip(),
@@ -234,6 +310,7 @@ fn what_is_not_allowed_is_in_no_set() {
         allowed("cni.plugin", &["calico"]),
         allowed("cni.plugin", &[]),
     ] {
-        assert_eq!(sets("v1.36.3", &wrong).unwrap_err().len(), 1, "{wrong:?}");
+        let problems = sets("v1.36.3", &wrong, Coverage::default()).unwrap_err();
+        assert_eq!(problems.len(), 1, "{wrong:?}");
     }
 }

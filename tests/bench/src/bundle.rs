@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build::{Programs, with_builder};
+use halite_lab::build::{OPTION_SETS, Programs, with_builder};
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
 use halite_upstream::versions::SHIPPED;
@@ -213,7 +213,8 @@ fn timed(step: &Step) -> Result<Duration> {
         .split_first()
         .context("a step without a command")?;
     let mut command = Command::new(program);
-    with_builder(&mut command, Programs::Shipped)?;
+    // An operator's command checks all pairs of options.
+    with_builder(&mut command, Programs::Shipped)?.env_remove(OPTION_SETS);
     let start = Instant::now();
     let output = command
         .args(args)

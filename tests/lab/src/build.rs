@@ -108,7 +108,17 @@ pub fn other_minion(board: &Board) -> Result<PathBuf> {
     Ok(place.join(MINION))
 }
 
-/// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO.
+/// The variable that chooses the sets of options for which `halite-builder` compiles a state tree.
+pub const OPTION_SETS: &str = "HALITE_OPTION_SETS";
+
+/// Lets a `ctl` that builds or checks a bundle use a covering array of the options: a quarter of an
+/// operator's sets. A test of `--full` compares what both need.
+pub fn with_fewer_option_sets(command: &mut Command) -> &mut Command {
+    command.env(OPTION_SETS, "covering")
+}
+
+/// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO, with
+/// [fewer sets of options](with_fewer_option_sets).
 ///
 /// # Errors
 /// The programs do not compile.
@@ -116,7 +126,8 @@ pub fn with_builder(command: &mut Command, programs: Programs) -> Result<&mut Co
     let own = programs.build(&Board::silent())?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(own).chain(std::env::split_paths(&path));
-    Ok(command.env("PATH", std::env::join_paths(all)?))
+    command.env("PATH", std::env::join_paths(all)?);
+    Ok(with_fewer_option_sets(command))
 }
 
 /// Builds programs, with the features that the whole workspace asks of their dependencies, and puts

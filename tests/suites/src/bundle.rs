@@ -1,6 +1,8 @@
 //! The bundle that the lab installs from: whatever is removed from it, the completeness check
 //! reports it by name, with the part that needs it.
 
+mod coverage;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +22,16 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
 }];
 
 /// Of the bundle with everything that a cluster can choose: each part of the state tree needs something there.
-pub(super) const FULL: &[Test<()>] = &[Test {
-    name: "bundle: anything that is taken away is reported as missing",
-    run: taken_away,
-}];
+pub(super) const FULL: &[Test<()>] = &[
+    Test {
+        name: "bundle: anything that is taken away is reported as missing",
+        run: taken_away,
+    },
+    Test {
+        name: "bundle: pairs of options and the covering array need the same",
+        run: coverage::need_the_same,
+    },
+];
 
 /// Files of the bundle that only people read: paths, or prefixes of paths.
 const FOR_PEOPLE: &[&str] = &[
@@ -83,7 +91,11 @@ fn each_is_reported(bundle: &Path, report: &Value, paths: &[String]) -> Result<C
 /// nothing.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = with_builder(&mut ctl, Programs::Dev)?
+    report(with_builder(&mut ctl, Programs::Dev)?, bundle)
+}
+
+fn report(ctl: &mut Command, bundle: &Path) -> Result<Value> {
+    let output = ctl
         .args(["--output", "json", "bundle", "needs"])
         .arg(bundle)
         .output()?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use halite_lab::build;
 use halite_lab::build::source_root;
 use halite_lab::build_command as command;
 use serde_json::{Value, json};
@@ -93,7 +94,8 @@ pub fn bundle(
         fs::write(&recipe, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("cannot write {}", recipe.display()))?;
         let mut ctl = Command::new(programs.join("ctl"));
-        ctl.args(["bundle", "build", "--recipe"])
+        build::with_fewer_option_sets(&mut ctl)
+            .args(["bundle", "build", "--recipe"])
             .arg(&recipe)
             .arg("--out")
             .arg(out.join("bundle"));

@@ -57,6 +57,12 @@ impl Collector {
         }
     }
 
+    /// Returns true if all renderings compile.
+    #[must_use]
+    pub fn compiles(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// The needs of all renderings together.
     #[must_use]
     pub fn needs(self) -> Requirements {

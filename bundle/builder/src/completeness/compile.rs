@@ -12,7 +12,7 @@ use halite_manifest::Manifest;
 use halite_pillar::bundle_facts;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::option_sets;
-use halite_pillar::option_sets::Set;
+use halite_pillar::option_sets::{Coverage, Set};
 use halite_states::tree::{DirTree, Tree, from_bundle_path, sha256};
 use worker::Worker;
 
@@ -34,8 +34,12 @@ const FEW: usize = 2;
 ///
 /// # Errors
 /// As [`needs`].
-pub fn requirements(directory: &Path, manifest: &Manifest) -> Result<Requirements, Error> {
-    needs(directory, manifest).map_err(|error| Error::Incomplete(format!("{error:#}")))
+pub fn requirements(
+    directory: &Path,
+    manifest: &Manifest,
+    coverage: Coverage,
+) -> Result<Requirements, Error> {
+    needs(directory, manifest, coverage).map_err(|error| Error::Incomplete(format!("{error:#}")))
 }
 
 /// Compiles the state tree of the bundle in a directory for every set of options and collects the
@@ -44,20 +48,24 @@ pub fn requirements(directory: &Path, manifest: &Manifest) -> Result<Requirement
 /// # Errors
 /// When a set of options is refused, which is a mistake in this program. A tree that does not
 /// compile is no error; it is recorded in the requirements.
-pub fn needs(directory: &Path, manifest: &Manifest) -> anyhow::Result<Requirements> {
+pub fn needs(
+    directory: &Path,
+    manifest: &Manifest,
+    coverage: Coverage,
+) -> anyhow::Result<Requirements> {
     let facts = facts(manifest)?;
-    let sets = sets(manifest)?;
+    let sets = sets(manifest, coverage)?;
     let tree = Kept::new(&DirTree::new().bundle(directory));
-    let needs = gather(&tree, &facts, &sets)?;
-    if needs.compiles() {
-        return Ok(needs);
-    }
     // A missing component hides everything else that the same state requires.
     let filled = with_stand_ins(&facts, &tree);
     if filled == facts {
+        return gather(&tree, &facts, &sets, Until::End);
+    }
+    let needs = gather(&tree, &facts, &sets, Until::Problem)?;
+    if needs.compiles() {
         Ok(needs)
     } else {
-        gather(&tree, &filled, &sets)
+        gather(&tree, &filled, &sets, Until::End)
     }
 }
 
@@ -115,7 +123,21 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Requirements> {
+/// How long [`gather`] compiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// For every host of every set.
+    End,
+    /// Until a host does not compile: the requirements are of no use then.
+    Problem,
+}
+
+fn gather(
+    tree: &Kept,
+    facts: &BundleFacts,
+    sets: &[Set],
+    until: Until,
+) -> anyhow::Result<Requirements> {
     let next = AtomicUsize::new(0);
     // One part per host: a template sees mostly its own host, and one compiler keeps the templates
     // that it rendered for this host.
@@ -127,8 +149,12 @@ fn gather(tree: &Kept, facts: &BundleFacts, sets: &[Set]) -> anyhow::Result<Requ
     let parts: Vec<Option<&str>> = hosts.into_iter().map(Some).chain([None]).collect();
     let work = || {
         let mut worker = Worker::new(tree, facts);
-        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+        'parts: while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
             for set in sets {
+                if until == Until::Problem && !worker.compiles() {
+                    next.store(parts.len(), Ordering::Relaxed);
+                    break 'parts;
+                }
                 match part {
                     Some(host) => worker.host(set, host)?,
                     // Orchestrations depend on which hosts exist.
@@ -165,7 +191,7 @@ pub fn without_each(
     stock: &Inventory,
 ) -> anyhow::Result<Vec<(Artifact, Vec<String>)>> {
     let facts = facts(manifest)?;
-    let sets = sets(manifest)?;
+    let sets = sets(manifest, Coverage::Covering)?;
     let set = sets.first().context("there is no set of options")?;
     let mut tree = Kept::new(&DirTree::new().bundle(directory));
     let mut all = Vec::new();
@@ -190,12 +216,12 @@ pub fn without_each(
     Ok(all)
 }
 
-fn sets(manifest: &Manifest) -> anyhow::Result<Vec<Set>> {
-    let mut sets =
-        option_sets::sets(&manifest.kubernetes, &manifest.options).map_err(|problems| {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            anyhow!("the options of the recipe:\n{}", lines.join("\n"))
-        })?;
+fn sets(manifest: &Manifest, coverage: Coverage) -> anyhow::Result<Vec<Set>> {
+    let sets = option_sets::sets(&manifest.kubernetes, &manifest.options, coverage);
+    let mut sets = sets.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow!("the options of the recipe:\n{}", lines.join("\n"))
+    })?;
     // No chart excludes another, so one declaration with all charts is enough for each set.
     for set in &mut sets {
         set.declaration.cluster.value.charts = manifest.charts.keys().cloned().collect();

@@ -7,6 +7,7 @@ use halite_manifest::manifest;
 use halite_terminal::Screen;
 use serde_json::{Value, json};
 
+use super::coverage;
 use crate::FAILED;
 
 /// Runs `halite-builder needs`.
@@ -17,7 +18,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     screen.progress("compiling the state tree for every set of options");
     let stock = Inventory::read(directory, &manifest)?;
-    let needs = compile::needs(directory, &manifest)?;
+    let needs = compile::needs(directory, &manifest, coverage()?)?;
     let missing = needs.missing(&stock);
     let without = compile::without_each(directory, &manifest, &needs, &stock)?;
     let spare: Vec<_> = without
@@ -70,7 +71,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// When the bundle cannot be read.
 pub fn missing(directory: &Path) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
-    let requirements = compile::needs(directory, &manifest)?;
+    let requirements = compile::needs(directory, &manifest, coverage()?)?;
     let missing = requirements.missing(&Inventory::read(directory, &manifest)?);
     let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
     println!("{}", serde_json::to_string(&texts)?);

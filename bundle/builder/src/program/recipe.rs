@@ -11,6 +11,8 @@ use halite_seal::keys::{SecretKey, load_all};
 use halite_terminal::{Screen, count, megabytes, seconds, table};
 use serde_json::json;
 
+use super::coverage;
+
 /// The path of the state tree when Halite is installed as a package.
 const INSTALLED: &str = "/usr/share/halite/states";
 
@@ -150,7 +152,10 @@ pub fn build(
     // An unreadable key or a wrong password is reported before the long work.
     let keys = if iso { signers(signing)? } else { Vec::new() };
     let people = screen.is_for_people();
-    let options = options(offline, screen);
+    let options = Options {
+        coverage: coverage()?,
+        ..options(offline, screen)
+    };
     let mut told = |text: &str| {
         if people {
             screen.line(text)
@@ -186,6 +191,7 @@ fn options(offline: bool, screen: &Screen) -> Options {
     Options {
         offline,
         watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))),
+        ..Options::default()
     }
 }
 

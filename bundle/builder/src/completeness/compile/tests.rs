@@ -14,7 +14,7 @@ use crate::rpm::{Base, stubs};
 /// The needs of the shipped tree, compiled once for all tests.
 static NEEDS: LazyLock<(Bundle, Requirements)> = LazyLock::new(|| {
     let site = Bundle::new();
-    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    let needs = needs(site.dir.path(), &site.manifest(), Coverage::Covering).unwrap();
     (site, needs)
 });
 
@@ -141,7 +141,7 @@ fn a_bundle_for_hosts_of_red_hats_kind_needs_their_packages_too() {
             .map(|name| (*name, "1-1"))
             .collect::<BTreeMap<_, _>>()
     );
-    let needs = needs(site.dir.path(), &site.manifest()).unwrap();
+    let needs = needs(site.dir.path(), &site.manifest(), Coverage::Covering).unwrap();
     let stock = site.stock();
     let lines = |stock: &Inventory| {
         needs
@@ -202,14 +202,25 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
     let (sets, facts) = (
-        option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap(),
+        sets(&site.manifest(), Coverage::Covering).unwrap(),
         facts(&site.manifest()).unwrap(),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
-    // Only with the defaults: all sets would take this unoptimised program a minute.
-    let gathered = |facts: &BundleFacts| gather(&tree, facts, &sets[..1]).unwrap();
-    assert!(!gathered(&facts).compiles());
-    let needs = gathered(&with_stand_ins(&facts, &tree));
+    // Only with the defaults: all sets would take this unoptimised program many seconds.
+    let gathered =
+        |facts: &BundleFacts, until: Until| gather(&tree, facts, &sets[..1], until).unwrap();
+    let (first, all) = (
+        gathered(&facts, Until::Problem),
+        gathered(&facts, Until::End),
+    );
+    assert!(!first.compiles() && !all.compiles());
+    assert!(
+        first.renderings() <= WORKERS && all.renderings() > WORKERS,
+        "{} and {}",
+        first.renderings(),
+        all.renderings()
+    );
+    let needs = gathered(&with_stand_ins(&facts, &tree), Until::End);
     let report: Vec<String> = needs
         .missing(&site.stock())
         .iter()
@@ -258,7 +269,7 @@ fn a_part_of_the_tree_that_is_not_there_is_named_by_who_reads_it() {
         let mut site = Bundle::new();
         fs::remove_file(site.dir.path().join(path)).unwrap();
         site.manifest["files"].as_object_mut().unwrap().remove(path);
-        let set = &option_sets::sets("v1.36.3", &BTreeMap::new()).unwrap()[0];
+        let set = &sets(&site.manifest(), Coverage::Covering).unwrap()[0];
         let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
         let facts = facts(&site.manifest()).unwrap();
         let mut worker = Worker::new(&tree, &facts);
@@ -284,7 +295,7 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
         .as_object_mut()
         .unwrap()
         .remove("metrics-server");
-    let all = sets(&site.manifest()).unwrap();
+    let all = sets(&site.manifest(), Coverage::Covering).unwrap();
     let set = all
         .iter()
         .find(|set| set.name == "addons.metricsServer: true")
@@ -304,7 +315,7 @@ fn an_addon_without_its_image_is_refused_unless_nobody_can_choose_it() {
     };
     assert!(told.iter().any(explained), "{told:?}");
     site.manifest["options"] = json!({"addons.metricsServer": ["false"]});
-    let chosen = sets(&site.manifest()).unwrap();
+    let chosen = sets(&site.manifest(), Coverage::Covering).unwrap();
     assert!(
         chosen
             .iter()
@@ -318,7 +329,7 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let tree = Kept::new(&DirTree::new().bundle(site.dir.path()));
     let facts = facts(&site.manifest()).unwrap();
     let mut shared = Worker::new(&tree, &facts);
-    let all = sets(&site.manifest()).unwrap();
+    let all = sets(&site.manifest(), Coverage::Covering).unwrap();
     // Samples in an order in which neighbours differ much. All sets would take too long without the
     // caches.
     for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {

@@ -64,6 +64,11 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Returns true if everything so far compiles.
+    pub(super) fn compiles(&self) -> bool {
+        self.collector.compiles()
+    }
+
     pub(super) fn needs(self) -> Requirements {
         self.collector.needs()
     }
