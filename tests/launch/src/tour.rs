@@ -5,6 +5,7 @@ mod namespaces;
 mod root;
 
 use std::fs::{File, TryLockError};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -276,7 +277,8 @@ impl Tour {
             return;
         }
         match &mut self.screen {
-            Screen::Terminal => println!("{text}"),
+            // Without a reader a program's step fails and ends what runs, which a panic here would not.
+            Screen::Terminal => drop(writeln!(io::stdout(), "{text}")),
             Screen::Kept(kept) => {
                 kept.push_str(text);
                 kept.push('\n');
