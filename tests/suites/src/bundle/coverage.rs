@@ -82,7 +82,7 @@ mod tests {
         let other = without_sets(&report("defaults", "y"));
         assert_eq!(
             more(&one, &other),
-            json!([one["missing"][0], one["needs"][0]])
+            json!([one["needs"][0], one["missing"][0]])
         );
     }
 }
