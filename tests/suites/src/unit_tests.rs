@@ -2,6 +2,7 @@
 //! same time.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -18,11 +19,12 @@ use crate::test::{Counts, note_group};
 /// Test programs that run at the same time: some wait for other programs.
 const AT_ONCE: usize = 3;
 
-/// A file system in memory, on which the stores that tests make cost no time of a disk.
-const MEMORY: &str = "/dev/shm";
+/// Runs `$0` with a file system in memory at `$1`, which no other process sees: the stores that tests make cost no
+/// time of a disk.
+const IN_MEMORY: &str = "mount -t tmpfs -o mode=1777,size=50% halite-tests \"$1\" && exec \"$0\"";
 
-/// The room that it must have.
-const ROOM: u64 = 4 << 30;
+/// The memory that must be available, in KiB, or the files stay on the disk.
+const ROOM: u64 = 8 << 20;
 
 /// A test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +110,11 @@ fn executables(messages: &str) -> Result<Vec<Executable>> {
 /// # Errors
 /// A program cannot be started, or no test ran.
 pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Result<Counts> {
-    let memory = memory();
+    let memory = if has_room()? {
+        Some(tempfile::tempdir()?)
+    } else {
+        None
+    };
     let waiting: Mutex<VecDeque<&Executable>> = Mutex::new(executables.iter().collect());
     let next = || {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,16 +143,14 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     Ok(counts)
 }
 
-/// A directory in memory for temporary files, if there is room.
-fn memory() -> Option<tempfile::TempDir> {
-    let system = rustix::fs::statvfs(MEMORY).ok()?;
-    let has_room = system.f_bavail.saturating_mul(system.f_frsize) > ROOM;
-    let directory = || {
-        tempfile::Builder::new()
-            .prefix("halite-tests-")
-            .tempdir_in(MEMORY)
-    };
-    has_room.then(directory)?.ok()
+/// Returns true if temporary files may be in memory (proc_meminfo(5)).
+fn has_room() -> Result<bool> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let mut lines = text.lines();
+    let available = lines
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(available.is_some_and(|available| available > ROOM))
 }
 
 /// What a test program has shown.
@@ -177,7 +181,17 @@ impl Ended {
 
 fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>) -> Result<Ended> {
     let start = Instant::now();
-    let mut command = Command::new(&executable.path);
+    let mut command = match memory {
+        Some(directory) => {
+            let mut command = Command::new("unshare");
+            command
+                .args(["--mount", "sh", "-c", IN_MEMORY])
+                .args([executable.path.as_path(), directory])
+                .env("TMPDIR", directory);
+            command
+        }
+        None => Command::new(&executable.path),
+    };
     command
         .current_dir(&executable.directory)
         .envs(tools.iter().map(|(name, path)| (*name, path)))
@@ -185,9 +199,6 @@ fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>
         .env("CARGO_MANIFEST_DIR", &executable.directory)
         .env("CARGO_PKG_NAME", &executable.name)
         .stdin(Stdio::null());
-    if let Some(memory) = memory {
-        command.env("TMPDIR", memory);
-    }
     let output = command
         .output()
         .with_context(|| format!("cannot start {}", executable.path.display()))?;
@@ -272,8 +283,11 @@ mod tests {
             directory: "/".into(),
             size: 0,
         };
-        let ended = one(&executable, &[], None).unwrap();
-        assert_eq!(ended.passed, 0);
-        assert!(ended.failed[0].contains("exit status: 1"), "{ended:?}");
+        let directory = tempfile::tempdir().unwrap();
+        for memory in [None, Some(directory.path())] {
+            let ended = one(&executable, &[], memory).unwrap();
+            assert_eq!(ended.passed, 0);
+            assert!(ended.failed[0].contains("exit status: 1"), "{ended:?}");
+        }
     }
 }

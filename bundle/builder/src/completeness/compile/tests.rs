@@ -202,7 +202,7 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
     let flannel_cni = "ghcr.io/flannel-io/flannel-cni-plugin:v9";
     site.manifest["images"]["flannel-cni-plugin"] = json!(flannel_cni);
     let (sets, facts) = (
-        sets(&site.manifest(), Coverage::Covering).unwrap(),
+        option_sets::sets("v1.36.3", &BTreeMap::new(), Coverage::Covering).unwrap(),
         facts(&site.manifest()).unwrap(),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
