@@ -66,6 +66,7 @@ use anyhow::{Result, anyhow};
 use halite_lab::build::source_root;
 use halite_lab::prerequisites;
 use halite_launch::dependencies;
+use halite_upstream::versions::{FULL, NEWEST};
 use ledger::Ledger;
 use plan::Plan;
 use runner::Runner;
@@ -87,7 +88,8 @@ pub fn main(options: Options) -> Result<ExitCode> {
     record(&mut runner, &plan)?;
     // Tests of the crates start real programs too: nginx, gpg, apt.
     prerequisites::ensure(&mut |line| println!("  {line}"))?;
-    let iso = plan.needs_an_iso(&runner).then(prebuild::iso);
+    let release = if runner.options.full { FULL } else { NEWEST };
+    let iso = (plan.needs_an_iso(&runner)).then(|| prebuild::iso(release));
     let source = runner.run(&plan.source, &());
     // The tests have times to keep: they begin when the machine is quiet.
     wait_for(iso)?;

@@ -8,6 +8,7 @@ use anyhow::Result;
 use halite_lab::build::source_root;
 use halite_lab::progress::Board;
 use halite_lab::{build_command, timing};
+use halite_upstream::versions::Release;
 use halite_upstream::{cargo_deny, prepare};
 
 use crate::source;
@@ -15,10 +16,10 @@ use crate::source;
 /// The lowest share of the processors (setpriority(2)).
 const LOWEST: i32 = 19;
 
-/// Begins to build the ISO. A test that needs a part of it waits until that is done; what fails here
+/// Begins to build the ISO of a release. A test that needs a part of it waits until that is done; what fails here
 /// fails again in the test that needs it, which reports it.
-pub(super) fn iso() -> JoinHandle<()> {
-    thread::spawn(|| {
+pub(super) fn iso(release: Release) -> JoinHandle<()> {
+    thread::spawn(move || {
         let board = Board::plain();
         let build = || -> Result<()> {
             // Of this thread alone, and of the programs that it starts.
@@ -27,7 +28,7 @@ pub(super) fn iso() -> JoinHandle<()> {
             let mut line = board.line("tools");
             source::tools(&mut |text| line.say(text))?;
             drop(line);
-            prepare::iso_directory(&board).map(drop)
+            prepare::iso_directory_of(&release, &board).map(drop)
         };
         if let Err(error) = build() {
             board.say("early build", &format!("{error:#}"));
