@@ -83,7 +83,7 @@ fn end(lab: &str, layout: &Layout) -> String {
     } else {
         format!(" --lab {lab}")
     };
-    let mut text = "Nothing tried to leave. The hosts go on running.\n".to_owned();
+    let mut text = "Nothing tried to leave. The hosts keep running.\n".to_owned();
     for command in [
         format!("sh{option} {first} -- ctl status"),
         format!("sh{option} {first} -- kubectl get pods -A"),

@@ -13,7 +13,7 @@ use halite_launch::{dependencies, programs};
 const LAB: &str = "lab";
 
 /// What the programs of `try` take.
-const TRY_TIME: &str = "about four minutes the first time, on two processors";
+const TRY_TIME: &str = "about three minutes the first time, on two processors";
 
 /// What `try` prints about itself.
 const TRY_USAGE: &str = "\

@@ -211,7 +211,7 @@ impl Tour {
         self.inside(&["ctl", "highstate", "--test"])?;
         let next = NEXT.map(|words| format!("  cargo lab try -- {words}\n"));
         self.say(&format!(
-            "\nMaster and minion go on running. Edit {custom} for states of your own. Try next:\n{}\
+            "\nMaster and minion keep running. Edit {custom} for states of your own. Try next:\n{}\
              Stop it and remove its files:\n  cargo lab try --down\n\
              Services and packages need systemd, and Kubernetes needs hosts: `cargo lab demo` shows them.",
             next.concat()

@@ -99,8 +99,11 @@ pub fn main(options: Options) -> Result<ExitCode> {
     for site in &plan.sites {
         on_site(&mut runner, site);
     }
-    let beside = runner.run(&plan.beside, &());
+    if lint.as_ref().is_some_and(|lint| !lint.is_finished()) {
+        println!("  waiting for lint and cargo-deny, which began beside the clusters");
+    }
     wait_for(lint)?;
+    let beside = runner.run(&plan.beside, &());
     // Only after the lint: it compiles the dependencies in its own way.
     if whole.is_some()
         && source.failed + beside.failed == 0
