@@ -1,6 +1,6 @@
 //! Running a command of `ctl` whose lines are read when they come; see [`crate::silence`].
 //!
-//! Time for which this machine was held up is no silence. A silence in which a master started does not count: its
+//! Time for which this machine was held up does not count. A silence in which a master started does not count: its
 //! host lost power, it was killed, or another host became the master's, and `ctl` waited for it. Tests that interrupt
 //! commands or their hosts at many moments read the lines themselves (`interrupted::Running` of the suites) and measure no silence.
 

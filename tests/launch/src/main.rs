@@ -12,10 +12,10 @@ use halite_launch::{dependencies, programs};
 /// The program of every verb but `try`.
 const LAB: &str = "lab";
 
-/// What the programs of `try` take.
+/// The time that the programs of `try` take to build.
 const TRY_TIME: &str = "about three minutes the first time, on two processors";
 
-/// What `try` prints about itself.
+/// The help of `try`.
 const TRY_USAGE: &str = "\
 Start a master and a minion in namespaces of their own, and show a highstate, a drift and its repair.
 Nothing of this machine is read or changed.

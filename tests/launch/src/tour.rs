@@ -30,7 +30,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// Lines of a log in the message of a failure.
 const SHOWN_LINES: usize = 10;
 
-/// What one can do afterwards: words of `cargo lab try --`.
+/// Commands to try afterwards: words of `cargo lab try --`.
 const NEXT: [&str; 5] = [
     "ctl ping",
     "ctl highstate --test",
@@ -113,7 +113,7 @@ impl Tour {
     /// A command that runs one of the programs inside.
     ///
     /// # Errors
-    /// Nothing runs, or there is no such program.
+    /// The tour does not run, or does not have the program.
     pub fn enter(&self, words: &[&str]) -> io::Result<Command> {
         match words {
             [program, arguments @ ..] if PROGRAMS.contains(program) => {

@@ -123,7 +123,7 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// How long [`gather`] compiles.
+/// The point at which [`gather`] stops compiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// For every host of every set.

@@ -91,7 +91,7 @@ pub(super) fn options() -> io::Result<Vec<&'static str>> {
     )))
 }
 
-/// What forbids namespaces, by the kernel's settings.
+/// The setting of the kernel that forbids namespaces, with its remedy.
 fn remedy(reads: impl Fn(&str) -> String) -> String {
     let forbidding = (FORBIDDING.iter()).find(|(file, value, _)| reads(file).trim() == *value);
     match forbidding {
@@ -160,7 +160,7 @@ pub(super) fn end(root: &Path) -> io::Result<()> {
             )));
         }
         let pids = left.iter().map(u32::to_string);
-        // One that has ended already is no failure; the next look tells.
+        // A process that has ended already does not matter: the next round finds those that are left.
         let _ = run(Command::new("sh")
             .args(["-c", "kill -KILL \"$@\"", "sh"])
             .args(pids));
