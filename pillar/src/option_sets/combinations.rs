@@ -14,8 +14,8 @@ pub enum Coverage {
     /// options: a message names no option that is not involved.
     #[default]
     Pairs,
-    /// Each such value alone, and for the pairs a covering array: a quarter of the combinations, of
-    /// which the last ones have many values that differ.
+    /// Each such value alone, and for the pairs a covering array: a quarter of the combinations, and
+    /// in the last ones many values differ.
     Covering,
 }
 

@@ -157,7 +157,7 @@ enum Verb {
 /// A bundle.
 #[derive(clap::Args)]
 struct Wanted {
-    /// Which Kubernetes.
+    /// The minor version of Kubernetes.
     #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = release)]
     kubernetes: Release,
     /// With addons, a chart and the site registry; the older Kubernetes always has them.

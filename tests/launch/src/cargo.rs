@@ -70,8 +70,8 @@ pub fn build(programs: &[&str], quiet: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if a program is newer than the files that Cargo made it of. Cargo decides; this only tells
-/// whether it will say something.
+/// Returns true if a program is newer than the files that Cargo made it of. Cargo alone decides what it
+/// builds; this predicts whether it prints anything.
 #[must_use]
 pub fn is_fresh(program: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path)?.modified();

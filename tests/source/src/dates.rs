@@ -8,7 +8,7 @@ const SUITES: &str = "tests/suites/src/";
 /// The file that gives records their times.
 const RECORDS: &str = "tests/suites/src/ledger/mod.rs";
 
-/// What reads the date in the standard library, and in crates of the workspace.
+/// Names by which code reads the date, from the standard library and from crates.
 const CLOCKS: [&str; 5] = [
     "SystemTime",
     "UNIX_EPOCH",

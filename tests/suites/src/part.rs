@@ -12,7 +12,7 @@ use crate::ledger::{State, States};
 /// Minutes after which a run of a part begins no further test, and which the tests of a part take in all.
 pub const PART_MINUTES: u64 = 30;
 
-/// What a part has for making the clusters of its tests.
+/// The time that a part has for making the clusters of its tests.
 const CLUSTERS: Duration = Duration::from_secs(4 * 60);
 
 /// One of the parts into which all tests are divided: `2/4`.
@@ -98,7 +98,7 @@ pub(crate) fn number(tests: &[Planned]) -> usize {
 }
 
 impl Part {
-    /// What is left of the part. First come tests that never began; when there are none, those that failed or
+    /// The tests that are left of the part. First come tests that never began; when there are none, those that failed or
     /// never ended: one that takes the whole time each time does not keep the others from running.
     pub(crate) fn left(self, tests: &[Planned], states: &States) -> Left {
         let parts = divided(tests, self.of);

@@ -1,4 +1,4 @@
-//! What a run has shown: counts, the names of what failed, and where the time went.
+//! The results of a run: counts, the names of what failed, and where the time went.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The report of a run, which its watchdog prints when the run hangs.
 pub(crate) type SharedReport = Arc<Mutex<Report>>;
 
-/// What a run has shown so far.
+/// The results of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) counts: Counts,

@@ -21,8 +21,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     run: there_and_back,
 }];
 
-/// Limit of the gap between two writes, that of the suite `ha`. A longer one is no election of etcd and no request
-/// without an answer, however slow the machine is.
+/// Limit of the gap between two writes, that of the suite `ha`. An election of etcd or a request without an answer
+/// takes less on any machine.
 const GAP: Duration = Duration::from_secs(30);
 
 const PLANE: &str = "control-plane,etcd,worker";

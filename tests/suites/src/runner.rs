@@ -141,7 +141,7 @@ impl Runner {
         counts
     }
 
-    /// Whether something begins in this run; notes its name when it does not.
+    /// Returns true if something begins in this run; notes its name if it does not.
     pub(crate) fn fits(&mut self, name: &str) -> bool {
         let part = self.options.part;
         let fits = !self.lost && part.is_none_or(|(_, budget)| (self.clock)() < budget);

@@ -76,7 +76,7 @@ impl Counts {
     }
 }
 
-/// What a test that runs many others says of them.
+/// Details of a test that runs many others.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
     /// The name of each that failed.
@@ -100,7 +100,7 @@ pub(crate) fn note_group(name: &str, time: Duration, failed: impl IntoIterator<I
     });
 }
 
-/// What was noted since it was asked last.
+/// Takes the details that were noted since the last call.
 pub(crate) fn details() -> Details {
     std::mem::take(&mut *DETAILS.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -156,7 +156,7 @@ fn destroyed(cluster: &Cluster, lost: &Host) -> Result<()> {
     (cluster.lab).power_off(std::slice::from_ref(&lost.spec.name), true)
 }
 
-/// The host of the master is gone with its disks, while a client writes: `ctl node replace` on a standby makes that
+/// The master's host is lost with its disks while a client writes: `ctl node replace` on a standby makes that
 /// the master first, which serves images from then on. What was acknowledged is there, and the cluster is whole again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     let asked = cluster.host("cp-3")?;

@@ -41,7 +41,7 @@ pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
         // The tests after this one need the real image, which comes with the next highstate or pod.
         let _ = images::forget(host, &image);
     }
-    outcome?.check("an upgrade stops and goes on", GAP)?;
+    outcome?.check("an upgrade stops and continues", GAP)?;
     images::is_there(host, &image)?;
     has_ended(cluster, &release, &[], &old)
 }

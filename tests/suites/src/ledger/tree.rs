@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// What does not belong to the id of a tree: no test runs it.
+/// Paths that the id of a tree leaves out: documents, which no test runs.
 const LEFT_OUT: [&str; 2] = ["docs", "*.md"];
 
 /// The source tree as it is, changes that are not committed included, without documents.
