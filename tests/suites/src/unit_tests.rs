@@ -19,6 +19,10 @@ use crate::test::{Counts, note_group};
 /// Test programs that run at the same time: some wait for other programs.
 const AT_ONCE: usize = 3;
 
+/// Tests that run at the same time within a program: most of their time they wait, for programs, stores and
+/// connections.
+const THREADS: &str = "6";
+
 /// Those that begin first, because they wait for real programs most of their time.
 const FIRST: &[&str] = &["lib/etcd plain_etcd"];
 
@@ -201,6 +205,7 @@ fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>
     command
         .current_dir(&executable.directory)
         .envs(tools.iter().map(|(name, path)| (*name, path)))
+        .env("RUST_TEST_THREADS", THREADS)
         // As Cargo sets them.
         .env("CARGO_MANIFEST_DIR", &executable.directory)
         .env("CARGO_PKG_NAME", &executable.name)
