@@ -155,6 +155,12 @@ pub trait Modules: Sync {
 
     /// Removes the record: the watcher has acted on the state's change.
     fn clear_trigger(&self, _chunk: &Chunk, _watcher: &Chunk) {}
+
+    /// Waits until the run is to end early (cancelled, its time limit, a stop of the program);
+    /// returns the reason. The pause between two attempts of `retry` ends with it.
+    fn stopped(&self) -> impl Future<Output = String> + Send {
+        std::future::pending()
+    }
 }
 
 /// Options of one run.

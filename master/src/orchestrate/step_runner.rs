@@ -200,6 +200,10 @@ impl Modules for StepRunner<'_> {
     async fn exists(&self, _path: &str) -> bool {
         false
     }
+
+    async fn stopped(&self) -> String {
+        cancelled(&self.recorder.cancellation().requested().await).text()
+    }
 }
 
 fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {

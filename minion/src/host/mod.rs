@@ -213,6 +213,10 @@ pub trait Host: Send + Sync {
     fn now(&self) -> i64;
     /// Waits. A host in tests only moves its clock.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()>;
+    /// The reason for which a wait is to end early, once there is one.
+    fn stop_reason(&self) -> Option<String> {
+        None
+    }
     /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs,
     /// started services, archives, kernel modules), so that a user, directory, unit, parameter or
     /// answer that is missing here may be there after apply. A module then says `known after apply`

@@ -183,3 +183,53 @@ async fn a_job_whose_id_is_none_is_refused_and_leaves_no_file() {
     let records = std::fs::read_dir(dir.path().join("journal")).unwrap();
     assert_eq!(records.count(), 0);
 }
+
+/// A job of one state that fails, and is tried again for hours.
+fn tried_for_hours(dir: &Path, number: u64) -> Job {
+    let line = format!("echo x >> {}/ran; exit 1", dir.display());
+    let low = json!({"format": FORMAT, "minion": "me", "chunks": [
+        {"state": "cmd", "fun": "run", "id": "a", "name": line, "sls": "s",
+         "source": {"file": "s.sls", "line": 1, "column": 1},
+         "controls": {"retry": {"attempts": 100, "interval": 3600.0, "until": true}}},
+        {"state": "cmd", "fun": "run", "id": "b", "name": line, "sls": "s",
+         "source": {"file": "s.sls", "line": 2, "column": 1},
+         "controls": {"onlyif": [line]}},
+    ]});
+    Job {
+        low_json: low.to_string(),
+        ..job(number, "state.apply", "{}")
+    }
+}
+
+#[tokio::test]
+async fn a_retry_ends_when_its_job_is_cancelled_or_the_minion_stops() {
+    for stops in [false, true] {
+        let (dir, jobs, mut inbox) = minion();
+        jobs.accept(tried_for_hours(dir.path(), 1));
+        let ran = dir.path().join("ran");
+        while !ran.exists() {
+            tokio::task::yield_now().await;
+        }
+        if stops {
+            jobs.drain(Duration::from_secs(600)).await;
+        } else {
+            jobs.cancel(&id(1), "cancelled by anna", false);
+        }
+        // Only a failure waits so long.
+        let answer = tokio::time::timeout(Duration::from_secs(60), answer(&mut inbox));
+        let answer = answer.await.expect("the job still runs");
+        let reason = if stops { STOPPING } else { "cancelled by anna" };
+        assert!(answer.error.ends_with(reason), "{answer:?}");
+        assert!(
+            answer
+                .return_json
+                .contains(&format!("not tried again: {reason}")),
+            "{answer:?}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(&ran).unwrap(),
+            "x\n",
+            "nothing follows"
+        );
+    }
+}

@@ -169,6 +169,7 @@ impl Modules for Runner<'_> {
     }
 
     async fn condition(&self, chunk: &Chunk, condition: &Value) -> Result<bool, Failure> {
+        self.check_stop()?;
         match condition {
             Value::Bool(holds) => Ok(*holds),
             Value::String(line) => self.shell(chunk, line).await,
@@ -212,6 +213,10 @@ impl Modules for Runner<'_> {
                 "a pending trigger was not cleared; the next run repeats this state"
             );
         }
+    }
+
+    async fn stopped(&self) -> String {
+        self.stop.requested().await
     }
 }
 

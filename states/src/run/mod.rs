@@ -1,8 +1,8 @@
 //! The engine: runs a low state against the modules of a host, with Salt's semantics of requisites
 //! and global arguments.
 //!
-//! States start in the order of the low state. A `parallel` state continues while later states
-//! run; a state with a requisite on it waits. The returns are in the order in which the states
+//! States start in the order of the low state. A `parallel` state is checked in its turn, and its
+//! change begins there; it continues while later states run. A state with a requisite on it waits. The returns are in the order in which the states
 //! started, `listen` calls last, so every run of one low state reports in the same order.
 
 mod requisites;
@@ -10,14 +10,15 @@ mod returns;
 mod single;
 mod triggers;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use requisites::{Context, Decision, Foreseen};
 use returns::{Outcome, Started};
-use single::{Call, Triggers};
+use single::{Begun, Call, Triggers};
 use triggers::TriggerGraph;
 
 use crate::engine::{Failure, Modules, RunOptions};
@@ -67,13 +68,15 @@ pub async fn run<M: Modules>(
                 run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
             Decision::Run { triggered } => {
+                let begun = Begun::default();
                 let call = Call::State(Triggers {
                     triggered,
                     watchers: run.triggers.watchers(low, index),
+                    begun: begun.clone(),
                 });
                 let future = Box::pin(single::execute(chunk, index, modules, options, call));
                 if chunk.controls.parallel && !options.test {
-                    run.running.push(future);
+                    run.begin(future, index, &begun, &mut on_state).await;
                 } else {
                     run.finish(future, &mut on_state).await;
                 }
@@ -119,6 +122,27 @@ impl<'a, M: Modules> Run<'a, M> {
         self.done[index] = Some(state);
         if !self.options.test {
             triggers::clear_watched(self.low, index, &self.done, self.modules);
+        }
+    }
+
+    /// Starts a parallel state, and waits until its change has begun or it is finished: a later
+    /// state must not overtake it.
+    async fn begin(
+        &mut self,
+        future: Running<'a>,
+        index: usize,
+        begun: &Begun,
+        on_state: &mut impl FnMut(&StateReturn),
+    ) {
+        self.running.push(future);
+        while self.done[index].is_none() && !begun.is_set() {
+            let next = poll_fn(|context| match self.running.poll_next_unpin(context) {
+                Poll::Pending if begun.is_set() => Poll::Ready(None),
+                polled => polled,
+            });
+            if let Some(state) = next.await {
+                self.store(state, on_state);
+            }
         }
     }
 

@@ -1,21 +1,42 @@
 //! The run of one state: `onlyif`, `unless` and `creates`, then check and apply (or predict),
 //! `mod_watch`, `check_cmd` and `retry`.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use serde_json::Value;
 
 use super::returns::{Outcome, Started};
 use crate::engine::{Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, StateReturn};
 
+/// The moment from which a state may run beside those after it: what it has to do is known, and its
+/// change has begun.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The triggers of one state, in both directions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Triggers<'a> {
     /// A state that it watches changed.
     pub triggered: bool,
     /// States that act on its own changes.
     pub watchers: Vec<&'a Chunk>,
+    /// Set when the state's change begins.
+    pub begun: Begun,
 }
 
 /// The function of a state that is called.
@@ -43,6 +64,9 @@ pub(super) async fn execute<M: Modules>(
         .as_ref()
         .filter(|_| !options.test && outcome.ran)
     {
+        if let Call::State(triggers) = &call {
+            triggers.begun.set();
+        }
         let mut comments = String::new();
         let mut attempt = 1;
         while outcome.result != Some(retry.until) && attempt < retry.attempts {
@@ -61,7 +85,13 @@ pub(super) async fn execute<M: Modules>(
             } else {
                 0.0
             };
-            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+            let pause = tokio::time::sleep(Duration::from_secs_f64(seconds));
+            // The request is asked first: without a pause it would never be heard.
+            if let Either::Left((reason, _)) = select(pin!(modules.stopped()), pin!(pause)).await {
+                outcome.result = Some(false);
+                outcome.comment = format!("not tried again: {reason}");
+                break;
+            }
             let earlier = std::mem::take(&mut outcome.changes);
             outcome = once(chunk, modules, options, &call).await;
             // Changes of an earlier attempt remain on the host; watchers must be triggered by them.
@@ -74,16 +104,15 @@ pub(super) async fn execute<M: Modules>(
     started.finish(chunk, index, outcome)
 }
 
-/// `mod_watch` of a state; `None` when its function has none. `watchers`: the states that
-/// act on its changes.
+/// `mod_watch` of a state; `None` when its function has none.
 async fn watch<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    watchers: &[&Chunk],
+    triggers: &Triggers<'_>,
 ) -> Option<Outcome> {
     let outcome = match modules.watch(chunk).await? {
-        Ok(checked) => apply_or_predict(chunk, modules, options, watchers, checked).await,
+        Ok(checked) => apply_or_predict(chunk, modules, options, triggers, checked).await,
         Err(failure) => Outcome::failed(&failure),
     };
     Some(outcome)
@@ -144,7 +173,7 @@ async fn once<M: Modules>(
     }
     let mut outcome = match call {
         Call::State(triggers) => state(chunk, modules, options, triggers).await,
-        Call::ModWatch => match watch(chunk, modules, options, &[]).await {
+        Call::ModWatch => match watch(chunk, modules, options, &Triggers::default()).await {
             Some(outcome) => outcome,
             // The compiler refuses such a listener; a master before this version did not.
             None => return Outcome::skipped(true, format!("{} has no mod_watch", chunk.state)),
@@ -164,11 +193,10 @@ async fn state<M: Modules>(
     options: RunOptions,
     triggers: &Triggers<'_>,
 ) -> Outcome {
-    let watchers = &triggers.watchers;
     let (mut outcome, acts) = match modules.check(chunk).await {
         Ok(checked) => {
             let acts = modules.includes_watch(chunk, &checked.diff);
-            let outcome = apply_or_predict(chunk, modules, options, watchers, checked).await;
+            let outcome = apply_or_predict(chunk, modules, options, triggers, checked).await;
             (outcome, acts)
         }
         Err(failure) => (Outcome::failed(&failure), true),
@@ -177,7 +205,7 @@ async fn state<M: Modules>(
     if triggers.triggered
         && !acted
         && outcome.result != Some(false)
-        && let Some(watched) = watch(chunk, modules, options, watchers).await
+        && let Some(watched) = watch(chunk, modules, options, triggers).await
     {
         outcome = outcome.then(watched);
     }
@@ -189,7 +217,7 @@ async fn apply_or_predict<M: Modules>(
     chunk: &Chunk,
     modules: &M,
     options: RunOptions,
-    watchers: &[&Chunk],
+    triggers: &Triggers<'_>,
     checked: Checked<M::Diff>,
 ) -> Outcome {
     let Checked {
@@ -214,9 +242,10 @@ async fn apply_or_predict<M: Modules>(
             ran: true,
         };
     }
-    if let Err(failure) = modules.record_trigger(chunk, watchers) {
+    if let Err(failure) = modules.record_trigger(chunk, &triggers.watchers) {
         return Outcome::failed(&failure);
     }
+    triggers.begun.set();
     match modules.apply(chunk, &diff).await {
         Ok(applied) => {
             for (key, value) in applied.changes {

@@ -226,6 +226,10 @@ impl Host for LinuxHost {
         Box::pin(tokio::time::sleep(time))
     }
 
+    fn stop_reason(&self) -> Option<String> {
+        self.stop.reason()
+    }
+
     fn perform<'a>(&'a self, effect: &'a Effect) -> HostFuture<'a, HostResult<Output>> {
         Box::pin(self.carry_out(effect))
     }

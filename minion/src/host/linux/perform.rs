@@ -99,7 +99,14 @@ impl LinuxHost {
                     status: *status,
                     body: body.as_deref(),
                 };
-                wait_http(url, trust, &expected, Duration::from_secs(*seconds)).await?;
+                let time = Duration::from_secs(*seconds);
+                tokio::select! {
+                    biased;
+                    reason = self.stop.requested() => {
+                        return Err(HostError::refused(format!("the wait for {url} was ended: {reason}")));
+                    }
+                    answered = wait_http(url, trust, &expected, time) => answered?,
+                }
             }
             Effect::Rename { from, to } => files::rename(Path::new(from), Path::new(to))?,
             Effect::FoundEtcd(first) => return found(first, &self.stop).await,

@@ -71,6 +71,13 @@ pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
                         "a program is waited for"
                     );
                 }
+                if let Some(reason) = host.stop_reason() {
+                    // Nothing is put back: the next run waits for the same program.
+                    return Err(HostError::refused(format!(
+                        "the wait for {} was ended: {reason}",
+                        pod.title()
+                    )));
+                }
                 host.sleep(AGAIN).await;
             }
             Step::Ready(process) => {

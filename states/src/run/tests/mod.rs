@@ -12,18 +12,21 @@ use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::run;
 use crate::engine::{Applied, Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, Controls, FORMAT, LowState, Requisites, RunReturn};
 
 /// Modules that act as the chunk's arguments say (`fail`, `change`, `mod_watch`, `only_enables`,
-/// `fail_times`, `hang`) and log each call.
+/// `fail_times`, `slow_check`, `slow`, `hang`) and log each call.
 #[derive(Default)]
 struct Scripted {
     log: Mutex<Vec<String>>,
     /// Pending triggers: ids of the changed state and of the watcher.
     pending: Mutex<BTreeSet<(String, String)>>,
+    /// The reason to end the run, once there is one.
+    stop: watch::Sender<Option<String>>,
 }
 
 impl Scripted {
@@ -67,7 +70,7 @@ impl Modules for Scripted {
         if Self::says(chunk, "fail") || tries <= fail_times {
             return Err(Failure::new("Failure!"));
         }
-        if Self::says(chunk, "slow") {
+        if Self::says(chunk, "slow_check") {
             yield_once().await;
         }
         let mut checked = Checked {
@@ -84,6 +87,9 @@ impl Modules for Scripted {
 
     async fn apply(&self, chunk: &Chunk, _: &()) -> Result<Applied, Failure> {
         self.record("apply", chunk);
+        if Self::says(chunk, "slow") {
+            yield_once().await;
+        }
         if Self::says(chunk, "hang") {
             std::future::pending::<()>().await;
         }
@@ -143,6 +149,12 @@ impl Modules for Scripted {
             .lock()
             .unwrap()
             .remove(&(chunk.id.clone(), watcher.id.clone()));
+    }
+
+    async fn stopped(&self) -> String {
+        let mut stop = self.stop.subscribe();
+        let reason = stop.wait_for(Option::is_some).await.unwrap();
+        reason.clone().unwrap()
     }
 }
 

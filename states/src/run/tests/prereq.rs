@@ -98,7 +98,7 @@ fn a_target_whose_check_fails_does_not_run_even_if_it_would_succeed_later() {
 
 #[test]
 fn a_target_waits_for_a_parallel_state_that_checks_it() {
-    let mut drain = chunk("drain", json!({"slow": true}));
+    let mut drain = chunk("drain", json!({"slow": true, "change": true}));
     drain.requisites.prereq = vec![1];
     drain.controls.parallel = true;
     let target = chunk("target", json!({"change": true}));

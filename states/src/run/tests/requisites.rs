@@ -1,10 +1,13 @@
 //! Requisites and global arguments, as in Salt.
 
+use std::future::Future;
+
+use futures_util::future::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::{Scripted, chunk, go, results};
 use crate::engine::RunOptions;
-use crate::low::{FORMAT, LowState, Retry};
+use crate::low::{Chunk, FORMAT, LowState, Retry};
 use crate::run::run;
 
 #[test]
@@ -78,24 +81,122 @@ fn a_parallel_state_does_not_hold_up_the_next_but_holds_its_dependents() {
 }
 
 #[test]
-fn retry_keeps_all_comments_and_stops_at_success() {
-    let mut again = chunk("again", json!({"fail_times": 2}));
+fn a_parallel_state_has_begun_before_the_next_one_starts() {
+    for slow_check in [false, true] {
+        let mut backup = chunk(
+            "backup",
+            json!({"slow": true, "slow_check": slow_check, "change": true}),
+        );
+        backup.controls.parallel = true;
+        let (_, log, reported) = go(vec![backup, chunk("file", json!({"change": true}))], false);
+        assert_eq!(
+            log,
+            ["check backup", "apply backup", "check file", "apply file"]
+        );
+        assert_eq!(reported, ["file", "backup"], "and they overlap");
+    }
+}
+
+#[test]
+fn a_parallel_state_that_changes_nothing_or_fails_holds_up_nothing() {
+    for args in [
+        json!({"slow_check": true}),
+        json!({"fail": true}),
+        json!({"change": true}),
+    ] {
+        let mut first = chunk("first", args);
+        first.controls.parallel = true;
+        let (_, _, reported) = go(vec![first, chunk("next", json!({}))], false);
+        assert_eq!(reported, ["first", "next"]);
+    }
+}
+
+#[test]
+fn a_parallel_state_that_is_tried_again_does_not_hold_up_the_next() {
+    let mut again = again(json!({"fail_times": 2}), 0.001);
+    again.controls.parallel = true;
+    let modules = Scripted::default();
+    let low = low(vec![again, chunk("next", json!({}))]);
+    let run = with_time(run(&low, &modules, RunOptions::default(), |_| {}));
+    assert!(run.succeeded());
+    assert_eq!(
+        modules.log.into_inner().unwrap()[..2],
+        ["check again", "check next"]
+    );
+}
+
+#[test]
+fn a_request_to_stop_ends_the_attempts() {
+    for (interval, until) in [(3600.0, true), (0.0, true), (3600.0, false)] {
+        let args = json!({"fail": until, "change": true});
+        let mut again = again(args, interval);
+        again.controls.retry.as_mut().unwrap().until = until;
+        let modules = Scripted::default();
+        modules.stop.send_replace(Some("cancelled by anna".into()));
+        let low = low(vec![again]);
+        let run = with_time(run(&low, &modules, RunOptions::default(), |_| {}));
+        let state = &run.states[0];
+        assert_eq!(state.result, Some(false));
+        assert!(
+            state
+                .comment
+                .ends_with("\nnot tried again: cancelled by anna"),
+            "{}",
+            state.comment
+        );
+        assert_eq!(state.changes.is_empty(), until, "what was changed stays");
+        let tries = modules.log.into_inner().unwrap();
+        assert_eq!(
+            tries.iter().filter(|line| *line == "check again").count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn a_request_to_stop_ends_a_pause_that_has_begun() {
+    let modules = Scripted::default();
+    let low = low(vec![again(json!({"fail": true}), 3600.0)]);
+    let run = with_time(async {
+        let mut run = std::pin::pin!(run(&low, &modules, RunOptions::default(), |_| {}));
+        assert!(run.as_mut().now_or_never().is_none());
+        modules.stop.send_replace(Some("the master stops".into()));
+        run.await
+    });
+    assert_eq!(results(&run), [("again", Some(false), true)]);
+}
+
+fn again(args: Value, interval: f64) -> Chunk {
+    let mut again = chunk("again", args);
     again.controls.retry = Some(Retry {
         attempts: 5,
-        interval: 0.0,
+        interval,
         until: true,
     });
-    let low = LowState {
+    again
+}
+
+fn low(chunks: Vec<Chunk>) -> LowState {
+    LowState {
         format: FORMAT,
         minion: "m".into(),
-        chunks: vec![again],
-    };
-    let modules = Scripted::default();
-    let run = tokio::runtime::Builder::new_current_thread()
+        chunks,
+    }
+}
+
+fn with_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap()
-        .block_on(run(&low, &modules, RunOptions::default(), |_| {}));
+        .block_on(future)
+}
+
+#[test]
+fn retry_keeps_all_comments_and_stops_at_success() {
+    let modules = Scripted::default();
+    let low = low(vec![again(json!({"fail_times": 2}), 0.0)]);
+    let run = with_time(run(&low, &modules, RunOptions::default(), |_| {}));
     let attempt = |n| {
         format!(
             "Attempt {n}: Returned a result of \"False\", with the following comment: \"Failure!\"\n"
