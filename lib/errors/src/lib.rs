@@ -1,7 +1,9 @@
-//! An error and its causes as one text.
+//! An error and its causes as one text; long texts, of which a part is kept ([`cut`]).
 //!
 //! Errors are enums that keep their causes; a text is made where a person reads it: in a log line,
 //! a state's comment, a refusal, a report.
+
+pub mod cut;
 
 use std::error::Error;
 

@@ -1,5 +1,7 @@
 //! Redaction: secrets are removed from what is stored or displayed.
 
+mod cuts;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -22,11 +24,14 @@ pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>)
 ///
 /// A secret is replaced by [`HIDDEN`] as a whole, by each of its lines (a diff shows them one by
 /// one), in its JSON form and in Base64 (data of a Kubernetes Secret). Secrets shorter than four
-/// characters are only replaced where they are the whole text.
+/// characters are only replaced where they are the whole text. Beside the mark of a cut
+/// ([`halite_errors::cut`]) the rest of a secret is replaced, too.
 #[derive(Default, Clone)]
 pub struct Redactor {
     /// Finds the texts of at least [`SHORTEST_INSIDE`] bytes.
     finder: Finder,
+    /// The texts that the finder finds. Beside a cut their rests are searched for.
+    inside: Vec<String>,
     /// Texts that are hidden only where they are the whole.
     whole: BTreeSet<String>,
     secrets: usize,
@@ -64,19 +69,17 @@ impl Redactor {
                 forms.extend(forms_of(secret));
             }
         }
-        let inside: Vec<&String> = forms
-            .iter()
-            .filter(|form| form.len() >= SHORTEST_INSIDE)
-            .collect();
+        let (inside, whole): (Vec<String>, Vec<String>) =
+            (forms.into_iter()).partition(|form| form.len() >= SHORTEST_INSIDE);
         let finder = match AhoCorasick::new(&inside) {
             _ if inside.is_empty() => Finder::Nothing,
             Ok(automaton) => Finder::Secrets(automaton),
             Err(_) => Finder::Everything,
         };
-        forms.retain(|form| form.len() < SHORTEST_INSIDE);
         Self {
             finder,
-            whole: forms,
+            inside,
+            whole: whole.into_iter().collect(),
             secrets: count,
         }
     }
@@ -135,6 +138,10 @@ impl Redactor {
             }
             found.push(range);
         }
+        let rests = cuts::rests(text, &self.inside);
+        if !rests.is_empty() {
+            found = cuts::united(found, rests);
+        }
         if found.is_empty() {
             return None;
         }
@@ -172,6 +179,7 @@ impl fmt::Debug for Redactor {
 
 #[cfg(test)]
 mod tests {
+    use halite_errors::cut;
     use serde_json::json;
 
     use super::*;
@@ -198,6 +206,70 @@ mod tests {
         assert_eq!(redactor.text("abcdefabcdef"), "(secret)(secret)");
         assert_eq!(redactor.text("ä abcdef ö xyz"), "ä (secret) ö xyz");
         assert_eq!(redactor.text("xyz"), HIDDEN);
+    }
+
+    #[test]
+    fn the_rest_of_a_secret_beside_a_cut_is_hidden() {
+        let line: String = (0..600).map(|n| format!("{n:05}")).collect();
+        let pem = format!(
+            "-----BEGIN KEY-----\n{}-----END KEY-----\n",
+            (100..150)
+                .map(|n| format!("{}\n", format!("{n:03}q").repeat(16)))
+                .collect::<String>()
+        );
+        for secret in [&line, &pem, &STANDARD.encode(&pem)] {
+            let redactor = Redactor::new([&line, &pem]);
+            let text = format!("before {secret} after");
+            for kept in [5, 40, 63, 100, 2000] {
+                for text in [
+                    cut::end(&text, kept + " after".len()),
+                    cut::beginning(&text, kept + "before ".len()),
+                    cut::beginning(&text, kept + "before ".len()).replace("[cut", "\n[cut"),
+                    cut::end(&cut::beginning(&text, 2500), kept),
+                ] {
+                    let clean = redactor.text(&text);
+                    for piece in secret.as_bytes().windows(8) {
+                        let piece = std::str::from_utf8(piece).unwrap();
+                        assert!(
+                            piece.contains("-----") || !clean.contains(piece),
+                            "{piece}: {clean}"
+                        );
+                    }
+                    assert!(clean.contains("[cut here]"), "{clean}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_beside_no_secret_hides_nothing() {
+        let redactor = Redactor::new(["canary-secret"]);
+        for text in [
+            "cab[cut here]ret",
+            "x[cut here]",
+            "[cut here",
+            "[cut here: why]\n",
+            "abc can[cut here]",
+        ] {
+            assert_eq!(redactor.text(text), text);
+        }
+        assert_eq!(
+            redactor.text("a canary[cut here: why]\ncret b"),
+            "a (secret)[cut here: why]\n(secret) b"
+        );
+        assert_eq!(
+            redactor.text("cana[cut here]nary-s[cut here]x"),
+            "(secret)[cut here](secret)[cut here]x"
+        );
+        assert_eq!(
+            redactor.text("canary-secret[cut here]"),
+            "(secret)[cut here]"
+        );
+        let umlauts = Redactor::new(["ääääää"]);
+        assert_eq!(
+            umlauts.text("x äää\u{fffd}\n[cut here]ää"),
+            "x (secret)\u{fffd}\n[cut here](secret)"
+        );
     }
 
     #[test]

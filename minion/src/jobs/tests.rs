@@ -233,3 +233,40 @@ async fn a_retry_ends_when_its_job_is_cancelled_or_the_minion_stops() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_long_output_loses_its_secrets_before_it_is_cut() {
+    let line: String = (0..600).map(|n| format!("{n:05}")).collect();
+    let lines: Vec<String> = (0..50).map(|n| format!("{n:04}").repeat(16)).collect();
+    let lines = lines.join("\n");
+    for (number, secret) in (1..).zip([line, lines]) {
+        let (_dir, jobs, mut inbox) = minion();
+        let low = json!({"format": FORMAT, "minion": "me", "chunks": [
+            {"state": "cmd", "fun": "run", "id": "a", "name": "echo \"it was $S\" >&2; exit 3", "sls": "s",
+             "source": {"file": "s.sls", "line": 1, "column": 1}, "sensitive": true,
+             "args": {"env": [{"S": secret}]}},
+            {"state": "cmd", "fun": "run", "id": "b", "name": "head -c 3000 /dev/zero | tr '\\0' x; exit 3", "sls": "s",
+             "source": {"file": "s.sls", "line": 2, "column": 1}},
+        ]});
+        jobs.accept(Job {
+            low_json: low.to_string(),
+            ..job(number, "state.apply", "{}")
+        });
+        let answer = answer(&mut inbox).await;
+        for piece in secret.as_bytes().windows(8) {
+            let piece = std::str::from_utf8(piece).unwrap();
+            assert!(!answer.return_json.contains(piece), "{piece}: {answer:?}");
+        }
+        let result: Value = serde_json::from_str(&answer.return_json).unwrap();
+        let comment = |at: usize| result["states"][at]["comment"].as_str().unwrap().to_owned();
+        assert!(
+            comment(0).contains("exit code 3: it was <redacted"),
+            "{answer:?}"
+        );
+        let cut = format!("[cut here]{}", "x".repeat(2000));
+        assert!(
+            comment(1).ends_with(&cut),
+            "the master must see where it was cut: {answer:?}"
+        );
+    }
+}

@@ -9,7 +9,7 @@ mod redact;
 
 use std::sync::Arc;
 
-use halite_errors::chain;
+use halite_errors::{chain, cut};
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
@@ -23,6 +23,9 @@ use crate::modules::{Function, Plan, fail, failure};
 use crate::pending_triggers::PendingTriggers;
 
 pub use self::redact::REDACTED;
+
+/// Most characters of a failed program's output in the reason of the failure.
+const LONGEST_REASON: usize = 2000;
 
 /// The effects that a check found missing, for apply.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -123,7 +126,7 @@ impl Modules for Runner<'_> {
                 applied.comment = redacted(chunk, &output.stdout);
             }
             if let Effect::Run(command) = effect {
-                let result = run_result(command, &output);
+                let result = run_result(chunk, command, &output);
                 if chunk.state == "cmd" {
                     applied.changes = command_changes(chunk, &output);
                     if applied.comment.is_empty() {
@@ -258,8 +261,9 @@ fn command_changes(chunk: &Chunk, output: &Output) -> Map<String, Value> {
     ])
 }
 
-/// Refuses an exit code that is not a success.
-fn run_result(command: &Command, output: &Output) -> Result<(), HostError> {
+/// Refuses an exit code that is not a success. Of a long output the end is kept, cut after its
+/// secrets are removed.
+fn run_result(chunk: &Chunk, command: &Command, output: &Output) -> Result<(), HostError> {
     if command.is_success(output.code) {
         return Ok(());
     }
@@ -275,17 +279,6 @@ fn run_result(command: &Command, output: &Output) -> Result<(), HostError> {
     Err(HostError::Command {
         command: line,
         status: output.code,
-        stderr: tail(stderr.trim()).to_owned(),
+        stderr: cut::end(&redacted(chunk, stderr.trim()), LONGEST_REASON),
     })
-}
-
-/// The last 2000 characters, where programs say why they stopped.
-fn tail(text: &str) -> &str {
-    let from = text
-        .char_indices()
-        .rev()
-        .take(2000)
-        .last()
-        .map_or(0, |(at, _)| at);
-    text.get(from..).unwrap_or(text)
 }

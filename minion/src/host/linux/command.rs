@@ -13,7 +13,8 @@ use crate::host::{HostError, HostResult, Stop};
 
 /// Most bytes kept of each output stream; what comes after is read and dropped.
 const MAX_OUTPUT: usize = 4 << 20;
-/// The end of an output of which only the beginning is kept.
+/// The end of an output of which only the beginning is kept; begins with a line break and a mark of
+/// [`halite_errors::cut`].
 const CUT: &str = "\n[cut here: only the first 4 MiB of an output are kept]\n";
 /// Longest wait for output after the program itself has ended (children that it left behind have
 /// the pipe open).
@@ -266,6 +267,8 @@ pub fn failure(argv: &[&str], output: &Output) -> HostError {
 
 #[cfg(test)]
 mod tests {
+    use halite_errors::cut;
+
     use super::*;
 
     fn shell(line: &str) -> Command {
@@ -298,7 +301,7 @@ mod tests {
         .await
         .unwrap();
         assert_eq!(output.stdout.len(), MAX_OUTPUT + CUT.len());
-        assert!(output.stdout.ends_with(CUT));
+        assert!(output.stdout.ends_with(CUT) && CUT.trim_start().starts_with(cut::MARK));
         let whole = run(&shell("head -c 4194304 /dev/zero | tr '\\0' x"), None)
             .await
             .unwrap();

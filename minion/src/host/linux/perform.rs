@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use halite_errors::cut;
+
 use super::command::{run_checked, run_until};
 use super::extract::extract;
 use super::founding::{found, join};
@@ -146,13 +148,7 @@ async fn wait_http(
                 return Ok(());
             }
             Some((status, text)) => {
-                let line: String = text
-                    .lines()
-                    .next()
-                    .unwrap_or_default()
-                    .chars()
-                    .take(200)
-                    .collect();
+                let line = cut::beginning(text.lines().next().unwrap_or_default(), 200);
                 format!("the last answer was {status}: {line}")
             }
             None if url.starts_with("https:") && *trust == Trust::Host => {

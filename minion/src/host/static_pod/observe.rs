@@ -1,5 +1,7 @@
 //! Reads what the kubelet and the kernel know of a static pod.
 
+use halite_errors::cut;
+
 use super::Record;
 use super::machine::{Facts, Probe};
 use crate::host::effect::Trust;
@@ -12,6 +14,8 @@ const LOGS: &str = "/var/log/pods";
 const NAMESPACE: &str = "kube-system";
 /// Number of log lines in an error.
 const LINES: usize = 10;
+/// Most characters of one of them.
+const LONGEST_LINE: usize = 2000;
 
 /// Observes a static pod. A probe is asked only if its container runs.
 ///
@@ -179,12 +183,8 @@ pub(super) async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe>
         Some((status, body)) => {
             // Of the checks, those that fail; etcd and the API server begin their lines so.
             let failed = body.lines().find(|line| line.starts_with("[-]"));
-            let line: String = failed
-                .or_else(|| body.lines().next())
-                .unwrap_or_default()
-                .chars()
-                .take(200)
-                .collect();
+            let line = failed.or_else(|| body.lines().next()).unwrap_or_default();
+            let line = cut::beginning(line, 200);
             format!("{} answers {status}: {line}", pod.ready)
         }
         None => format!("{} does not answer", pod.ready),
@@ -260,16 +260,28 @@ pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> 
     let Some(log) = newest_log(host, pod, &pods).await? else {
         return Ok(String::new());
     };
-    let text = read(host, &log.path).await?;
-    // The format of the CRI: time, stream, `F` or `P`, text.
-    let mut lines: Vec<&str> = text
-        .lines()
-        .rev()
-        .take(LINES)
-        .map(|line| line.splitn(4, ' ').nth(3).unwrap_or(line))
+    Ok(last_lines(&read(host, &log.path).await?))
+}
+
+/// The last lines in the format of the CRI: time, stream, `F` or `P`, text. A `P` is a part of a
+/// line, which goes on in the next entry; its parts are joined, so that redaction sees the whole.
+fn last_lines(log: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for entry in log.lines().rev() {
+        let mut fields = entry.splitn(4, ' ').skip(2);
+        let (tag, text) = (fields.next(), fields.next().unwrap_or(entry));
+        let is_full = lines.len() == LINES;
+        match lines.last_mut() {
+            Some(line) if tag == Some("P") => line.insert_str(0, text),
+            _ if is_full => break,
+            _ => lines.push(text.to_owned()),
+        }
+    }
+    let lines = lines.iter().rev();
+    let lines: Vec<String> = lines
+        .map(|line| cut::beginning(line, LONGEST_LINE))
         .collect();
-    lines.reverse();
-    Ok(lines.join("\n"))
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -281,6 +293,18 @@ mod tests {
         let stat = "41 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 7777 20 21";
         assert_eq!(started(stat), Some(7777));
         assert_eq!(started("41 (etcd"), None);
+    }
+
+    #[test]
+    fn a_line_of_a_log_that_was_written_in_parts_is_one_line() {
+        let mut log =
+            "t stderr F before\nt stderr P one \nt stderr P two \nt stderr F three\n".to_owned();
+        log += &"t stderr F more\n".repeat(LINES - 1);
+        let more = "\nmore".repeat(LINES - 1);
+        assert_eq!(last_lines(&log), format!("one two three{more}"));
+        assert_eq!(last_lines("no CRI"), "no CRI");
+        assert_eq!(last_lines("t stdout P open"), "open");
+        assert_eq!(last_lines(""), "");
     }
 
     #[test]
