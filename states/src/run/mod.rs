@@ -61,7 +61,7 @@ pub async fn run<M: Modules>(
         match requisites::decide(&context, &mut foreseen, index).await {
             Decision::Skip { result, comment } => {
                 let outcome = Outcome::skipped(result, comment);
-                run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
+                run.note(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
             Decision::Fail { comment } => {
                 let outcome = Outcome::failed(&Failure::new(comment));
@@ -115,11 +115,17 @@ struct Run<'a, M> {
 }
 
 impl<'a, M: Modules> Run<'a, M> {
-    fn store(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
+    /// Takes the return of a state that a requisite kept from running: what triggered it is still due.
+    fn note(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
         on_state(&state);
         let index = state.index;
         self.failed_hard |= self.low.chunks[index].controls.failhard && state.result == Some(false);
         self.done[index] = Some(state);
+    }
+
+    fn store(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
+        let index = state.index;
+        self.note(state, on_state);
         if !self.options.test {
             triggers::clear_watched(self.low, index, &self.done, self.modules);
         }

@@ -4,6 +4,7 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
+use super::values::dictionary;
 
 /// Calls a method that the template engine itself does not have.
 pub(super) fn call(
@@ -38,7 +39,15 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
                 value.try_iter()?.map(|key| value.get_item(&key)).collect();
             Ok(values?.into())
         }
-        "copy" => Ok(value.clone()),
+        "copy" => {
+            let entries = value
+                .try_iter()?
+                .map(|key| Ok((value.get_item(&key)?, key)));
+            let entries: Vec<(Value, Value)> = entries.collect::<Result<_, Error>>()?;
+            Ok(dictionary(
+                entries.into_iter().map(|(item, key)| (key, item)),
+            ))
+        }
         "update" | "pop" | "setdefault" | "clear" => Err(immutable(
             method,
             "a dictionary",

@@ -58,6 +58,10 @@ fn salts_names_are_defined() {
             "True",
         ),
         (
+            "{% set a = {'x': 1} %}{% set b = a.copy() %}{% do salt['defaults.merge'](b, {'x': 2}) %}{{ a.x }}{{ b.x }}",
+            "12",
+        ),
+        (
             "{{ salt['defaults.merge']({'a': {'b': 1}}, {'a': {'c': 2}}) }}",
             "{'a': {'b': 1, 'c': 2}}",
         ),

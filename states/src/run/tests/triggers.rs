@@ -95,6 +95,33 @@ fn triggers_survive_an_interrupted_run() {
 }
 
 #[test]
+fn a_watcher_that_another_requisite_keeps_from_running_is_triggered_when_it_runs() {
+    let modules = Scripted::default();
+    let states = |file: Value, other: Value| {
+        let mut watcher = chunk("watcher", json!({"mod_watch": true}));
+        watcher.requisites.watch = vec![0];
+        watcher.requisites.onchanges = vec![1];
+        vec![chunk("file", file), chunk("other", other), watcher]
+    };
+    let change = || json!({"change": true});
+    let interrupted = states(change(), json!({"change": true, "hang": true}));
+    assert!(run_again(&modules, interrupted, false).is_none());
+    modules
+        .pending
+        .lock()
+        .unwrap()
+        .retain(|(of, _)| of == "file");
+    let skipped = run_again(&modules, states(json!({}), json!({})), false).unwrap();
+    assert!(
+        skipped.succeeded() && !acted(&skipped),
+        "onchanges is not met"
+    );
+    let due = run_again(&modules, states(json!({}), change()), false).unwrap();
+    assert!(acted(&due), "the file's change was never acted on");
+    assert!(modules.pending.lock().unwrap().is_empty());
+}
+
+#[test]
 fn a_watcher_that_fails_is_triggered_again() {
     for tie in TIES.into_iter().skip(2).take(2) {
         let modules = Scripted::default();
