@@ -229,7 +229,20 @@ pub async fn run_checked(
     environment: &[(&str, &str)],
     deadline: Duration,
 ) -> HostResult<String> {
-    let output = run(&command(argv, environment), Some(deadline)).await?;
+    run_checked_until(argv, environment, deadline, &Stop::default()).await
+}
+
+/// As [`run_checked`]; a request of `stop` ends the program.
+///
+/// # Errors
+/// As [`run_checked`], and the end by `stop`.
+pub async fn run_checked_until(
+    argv: &[&str],
+    environment: &[(&str, &str)],
+    deadline: Duration,
+    stop: &Stop,
+) -> HostResult<String> {
+    let output = run_until(&command(argv, environment), Some(deadline), stop).await?;
     if output.code == 0 {
         Ok(output.stdout)
     } else {

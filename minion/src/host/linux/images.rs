@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::command::run_checked;
-use crate::host::{HostError, HostResult};
+use super::command::{run_checked, run_checked_until};
+use crate::host::{HostError, HostResult, Stop};
 
 const QUESTION: Duration = Duration::from_secs(60);
 const PULL: Duration = Duration::from_secs(1800);
@@ -74,8 +74,8 @@ impl Images {
     /// Pulls an image from the hosts that containerd is configured to use for its registry's name.
     ///
     /// # Errors
-    /// `ctr` fails.
-    pub async fn pull(&self, reference: &str) -> HostResult<()> {
+    /// `ctr` fails, or is ended by `stop`.
+    pub async fn pull(&self, reference: &str, stop: &Stop) -> HostResult<()> {
         if reference.starts_with('-') {
             return Err(HostError::refused(format!(
                 "`{reference}` is not an image reference"
@@ -92,7 +92,7 @@ impl Images {
             HOSTS,
             reference,
         ];
-        let pulled = run_checked(&argv, &[], PULL).await.map(drop);
+        let pulled = run_checked_until(&argv, &[], PULL, stop).await.map(drop);
         // A parallel state may have asked during the pull; its list is outdated.
         self.forget();
         pulled

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use self::apt::{APT_ENVIRONMENT, apt};
-use super::command::{run, run_checked};
+use super::command::{run, run_checked, run_checked_until};
 use crate::host::effect::{Command, PackageOptions};
 use crate::host::{HostError, HostResult, PackageManager, Stop};
 
@@ -215,8 +215,8 @@ fn parse_policy(text: &str) -> Option<String> {
 /// Reads the repositories' indexes again; a repository that cannot be read is an error.
 ///
 /// # Errors
-/// The package manager fails.
-pub async fn refresh() -> HostResult<()> {
+/// The package manager fails, or is ended by `stop`.
+pub async fn refresh(stop: &Stop) -> HostResult<()> {
     let argv: &[&str] = match manager()? {
         PackageManager::Apt => &[
             "apt-get",
@@ -229,7 +229,9 @@ pub async fn refresh() -> HostResult<()> {
         ],
         PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
     };
-    run_checked(argv, APT_ENVIRONMENT, REFRESH).await.map(drop)
+    run_checked_until(argv, APT_ENVIRONMENT, REFRESH, stop)
+        .await
+        .map(drop)
 }
 
 /// Installs and removes in one transaction, which is not cut off: half of it would be worse than a

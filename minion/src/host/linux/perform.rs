@@ -46,7 +46,7 @@ impl LinuxHost {
                 systemd::reload(&self.bus).await?;
                 self.bus.reload_rules().await?;
             }
-            Effect::RefreshPackages => packages::refresh().await?,
+            Effect::RefreshPackages => packages::refresh(&self.stop).await?,
             Effect::Unit { name, action } => {
                 self.images.forget();
                 systemd::change(&self.bus, name, *action).await?;
@@ -88,7 +88,7 @@ impl LinuxHost {
                     HostError::failed(format!("cannot unpack {}", name.display()), e)
                 })??;
             }
-            Effect::PullImage { reference } => self.images.pull(reference).await?,
+            Effect::PullImage { reference } => self.images.pull(reference, &self.stop).await?,
             Effect::Certificate(request) => self.certificate(request).await?,
             Effect::WaitHttp {
                 url,
