@@ -30,7 +30,7 @@ const NEWS: Duration = Duration::from_secs(5);
 /// The addresses of the declared masters, before there is a backend; none when the documents cannot be
 /// read.
 async fn declared(app: &App) -> Vec<String> {
-    let snapshot = match Declarations::new(app).current().await {
+    let snapshot = match Declarations::new(app).in_force().await {
         Ok(snapshot) => snapshot,
         Err(refusal) => {
             let reason = refusal.message;

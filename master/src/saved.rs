@@ -16,9 +16,11 @@ pub const MADE_AGAIN: [&str; 5] = [
     "registry",
 ];
 /// Names in the master's directory that are saved, in addition to the store.
-const STATE: [&str; 4] = ["ca", "sa.key", "sa.pub", REVOKED];
+const STATE: [&str; 5] = ["ca", "sa.key", "sa.pub", REVOKED, LAST_VALID];
 /// The record of revocations, beside the store.
 pub const REVOKED: &str = "store.db.revoked";
+/// The directory of the last valid documents.
+pub const LAST_VALID: &str = "last-valid";
 /// The place of the operator's directory among the saved files.
 pub const CONFIG_PLACE: &str = "config";
 /// The place of the master's directory among them.

@@ -9,7 +9,6 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 
-use halite_document::Problem;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
@@ -22,6 +21,7 @@ use crate::backup_parts::{Head, Parts, STORE, Source, send};
 use crate::ca::{CaError, Cas, HALITE};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::declared::LastValid;
 use crate::etcd;
 use crate::refusal::Refusal;
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
@@ -107,7 +107,7 @@ async fn parts(
         root: saved,
         epoch,
     } = export(root, scratch).await?;
-    let declaration = declaration(&saved.join(CONFIG_PLACE))?;
+    let declaration = declaration(&saved)?;
     let cas = Cas::load(&saved.join(STATE_PLACE), clock.now())?;
     let own = own_name(config, &declaration);
     let members = etcd::client(&declaration, &cas, clock.now(), own)?;
@@ -127,10 +127,16 @@ async fn parts(
     Ok(send(&head, files, snapshot))
 }
 
-fn declaration(config: &Path) -> Result<Declaration, Refusal> {
-    let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
-    let texts = Texts::from_dir(config).map_err(refused)?;
-    load(&texts, &Context::default()).map_err(refused)
+/// The declaration in force: that of the documents, or the last valid one. A mistake in a document
+/// stops no backup.
+fn declaration(saved: &Path) -> Result<Declaration, Refusal> {
+    let config = saved.join(CONFIG_PLACE);
+    let read = Texts::from_dir(&config).and_then(|texts| load(&texts, &Context::default()));
+    read.or_else(|problems| {
+        let last_valid = LastValid::new(&saved.join(STATE_PLACE), &config);
+        let refused = || Refusal::from_problems(&problems);
+        last_valid.declaration().ok_or_else(refused)
+    })
 }
 
 /// The name of this host: that of the declared one which has its address.

@@ -98,8 +98,13 @@ fn report(health: &Value, paint: &Paint) -> String {
 
 /// Formats each finding as one line, and its remedy as another.
 pub fn findings(health: &Value, paint: &Paint) -> String {
+    findings_of(health, paint, |_| true)
+}
+
+/// As [`findings`], of the checks whose name is wanted.
+pub fn findings_of(health: &Value, paint: &Paint, wanted: impl Fn(&Value) -> bool) -> String {
     let mut text = String::new();
-    for check in checks(health) {
+    for check in checks(health).filter(|check| wanted(&check["name"])) {
         let mark = match check["state"].as_str() {
             Some("failure") => paint.bad("✗"),
             _ => paint.notable("!"),

@@ -33,7 +33,13 @@ fn overview(status: &Value, paint: &Paint) -> String {
         (_, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
         _ => paint.bad("does not answer"),
     };
-    let mut text = format!(
+    // First what explains the rest: the documents that the rest is about are not those on disk.
+    let is_first = |name: &Value| name == "declaration";
+    let mut text = health::findings_of(&status["health"], paint, is_first);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text += &format!(
         "cluster     {}\nmaster      {}\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}{}\n",
         table::cell(&status["cluster"]),
         master(status, paint),
@@ -76,7 +82,7 @@ fn overview(status: &Value, paint: &Paint) -> String {
     if status["etcd"]["members"].is_array() {
         text.push_str(&format!("\n{}", etcd::members(&status["etcd"])));
     }
-    let findings = health::findings(&status["health"], paint);
+    let findings = health::findings_of(&status["health"], paint, |name| !is_first(name));
     if !findings.is_empty() {
         text.push_str(&format!("\n{findings}"));
     }

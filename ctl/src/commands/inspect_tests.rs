@@ -52,6 +52,10 @@ fn the_overview_names_unconnected_minions_and_problems() {
     ] {
         assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
     }
+    assert!(
+        text.starts_with("✗ declaration: cluster.yaml:1: no\n"),
+        "{text}"
+    );
     assert!(!text.contains("registry"), "{text}");
     for (host, wanted) in [
         (

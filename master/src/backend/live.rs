@@ -233,7 +233,7 @@ impl Backend for LiveBackend {
         Box::pin(async move {
             let chunk = files::certificate_chunk(&self.app, minion, job, tag).await?;
             if host_root::is_asked_for(&chunk) {
-                let snapshot = self.jobs.declarations().load().await?;
+                let snapshot = self.jobs.declarations().in_force().await?;
                 host_root::check_host(snapshot.declaration(), minion)?;
             }
             Ok(chunk)
@@ -247,7 +247,7 @@ impl Backend for LiveBackend {
         sha256: &'a str,
     ) -> BackendFuture<'a, ByteStream> {
         Box::pin(async move {
-            let snapshot = self.jobs.declarations().load().await?;
+            let snapshot = self.jobs.declarations().in_force().await?;
             files::fetch(&self.app, &snapshot, minion, job, sha256).await
         })
     }
@@ -258,7 +258,7 @@ impl Backend for LiveBackend {
 
     fn masters(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async move {
-            let snapshot = self.jobs.declarations().current().await?;
+            let snapshot = self.jobs.declarations().in_force().await?;
             let addresses = snapshot.declaration().master_addresses().into_iter();
             Ok(addresses
                 .map(|address| format!("{address}:{MASTER_PORT}"))
@@ -295,7 +295,7 @@ impl Backend for LiveBackend {
 
     fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
         Box::pin(async move {
-            let snapshot = self.jobs.declarations().load().await?;
+            let snapshot = self.jobs.declarations().in_force().await?;
             Ok(masters::declared(snapshot.declaration()))
         })
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::Backend as _;
 use super::fixture::{CANARY, Life, Site};
 use crate::names::minion;
+use crate::saved;
 use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
@@ -103,27 +104,81 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
     first.accept("worker-1");
     let jid = first.runtime.block_on(secret_job(&first));
     first.kill();
-    // The next master has never read the documents.
+    // The next master has never read the documents, and no earlier one has kept them.
+    std::fs::remove_dir_all(site.path().join("state/last-valid")).unwrap();
     let path = site.path().join("etc/cluster.yaml");
     let sound = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, "{ this is no document").unwrap();
     let life = site.live();
     life.runtime.block_on(async {
         let text = format!("password: {CANARY}");
-        let refused = hand_in(&life, &jid, &text).await.unwrap_err();
-        assert!(
-            refused
-                .message
-                .contains("cannot store a return of worker-1"),
-            "{refused}"
-        );
+        let here = IpAddr::from([10, 10, 1, 12]);
+        let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
+        hand_in(&life, &jid, &text).await.unwrap();
         assert!(!stored(&life, &jid).await.contains("password"));
+        life.backend.jobs().expire_parts().await.unwrap();
+        assert!(life.app.connections.is_connected(&minion("worker-1")));
         std::fs::write(&path, sound).unwrap();
+        // It is asked for the return: it sends what is not acknowledged when it connects again.
+        while messages.recv().await.is_some() {}
         hand_in(&life, &jid, &text).await.unwrap();
         let stored = stored(&life, &jid).await;
         assert!(
             stored.contains("password") && !stored.contains(CANARY),
             "{stored}"
+        );
+    });
+}
+
+#[test]
+fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
+    let site = Site::new(TREE);
+    let first = site.live();
+    first.accept("worker-1");
+    let jid = first.runtime.block_on(secret_job(&first));
+    first.kill();
+    std::fs::write(
+        site.path().join("etc/cluster.yaml"),
+        "{ this is no document",
+    )
+    .unwrap();
+    let life = site.live();
+    life.runtime.block_on(async {
+        let here = IpAddr::from([10, 10, 1, 12]);
+        let (_connection, mut messages) = life.app.connections.join(&minion("worker-1"), here);
+        let hello = hello("10.10.1.12");
+        life.backend
+            .on_connected(&minion("worker-1"), &hello)
+            .await
+            .unwrap();
+        let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
+            panic!("no job");
+        };
+        assert!(job.low_json.contains(CANARY), "what has begun goes on");
+        hand_in(&life, &jid, &format!("password: {CANARY}"))
+            .await
+            .unwrap();
+        let stored = stored(&life, &jid).await;
+        assert!(
+            stored.contains("(secret)") && !stored.contains(CANARY),
+            "{stored}"
+        );
+        let declarations = life.backend.jobs().declarations();
+        let in_force = declarations.in_force().await.unwrap();
+        assert_eq!(in_force.declaration().nodes.len(), 2);
+        let refused = declarations.load().await.map(drop).unwrap_err();
+        assert!(
+            refused.message.contains("cluster.yaml:2:1: not valid YAML"),
+            "{refused}"
+        );
+        let everything = life.everything_stored(&site);
+        assert!(!everything.contains(CANARY));
+        assert!(life.backend.standbys().await.is_ok());
+        let saved = saved::files(&life.app.config).unwrap();
+        let has = |place: &str| saved.iter().any(|(saved, _)| saved == place);
+        assert!(
+            has("state/last-valid/documents.json"),
+            "for standbys and backups"
         );
     });
 }

@@ -10,6 +10,7 @@
 mod bundle;
 mod changes;
 mod contents;
+mod last_valid;
 mod leaving;
 mod masters;
 mod nodes;
@@ -46,6 +47,7 @@ use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
 pub(crate) use changes::{Changes, Generation};
+pub(crate) use last_valid::LastValid;
 pub use nodes::{NodeRequest, requested};
 pub(crate) use reader::{Look, look};
 pub use roles::Stage;
@@ -97,14 +99,25 @@ impl Declarations {
         self.reader.current().await
     }
 
+    /// The declaration in force: the present documents, or the last valid ones while these are
+    /// refused, also when the master has restarted since. It is for what must go on in spite of a
+    /// mistake: what is stored and displayed of a minion, what has begun, the other masters. What an
+    /// operator orders is refused, so that it is not done by other documents than those on disk.
+    ///
+    /// # Errors
+    /// All problems of all documents, when no valid ones are known.
+    pub async fn in_force(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.in_force().await
+    }
+
     /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
     /// too: a return may come after the secret was changed, or while the documents cannot be read.
     ///
     /// # Errors
-    /// The declaration cannot be read, and could not be since the master started. Nothing of the
-    /// minion may be stored or displayed then.
+    /// The declaration cannot be read, and no valid one is known. Nothing of the minion that may have
+    /// a secret is stored or displayed then.
     pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
-        let snapshot = self.reader.current_or_newest().await.map_err(|refusal| {
+        let snapshot = self.reader.in_force().await.map_err(|refusal| {
             Refusal::new(
                 RefusalKind::Unavailable,
                 format!(
@@ -120,10 +133,10 @@ impl Declarations {
     /// these secrets from now on.
     ///
     /// # Errors
-    /// The declaration cannot be read, or the value refers to a secret that this minion may not
+    /// No declaration is in force, or the value refers to a secret that this minion may not
     /// have.
     pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
-        let snapshot = self.current().await?;
+        let snapshot = self.in_force().await?;
         self.redactors.get(minion, &snapshot);
         snapshot.fill(minion, value)
     }

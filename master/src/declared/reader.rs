@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use halite_document::Problem;
 use halite_manifest::Bundles;
 use halite_manifest::manifest::FILE;
 use halite_names::{BundleVersion, MASTER};
@@ -15,21 +16,30 @@ use halite_pillar::view::Pki;
 
 use super::changes::{Changes, Generation};
 use super::contents::{Content, Contents, Fingerprint, ReadBundle};
-use super::slow::{LIMIT, Slow};
+use super::last_valid::LastValid;
+use super::slow::{LIMIT, Slow, in_background};
 use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
 use crate::ca::Cas;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalKind};
 
 /// A look at each of the documents in a directory.
 pub(crate) type Look = Arc<dyn Fn(&Path) -> Fingerprint + Send + Sync>;
 
 /// The operator's documents as they were read.
 pub(super) struct Documents {
+    pub(super) declaration: Declaration,
+}
+
+/// One reading of the documents.
+#[derive(Clone)]
+struct Reading {
     files: Fingerprint,
     as_of: Option<Generation>,
-    pub(super) declaration: Declaration,
+    outcome: Result<Arc<Documents>, Refusal>,
+    /// False for files that could not be read: that may end without a change of any file.
+    is_whole: bool,
 }
 
 /// The readings of one bundle.
@@ -43,6 +53,8 @@ struct Newest {
     has: Option<Generation>,
     /// The generation whose documents were read last, even if they were refused.
     tried: Option<Generation>,
+    /// The refusal of these documents, when nothing is known to take their place.
+    refused: Option<Refusal>,
 }
 
 /// Reads the files when they have changed.
@@ -56,7 +68,8 @@ pub(super) struct Reader {
     /// The addresses of this master.
     own: Vec<IpAddr>,
     cas: Arc<Cas>,
-    documents: Slow<(), Result<Arc<Documents>, Refusal>>,
+    last_valid: LastValid,
+    documents: Slow<(), Reading>,
     /// By directory. Those that are not in use any more are dropped with the next look at all
     /// files: a bundle takes megabytes.
     read: Mutex<BTreeMap<PathBuf, Readings>>,
@@ -73,6 +86,7 @@ impl Reader {
             configured: app.config.bundle.clone(),
             own: app.config.advertise.clone(),
             cas: Arc::clone(&app.cas),
+            last_valid: LastValid::new(&app.config.state_dir, &app.config.config_dir),
             documents: Slow::default(),
             read: Mutex::default(),
             newest: Mutex::default(),
@@ -122,20 +136,52 @@ impl Reader {
         Ok(self.keep(documents, contents, as_of))
     }
 
-    /// As [`Reader::current`]; while documents are refused, the last snapshot, for which they are
-    /// not read again until one of them changes.
+    /// The declaration in force: as [`Reader::current`], and while documents are refused, the last
+    /// valid ones, also those of before the master started. The documents are not read again until
+    /// one of them changes.
     ///
     /// # Errors
-    /// All problems of all documents, of which none could be read so far.
-    pub(super) async fn current_or_newest(&self) -> Result<Arc<Snapshot>, Refusal> {
+    /// All problems of all documents, and no valid ones are known.
+    pub(super) async fn in_force(&self) -> Result<Arc<Snapshot>, Refusal> {
         let now = self.changes.generation();
-        if let Some(newest) = self.newest_if(|newest| newest.tried == now && now.is_some()) {
-            return Ok(newest);
+        {
+            let newest = self.kept();
+            if newest.tried == now && now.is_some() {
+                match (&newest.snapshot, &newest.refused) {
+                    (Some(snapshot), _) => return Ok(Arc::clone(snapshot)),
+                    (None, Some(refused)) => return Err(refused.clone()),
+                    (None, None) => {}
+                }
+            }
         }
         match self.current().await {
             Ok(current) => Ok(current),
-            Err(refusal) => self.newest().ok_or(refusal),
+            Err(refusal) => match self.newest() {
+                Some(newest) => Ok(newest),
+                None => self.from_last_valid(refusal).await,
+            },
         }
+    }
+
+    /// The snapshot of the documents that were valid before the master started, in the place of
+    /// those that were refused.
+    async fn from_last_valid(&self, refusal: Refusal) -> Result<Arc<Snapshot>, Refusal> {
+        let last_valid = self.last_valid.clone();
+        let kept = in_background(move || Ok(last_valid.declaration())).await?;
+        let Some(declaration) = kept else {
+            // Files that could not be read may be readable without a change.
+            let is_final = refusal.kind == RefusalKind::Invalid;
+            self.kept().refused = Some(refusal.clone()).filter(|_| is_final);
+            return Err(refusal);
+        };
+        tracing::warn!(
+            problems = refusal.message,
+            "the documents are not valid; the last valid ones are used"
+        );
+        let contents = self.in_use(&declaration).await;
+        let snapshot = self.snapshot(Arc::new(Documents { declaration }), contents);
+        let mut newest = self.kept();
+        Ok(Arc::clone(newest.snapshot.get_or_insert(snapshot)))
     }
 
     fn newest_if(&self, holds: impl FnOnce(&Newest) -> bool) -> Option<Arc<Snapshot>> {
@@ -156,6 +202,7 @@ impl Reader {
             Arc::ptr_eq(&newest.documents, &documents) && newest.contents.are(&contents)
         });
         newest.has = as_of;
+        newest.refused = None;
         if let Some(same) = same {
             return same;
         }
@@ -178,52 +225,59 @@ impl Reader {
     /// A snapshot of another declaration than the one on disk, with the bundles that it uses.
     pub(super) async fn of(&self, declaration: Declaration) -> Arc<Snapshot> {
         let contents = self.contents(&declaration).await;
-        let documents = Documents {
-            files: Fingerprint::new(),
-            as_of: None,
-            declaration,
-        };
-        self.snapshot(Arc::new(documents), contents)
+        self.snapshot(Arc::new(Documents { declaration }), contents)
     }
 
     /// The documents, and a generation that they are not older than.
     async fn read_documents(&self) -> Result<(Arc<Documents>, Option<Generation>), Refusal> {
         // Before the look at the files: what changes from now on is of a later one.
         let as_of = self.changes.generation();
-        self.kept().tried = as_of;
+        {
+            let mut newest = self.kept();
+            if newest.tried != as_of {
+                // The refusal of other documents.
+                newest.refused = None;
+            }
+            newest.tried = as_of;
+        }
         Ok((self.read_files(as_of).await?, as_of))
     }
 
     async fn read_files(&self, as_of: Option<Generation>) -> Result<Arc<Documents>, Refusal> {
         let directory = self.config_dir.clone();
         let (look, changes) = (Arc::clone(&self.look), Arc::clone(&self.changes));
-        let read = move |before: Option<Result<Arc<Documents>, Refusal>>| {
+        let last_valid = self.last_valid.clone();
+        let read = move |before: Option<Reading>| {
             changes.watch(&directories(&directory));
             let files = look(&directory);
             changes.found(files.iter().map(|(path, _)| path.as_path()));
             // Time and size are those of before, too, when a file is written twice in one tick of
             // the kernel's clock.
-            let same =
-                |read: &Documents| read.files == files && (as_of.is_none() || read.as_of == as_of);
-            if let Some(Ok(before)) = before
-                && same(&before)
-            {
-                return Ok(before);
+            let same = |read: &Reading| {
+                read.is_whole && read.files == files && (as_of.is_none() || read.as_of == as_of)
+            };
+            if let Some(before) = before.filter(same) {
+                return before;
             }
-            let texts = Texts::from_dir(&directory)
-                .map_err(|problems| Refusal::from_problems(&problems))?;
-            // The documents were checked against host and bundle when they were written; a bundle
-            // that has changed since must not make a running cluster unmanageable.
-            let declaration = load(&texts, &Context::default())
-                .map_err(|problems| Refusal::from_problems(&problems))?;
-            Ok(Arc::new(Documents {
+            let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
+            let texts = Texts::from_dir(&directory);
+            let is_whole = texts.is_ok();
+            let outcome = texts.map_err(refused).and_then(|texts| {
+                // The documents were checked against host and bundle when they were written; a
+                // bundle that has changed since must not make a running cluster unmanageable.
+                let declaration = load(&texts, &Context::default()).map_err(refused)?;
+                last_valid.store(&texts);
+                Ok(Arc::new(Documents { declaration }))
+            });
+            Reading {
                 files,
                 as_of,
-                declaration,
-            }))
+                outcome,
+                is_whole,
+            }
         };
         let hung = || does_not_answer("the documents", &self.config_dir);
-        self.documents.read((), read, hung).await?
+        self.documents.read((), read, hung).await?.outcome
     }
 
     /// The bundles of the present documents. What is no more in use is dropped.

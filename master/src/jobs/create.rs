@@ -110,6 +110,9 @@ impl Jobs {
                 if function.place == Place::Here {
                     // Looked at once, not for each minion.
                     self.declarations.load().await?;
+                } else if !function.is_query() {
+                    // The output may have secrets of the host, which must be known.
+                    self.declarations.in_force().await?;
                 }
                 let rows = new
                     .minions

@@ -61,6 +61,7 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
+        self.ask_for_held().await;
         let ended = self.end_what_is_over().await;
         let sent = self.dispatch_unsent().await;
         let now = self.app.clock.steady();

@@ -23,7 +23,7 @@ impl Jobs {
             return BTreeSet::new();
         }
         let hosts = job.minions.iter().filter(|host| !host.is_master());
-        match self.declarations.load().await {
+        match self.declarations.in_force().await {
             Ok(snapshot) => {
                 let etcd = self.clusters.etcd();
                 let declaration = snapshot.declaration();
@@ -100,7 +100,7 @@ impl Jobs {
 
     /// Waits for the answer of the members; none where they need not be asked any more.
     async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
-        let snapshot = self.declarations.load().await?;
+        let snapshot = self.declarations.in_force().await?;
         let etcd = self.clusters.etcd();
         if !etcd.needs_gate(snapshot.declaration(), host) {
             return Ok(None);

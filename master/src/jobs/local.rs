@@ -44,7 +44,7 @@ impl Jobs {
                 }
             };
             let when = jobs.app.clock.now();
-            let redactor = match jobs.declarations.redactor(&MASTER).await {
+            let redactor = match jobs.redactor(&jid, &MASTER).await {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
                     // The return goes, and only the reason stays: it may contain a secret.

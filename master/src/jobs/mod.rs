@@ -13,6 +13,7 @@ mod expiry;
 pub mod failure;
 pub mod function;
 mod gate;
+mod held;
 mod host_health;
 pub mod jid;
 mod job_watch;
@@ -31,6 +32,7 @@ use halite_proto::ids::{JobId, MinionId};
 
 use self::core::Session;
 use self::function::Function;
+use self::held::Held;
 use self::jid::Jids;
 use self::open_job::OpenJob;
 use self::questions::Questions;
@@ -65,6 +67,7 @@ pub struct Jobs {
     /// Changes whenever a job ends.
     ends: tokio::sync::watch::Sender<u64>,
     questions: Questions,
+    held: Held,
     /// Minions to which parts were not sent because the store failed.
     unsent: Mutex<BTreeSet<MinionId>>,
 }
@@ -92,6 +95,7 @@ impl Jobs {
             rounds: tokio::sync::watch::Sender::new(0),
             ends: tokio::sync::watch::Sender::new(0),
             questions: Questions::default(),
+            held: Held::default(),
             unsent: Mutex::default(),
         });
         let now = jobs.app.clock.now();

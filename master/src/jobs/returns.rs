@@ -35,7 +35,8 @@ impl Jobs {
     /// Takes a message of a minion other than its hello and its grains.
     ///
     /// # Errors
-    /// The store failed: then the return is not acknowledged, and the minion sends it again.
+    /// The store failed: then the return is not acknowledged, and the minion sends it again. One whose
+    /// secrets are not known is no error; the minion keeps it until it is asked for it.
     pub async fn message_from(
         self: &Arc<Self>,
         minion: &MinionId,
@@ -53,7 +54,13 @@ impl Jobs {
                 let Some(returned) = self.questions.take(&jid, minion, returned) else {
                     return Ok(());
                 };
-                let redactor = self.declarations.redactor(minion).await?;
+                let redactor = match self.redactor(&jid, minion).await {
+                    Ok(redactor) => redactor,
+                    Err(refusal) => {
+                        self.hold(minion, &refusal);
+                        return Ok(());
+                    }
+                };
                 let answer = Answer {
                     retcode: returned.retcode,
                     return_json: redactor.json(&returned.return_json),

@@ -29,7 +29,7 @@ pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + 
 /// No member of etcd can give a snapshot, or a file cannot be read. What fails later is in the
 /// stream.
 pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Refusal> {
-    let declared = jobs.declarations().load().await?;
+    let declared = jobs.declarations().in_force().await?;
     let members = jobs.clusters().etcd().members(&declared).await?;
     let source = Source::choose(members.as_ref(), None).await?;
     let id = app.cas.certificate_sha256(HALITE);

@@ -42,7 +42,7 @@ pub struct ApiWay {
 /// # Errors
 /// The host is none, or is in the certificate of no API server; or nothing is declared yet.
 pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refusal> {
-    let snapshot = jobs.declarations().load().await?;
+    let snapshot = jobs.declarations().in_force().await?;
     let declaration = snapshot.declaration();
     let addresses = api_addresses(declaration).map_err(|error| Refusal::invalid(chain(&error)))?;
     let vip = declaration.cluster.api_server.vip;

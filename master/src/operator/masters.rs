@@ -61,7 +61,7 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
 /// # Errors
 /// The documents or the store cannot be read.
 pub async fn surroundings(app: &App, jobs: &Jobs) -> Result<Surroundings, Refusal> {
-    let snapshot = jobs.declarations().current().await?;
+    let snapshot = jobs.declarations().in_force().await?;
     let keys = app.store.keys().await?.into_iter();
     let accepted: Vec<MinionId> = keys
         .filter(|key| key.state == KeyState::Accepted)

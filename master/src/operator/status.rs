@@ -24,6 +24,9 @@ use crate::upkeep::{calendar, report};
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
 /// hosts takes as much.
 const LITTLE_SPACE: u64 = 64 << 20;
+/// The problem of a master that does not use the present documents.
+const LAST_VALID: &str = "the master uses the last valid documents, and begins nothing that needs the present ones; correct \
+                          the documents";
 /// The number of jobs among which the last highstates are searched.
 const JOBS: u32 = 200;
 /// The number of runs that are shown.
@@ -36,7 +39,17 @@ const RUNS: u32 = 5;
 pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
     let mut problems = Problems::default();
     let mut on_master = None;
-    let snapshot = match jobs.declarations().load().await {
+    let declarations = jobs.declarations();
+    let in_force = match declarations.load().await {
+        Ok(snapshot) => Ok(snapshot),
+        Err(refusal) => {
+            let in_force = declarations.in_force().await;
+            let note = in_force.is_ok().then(|| LAST_VALID.to_owned());
+            problems.add("declaration", [refusal.message].into_iter().chain(note));
+            in_force
+        }
+    };
+    let snapshot = match in_force {
         Ok(snapshot) => {
             let warned = warnings(snapshot.declaration());
             let texts = warned.iter().map(ToString::to_string).collect();
@@ -50,10 +63,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             Some(snapshot)
         }
-        Err(refusal) => {
-            problems.add("declaration", [refusal.message]);
-            None
-        }
+        Err(_) => None,
     };
     let in_use = snapshot.as_ref().map(|snapshot| snapshot.bundle());
     if let Some(Err(refusal)) = &in_use {

@@ -79,6 +79,27 @@ fn each_wait_ends_when_its_run_is_cancelled() {
 }
 
 #[test]
+fn a_step_is_not_tried_again_when_its_run_is_cancelled() {
+    let site = site();
+    let life = site.live();
+    let (run, events) = life.runtime.block_on(async {
+        let (run, mut events) = begin(&life, "again").await;
+        loop {
+            let event = events.next().await.expect("it waits").unwrap();
+            let data: Value = serde_json::from_str(&event.data_json).unwrap();
+            if data["status"] == "failed" {
+                return (run, events);
+            }
+        }
+    });
+    let answer = cancel(&life, &run).unwrap();
+    assert_eq!(answer["status"], "cancelled", "{answer}");
+    let (retcode, data) = end(&life, events);
+    assert_eq!(retcode, 1, "{data}");
+    life.kill();
+}
+
+#[test]
 fn the_lock_of_a_cancelled_run_is_free_and_one_that_waits_for_it_leaves_it_alone() {
     let site = site();
     let life = site.live();

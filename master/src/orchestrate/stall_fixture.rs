@@ -54,6 +54,10 @@ const TREE: &[(&str, &str)] = &[
         "step:\n  halite.drain:\n    - node: worker-1\n    - timeout: 600\n",
     ),
     (
+        "orchestrate/again.sls",
+        "step:\n  test.fail_without_changes:\n    - retry: {attempts: 100, interval: 3600}\n",
+    ),
+    (
         "orchestrate/two.sls",
         "first:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n\
          second:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - require: [{halite: first}]\n",

@@ -117,7 +117,7 @@ impl Defragmentation {
     }
 
     async fn next(&self, now: Millis) -> Result<Next, Refusal> {
-        let snapshot = self.jobs.declarations().current().await?;
+        let snapshot = self.jobs.declarations().in_force().await?;
         let etcd = &snapshot.declaration().cluster.etcd;
         match etcd.placement {
             Placement::Stacked | Placement::Dedicated => self.scheduled(&snapshot, now).await,

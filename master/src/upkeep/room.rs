@@ -84,7 +84,7 @@ impl Room {
     /// Returns whether a member has reached its quota. One that does not answer now is asked at the next
     /// look.
     async fn is_full(&self) -> Result<bool, Refusal> {
-        let snapshot = self.jobs.declarations().load().await?;
+        let snapshot = self.jobs.declarations().in_force().await?;
         let mut nodes = snapshot.declaration().nodes.values();
         if !nodes.any(|node| node.is_member()) {
             return Ok(false);

@@ -2,101 +2,20 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+mod declaration;
+mod host;
+mod minions;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use halite_proto::transport::{ClientIdentity, connect};
+use halite_proto::transport::connect;
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
-/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
-const SOON: Duration = Duration::from_secs(120);
-
-struct Host {
-    directory: TempDir,
-    /// A loopback address of its own, so that the fixed ports are free.
-    address: String,
-    systemd: UnixDatagram,
-}
-
-impl Host {
-    fn new(number: u8) -> Self {
-        let directory = TempDir::new().unwrap();
-        let [_, _, high, low] = std::process::id().to_be_bytes();
-        // 127.128.0.0/9 has no other user; each test has its own second octet.
-        let address = format!("127.{}.{high}.{low}", 128 + number);
-        let shown = directory.path().display();
-        let config = format!(
-            "cluster: prod\nlisten: {address}:4550\nmetrics: {address}:4552\nadvertise: [{address}]\n\
-             state_dir: {shown}/state\nconfig_dir: {shown}/etc\nbundle: {shown}/bundle\n"
-        );
-        std::fs::write(directory.path().join("master.yaml"), config).unwrap();
-        let systemd = UnixDatagram::bind(directory.path().join("notify")).unwrap();
-        systemd.set_read_timeout(Some(SOON)).unwrap();
-        Self {
-            directory,
-            address,
-            systemd,
-        }
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, verb: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_halite-master"));
-        command
-            .arg(verb)
-            .arg("--config")
-            .arg(self.path("master.yaml"));
-        command
-            .env("NOTIFY_SOCKET", self.path("notify"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    fn init(&self) -> Output {
-        self.command("init").output().unwrap()
-    }
-
-    fn told(&self) -> String {
-        let mut buffer = [0; 64];
-        let length = self
-            .systemd
-            .recv(&mut buffer)
-            .expect("the daemon does not say anything to systemd");
-        String::from_utf8(buffer[..length].to_vec()).unwrap()
-    }
-
-    fn stop(&self, child: Child) -> Output {
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        output
-    }
-
-    fn identity(&self) -> (ClientIdentity, String) {
-        let read =
-            |name: &str| std::fs::read_to_string(self.path("etc/operator").join(name)).unwrap();
-        let identity = ClientIdentity {
-            certificate_pem: read("operator.crt"),
-            key_pem: read("operator.key"),
-        };
-        (identity, read("ca.crt"))
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use self::host::{Host, SOON, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn init_run_call_stop() {
