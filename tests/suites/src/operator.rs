@@ -2,6 +2,7 @@
 //! secrets that stay secret, mistakes at an enrolment.
 
 mod kubeconfig;
+mod mistakes;
 mod roles;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: roles::roles,
     },
     kubeconfig::TEST,
+    mistakes::RESTART,
+    mistakes::RETRY,
     Test {
         name: "operator: an enrolled host does not become another",
         run: other_name,

@@ -1,0 +1,140 @@
+//! Mistakes of an operator that must cost nothing else: an invalid document while the master restarts,
+//! and a state that would be tried again for hours.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::super::health::is_well;
+use super::super::repair;
+use super::ctl;
+use crate::test::{Counts, Test};
+
+pub(super) const RESTART: Test<Cluster> = Test {
+    name: "operator: a restart with a mistake in a document cuts off no host",
+    run: restart,
+};
+
+pub(super) const RETRY: Test<Cluster> = Test {
+    name: "operator: a cancelled retry frees its host",
+    run: retry,
+};
+
+/// The time in which the master answers again, and in which a cancelled job has ended.
+const SOON: Duration = Duration::from_secs(60);
+
+const HOURS: &str =
+    "never:\n  cmd.run:\n    - name: 'false'\n    - retry: {attempts: 100, interval: 600}\n";
+
+fn restart(cluster: &Cluster) -> Result<Counts> {
+    let document = cluster.bootstrap.root().join("etc/halite/cluster.yaml");
+    let sound = fs::read_to_string(&document)?;
+    fs::write(&document, format!("{sound}\nmistake: [\n"))?;
+    let result = restart_with_mistake(cluster);
+    fs::write(&document, sound)?;
+    result?;
+    is_well(cluster)?;
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn restart_with_mistake(cluster: &Cluster) -> Result<()> {
+    let first = &cluster.bootstrap;
+    first.sh("systemctl restart halite-master")?;
+    let all = || {
+        let answers: Value = serde_json::from_str(&ctl(cluster, &["ping", "-o", "json"])?)?;
+        let text = answers.to_string();
+        for host in cluster.hosts() {
+            ensure!(
+                text.contains(&host.spec.name),
+                "{} is not in {text}",
+                host.spec.name
+            );
+        }
+        Ok(())
+    };
+    wait::until("all hosts to answer a ping", SOON, all)?;
+    // A stream that is cut comes back: the master's log says how often.
+    let line = "journalctl -u halite-master -o cat --since \"$(systemctl show -P ActiveEnterTimestamp halite-master)\" \
+                | grep -c 'minion disconnected' || true";
+    ctl(cluster, &["grains", "*", "--item", "os"])?;
+    let cut = first.sh(line)?;
+    ensure!(cut.trim() == "0", "{} streams ended", cut.trim());
+    for verb in ["status", "health"] {
+        let output = first.output(&[CTL, verb])?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let top = said.lines().next().unwrap_or_default();
+        ensure!(
+            output.status.code() == Some(1) && top.contains("cluster.yaml:"),
+            "ctl {verb} does not begin with the mistake: {said}"
+        );
+    }
+    let output = first.output(&[CTL, "highstate"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && said.contains("cluster.yaml:"),
+        "a highstate by an invalid document: {said}"
+    );
+    Ok(())
+}
+
+fn retry(cluster: &Cluster) -> Result<Counts> {
+    let custom = cluster.bootstrap.root().join("etc/halite/custom");
+    ensure!(!custom.exists(), "{} is there already", custom.display());
+    fs::create_dir_all(&custom)?;
+    fs::write(custom.join("hours.sls"), HOURS)?;
+    let result = cancelled(cluster);
+    fs::remove_dir_all(&custom)?;
+    result?;
+    repair::quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn cancelled(cluster: &Cluster) -> Result<()> {
+    let worker = &cluster.worker.spec.name;
+    let mut command = cluster
+        .bootstrap
+        .command(&[CTL, "apply", "custom.hours", "-t", worker])?;
+    let mut applying = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let running = || {
+        let jobs: Value = serde_json::from_str(&ctl(cluster, &["job", "list", "-o", "json"])?)?;
+        let jobs = jobs.as_array().context("no list of jobs")?;
+        let ours = |job: &&Value| job["function"] == "state.apply" && job["status"] == "running";
+        let jid = jobs.iter().find(ours).and_then(|job| job["jid"].as_str());
+        let jid = jid.context("the job does not run")?.to_owned();
+        let shown: Value =
+            serde_json::from_str(&ctl(cluster, &["job", "show", &jid, "-o", "json"])?)?;
+        ensure!(shown["returns"][0]["state"] == "started", "{shown}");
+        Ok(jid)
+    };
+    let jid = wait::until("the states to run", SOON, running);
+    let ended = jid.and_then(|jid| {
+        ctl(cluster, &["job", "cancel", &jid])?;
+        let ended = || {
+            let shown: Value =
+                serde_json::from_str(&ctl(cluster, &["job", "show", &jid, "-o", "json"])?)?;
+            ensure!(shown["status"] != "running", "{shown}");
+            let part = shown["returns"][0].to_string();
+            ensure!(
+                part.contains("not tried again"),
+                "the minion did not end it: {part}"
+            );
+            Ok(())
+        };
+        wait::until("the minion to return", SOON, ended)
+    });
+    // It ends with its job; after a failure of this test it is in the way.
+    if ended.is_err() {
+        applying.kill()?;
+    }
+    applying.wait()?;
+    ended
+}
