@@ -3,7 +3,7 @@
 use halite_states::compile::Compiled;
 use serde_json::{Value, json};
 
-use crate::support::{chunk, contents, fixture, highstate, of};
+use crate::support::{chunk, contents, fixture, highstate, make_program, of};
 
 /// kubeadm's probe has Kubernetes' defaults: every ten seconds, and unready after three in vain.
 #[test]
@@ -114,31 +114,133 @@ fn a_node_without_a_control_plane_has_a_proxy_that_knows_those_that_joined() {
     chunk(&proxied("bootstrap"), "service.dead", "haproxy");
 }
 
+/// The container of flannel's DaemonSet.
+fn flanneld(pillar: &Value, grains: &Value) -> Value {
+    let master = highstate(pillar, grains);
+    let documents = &chunk(&master, "kubernetes.manifest", "flannel").args["documents"];
+    let mut documents = documents.as_array().unwrap().iter();
+    let daemons = documents.find(|document| document["kind"] == "DaemonSet");
+    daemons.unwrap()["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+/// Without a default route, and before kube-proxy runs, there is no way to a Service.
 #[test]
-fn flannel_finds_its_interface_by_the_workload_network() {
+fn flannel_reaches_the_api_by_its_name_and_not_by_a_service() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["halite"]["apiServer"]["port"] = json!(7443);
+    let env = flanneld(&pillar, &grains)["env"].clone();
+    for (name, value) in [
+        ("KUBERNETES_SERVICE_HOST", "api.prod.internal"),
+        ("KUBERNETES_SERVICE_PORT", "7443"),
+    ] {
+        let entry = json!({"name": name, "value": value});
+        assert!(env.as_array().unwrap().contains(&entry), "{entry} in {env}");
+    }
+    // It has a copy of the host's names from its start.
+    let worker = of("worker");
+    let restart = chunk(&worker, "cmd.run", "pkill -x 'kube-proxy|flanneld'");
+    assert_eq!(restart.id, "kube-proxy-hosts");
+}
+
+/// The firewalls of the other hosts let in what comes from this address, and no other one of the same network.
+#[test]
+fn flannel_sends_from_the_address_that_halite_chose_for_the_host() {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["node"]["workloadPlane"] = json!("10.9.8.7");
+    let worker = highstate(&pillar, &grains);
+    let path = "/etc/halite/pod-network/address";
+    assert_eq!(contents(&worker, path), "10.9.8.7\n");
+    let place = |id: &str| worker.low.chunks.iter().position(|chunk| chunk.id == id);
+    assert!(
+        place(path) < place("kubelet"),
+        "before the kubelet starts it"
+    );
+
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["networks"]["workloadPlane"]["cidrs"] =
         json!(["10.20.0.0/24", "10.0.8.0/22", "172.16.0.0/12", "0.0.0.0/0"]);
-    let text = serde_json::to_string(
-        &chunk(
-            &highstate(&pillar, &grains),
-            "kubernetes.manifest",
-            "flannel",
-        )
-        .args,
-    )
-    .unwrap();
+    let container = flanneld(&pillar, &grains);
+    let script = container["args"][0].as_str().unwrap();
+    assert!(script.contains("set -- --iface=\"$address\""), "{script}");
+    // A host without the file takes the first address of the networks.
     for pattern in [
         "^10\\.20\\.0\\.[0-9]+$",
         "^10\\.0\\.(8|9|10|11)\\.[0-9]+$",
         "^172\\.(16|17|18|19|20|21|22|23|24|25|26|27|28|29|30|31)\\.[0-9]+\\.[0-9]+$",
         "^[0-9]+\\.[0-9]+\\.[0-9]+\\.[0-9]+$",
     ] {
-        assert!(
-            text.contains(&serde_json::to_string(&format!("--iface-regex={pattern}")).unwrap()),
-            "{pattern} in {text}"
-        );
+        let pattern = format!("'--iface-regex={pattern}'");
+        assert!(script.contains(&pattern), "{pattern} in {script}");
     }
+}
+
+/// The arguments with which the script starts flannel, in a directory in place of the host's.
+#[test]
+fn the_script_of_flannel_prefers_the_file_of_the_host() {
+    let (pillar, grains) = fixture("master");
+    let container = flanneld(&pillar, &grains);
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().display().to_string();
+    let script = container["args"][0].as_str().unwrap();
+    let script = script
+        .replace("/etc/halite/pod-network", &own)
+        .replace("/opt/bin/flanneld", "echo");
+    let started = || {
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let without = started();
+    assert!(without.contains("--iface-regex=^"), "{without}");
+    std::fs::write(directory.path().join("address"), "10.9.8.7\n").unwrap();
+    assert_eq!(started(), "--ip-masq --kube-subnet-mgr --iface=10.9.8.7\n");
+}
+
+/// Damages that flannel does not look at again; the host's programs are in the place of the real ones.
+#[test]
+fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_gone() {
+    let worker = of("worker");
+    let chunks = &worker.low.chunks;
+    let repaired = chunks.iter().find(|chunk| chunk.id == "flannel-repaired");
+    let [onlyif] = repaired.unwrap().controls.onlyif.as_slice() else {
+        panic!("{repaired:?}");
+    };
+    let onlyif = onlyif.as_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path();
+    let answers = |name: &str, text: &str| {
+        make_program(&own.join(name), &format!("#!/bin/sh\n{text}\n"));
+    };
+    let subnet = own.join("subnet.env");
+    let is_repaired = || {
+        let condition = onlyif.replace("/run/flannel/subnet.env", &subnet.display().to_string());
+        let path = format!("{}:/usr/bin:/bin", own.display());
+        let mut shell = std::process::Command::new("sh");
+        let status = shell.args(["-c", &condition]).env("PATH", path).status();
+        status.unwrap().success()
+    };
+    let routes = |count: usize| {
+        let lines = "echo 10.233.1.0/24;".repeat(count);
+        answers(
+            "ip",
+            &format!("case \"$2\" in neigh) echo a; echo b;; route) {lines}; esac"),
+        );
+    };
+    answers("ps", "echo '  4711'");
+    routes(2);
+    std::fs::write(&subnet, "FLANNEL_SUBNET=10.233.1.1/24\n").unwrap();
+    assert!(!is_repaired(), "sound");
+    routes(1);
+    assert!(is_repaired(), "a route is gone");
+    routes(2);
+    std::fs::remove_file(&subnet).unwrap();
+    assert!(is_repaired(), "the file is gone");
+    answers("ps", "echo '    20'");
+    assert!(!is_repaired(), "it has just started");
+    answers("ps", "true");
+    assert!(!is_repaired(), "it does not run");
 }
 
 /// A taint of a node's document with `NoExecute` would evict the network of the pods that stay.

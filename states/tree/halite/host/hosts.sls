@@ -44,12 +44,13 @@ site-registry-name:
 {%- endif %}
 {%- if is_kubernetes_node %}
 
-# A pod on the host's network has a copy of /etc/hosts from the start of its container. kube-proxy
-# connects to the API by name, so it is restarted after a change.
+# A pod on the host's network has a copy of /etc/hosts from the start of its container. What connects to the
+# API by name is restarted after a change.
+{%- set clients = 'kube-proxy|flanneld' if pillar.halite.cni.plugin == 'flannel' else 'kube-proxy' %}
 kube-proxy-hosts:
   cmd.run:
-    - name: pkill -x kube-proxy
-    - onlyif: pgrep -x kube-proxy
+    - name: pkill -x '{{ clients }}'
+    - onlyif: pgrep -x '{{ clients }}'
     - onchanges:
         - host: api-endpoint
 {%- endif %}

@@ -5,6 +5,7 @@
 include:
   - halite.host.packages
   - halite.base.containerd
+  - halite.base.network.host
   - halite.base.pki.kubernetes_ca
 
 /var/lib/kubelet:

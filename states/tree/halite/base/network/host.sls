@@ -1,0 +1,33 @@
+{#- What the pod network has on a host besides its pods. Before the kubelet, which starts these. -#}
+{%- from 'halite/map.jinja' import node with context %}
+{%- set address = '/etc/halite/pod-network/address' %}
+{%- if pillar.halite.cni.plugin == 'flannel' and node.get('workloadPlane') %}
+{{ address }}:
+  file.managed:
+    - contents: |
+        {{ node.workloadPlane }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - makedirs: True
+
+# It takes its address at its start.
+flannel-address:
+  cmd.run:
+    - name: pkill -x flanneld
+    - onlyif: pgrep -x flanneld
+    - onchanges:
+        - file: {{ address }}
+
+# flannel writes its file for the CNI plugin, and the routes to other nodes, when it starts or a node comes, and does not look
+# at them again. There is one route for each of its entries of a neighbour, which stay. One that has just started is not done yet.
+flannel-repaired:
+  cmd.run:
+    - name: pkill -x flanneld
+    - onlyif: >-
+        ps -C flanneld -o etimes= | awk '$1 > 30 { old = 1 } END { exit !old }' && ! { test -s /run/flannel/subnet.env &&
+        test "$(ip -4 neigh show dev flannel.1 nud permanent | wc -l)" -le "$(ip -4 route show dev flannel.1 | wc -l)"; }
+{%- else %}
+{}
+{%- endif %}
