@@ -36,6 +36,7 @@ pub mod low_state;
 pub mod masters;
 pub mod modules;
 pub mod pending_triggers;
+pub mod pod_network;
 pub mod preflight;
 pub mod remote;
 pub mod runner;

@@ -1,5 +1,5 @@
 //! Reports that scheduled work leaves on a host, and what the host knows of its etcd member, of the
-//! update of its minion, and of its addresses and certificates, for `ctl status`.
+//! update of its minion, of its addresses and certificates, and of its pod network, for `ctl status`.
 //!
 //! Each kind of work has a name and up to three files in one directory of its host: `NAME.since`
 //! was created when the work was scheduled, `NAME.json` contains the [`Report`] of its last run,
@@ -12,6 +12,7 @@
 pub mod etcd;
 pub mod etcd_log;
 pub mod health;
+pub mod pod_network;
 pub mod update;
 
 use serde::{Deserialize, Serialize};

@@ -56,6 +56,12 @@ pub fn local_addresses() -> Vec<Ipv4Addr> {
     network::local_addresses()
 }
 
+/// The IPv4 addresses in the network namespace of the calling thread. Cheap to call.
+#[must_use]
+pub fn addresses_of_this_thread() -> Vec<Ipv4Addr> {
+    network::addresses_of_this_thread()
+}
+
 /// The MTU of the interface of each IPv4 address of this host. Cheap to call.
 #[must_use]
 pub fn mtus() -> BTreeMap<Ipv4Addr, u32> {

@@ -154,6 +154,11 @@ pub(super) fn local_addresses() -> Vec<Ipv4Addr> {
     local_v4(&text("/proc/net/fib_trie"))
 }
 
+/// The IPv4 addresses in the network namespace of this thread.
+pub(super) fn addresses_of_this_thread() -> Vec<Ipv4Addr> {
+    local_v4(&text("/proc/thread-self/net/fib_trie"))
+}
+
 /// Addresses that `/proc/net/fib_trie` calls local to the host.
 fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use halite_errors::chain;
 use halite_host_reports::health::FUNCTION as HEALTH;
+use halite_host_reports::pod_network::FUNCTION as POD_NETWORK;
 use halite_preflight::FUNCTION as PREFLIGHT;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::transport::Channel;
@@ -41,7 +42,7 @@ use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
 use crate::remote::Remote;
 use crate::runner::Runner;
-use crate::{clock, exclusive, grains, health, low_state, preflight};
+use crate::{clock, exclusive, grains, health, low_state, pod_network, preflight};
 
 /// Reason of a job that ends early because the minion stops.
 const STOPPING: &str = "the minion is being stopped";
@@ -283,6 +284,12 @@ impl Jobs {
             }
             PREFLIGHT => {
                 let answered = preflight::answer(&job.args_json, clock::seconds()).await;
+                let answer =
+                    answered.map_or_else(|error| failed(1, &chain(&error)), |it| done(&it));
+                self.send(returned(&id, answer));
+            }
+            POD_NETWORK => {
+                let answered = pod_network::answer(&job.args_json).await;
                 let answer =
                     answered.map_or_else(|error| failed(1, &chain(&error)), |it| done(&it));
                 self.send(returned(&id, answer));
