@@ -36,6 +36,7 @@ pub mod names;
 pub mod operator;
 pub mod orchestrate;
 pub mod other_masters;
+pub mod pod_network;
 pub mod redact;
 pub mod refusal;
 pub mod saved;

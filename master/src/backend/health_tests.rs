@@ -1,5 +1,7 @@
 //! The health of a whole master's cluster, and questions to minions.
 
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_proto::v1;
@@ -38,12 +40,20 @@ fn sound_site() -> Site {
     ] {
         site.api.put(pod(&format!("{component}-bootstrap-1")));
     }
-    let endpoint = |node: &str| json!({"nodeName": node, "conditions": {"ready": true}});
+    for (namespace, name) in [
+        ("kube-system", "kube-proxy"),
+        ("kube-flannel", "kube-flannel-ds"),
+    ] {
+        site.api
+            .put(json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": name, "namespace": namespace}}));
+    }
+    let endpoint = |node: &str, address: &str| json!({"nodeName": node, "addresses": [address], "conditions": {"ready": true}});
     site.api.put(
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"name": "kube-dns-x", "namespace": "kube-system",
             "labels": {"kubernetes.io/service-name": "kube-dns"}},
-        "endpoints": [endpoint("bootstrap-1"), endpoint("worker-1")]}),
+        "endpoints": [endpoint("bootstrap-1", "10.233.0.2"), endpoint("worker-1", "10.233.1.2")]}),
     );
     site
 }
@@ -90,6 +100,70 @@ fn a_component_without_its_pod_makes_the_cluster_unhealthy() {
     assert!(text("remedy").contains("`ctl highstate bootstrap-1`"));
     // However often an operator looks, nothing of it is kept.
     assert_eq!(life.runtime.block_on(life.store_jobs()), 0);
+    life.kill();
+}
+
+/// The minions are asked with what the API knows; a pod that is not reached is named.
+#[test]
+fn pods_that_do_not_reach_another_node_make_the_cluster_unhealthy() {
+    let site = sound_site();
+    let life = site.live();
+    let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let answered = Arc::clone(&asked);
+    let fault = json!({"target": 0, "reason": "no answer within 2 s", "no_route": false, "interface": "flannel.1"});
+    let answer = json!({"source": "10.233.1.2", "faults": [fault]});
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&ScriptedMinion::new("worker-1").on(move |job| {
+        let is_asked = job.function == "halite.pod_network";
+        is_asked.then(|| {
+            let question = serde_json::from_str(&job.args_json).unwrap();
+            answered.lock().unwrap().push(question);
+            answer.clone()
+        })
+    }));
+    let status = status(&life);
+    let found = findings(&status);
+    let [("pod-network", finding)] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    let text = |key: &str| finding[key].as_str().unwrap();
+    let message = "pods of worker-1 do not reach those of bootstrap-1 at 10.233.0.2:53";
+    assert!(text("message").starts_with(message), "{finding}");
+    assert!(text("remedy").contains("UDP port 8472"), "{finding}");
+    assert_eq!(finding["host"], "worker-1");
+    let questions = asked.lock().unwrap();
+    let question = &questions[0];
+    assert_eq!(question["sources"], json!(["10.233.1.2"]));
+    assert_eq!(
+        question["targets"].as_array().unwrap().len(),
+        3,
+        "{question}"
+    );
+    life.kill();
+}
+
+/// Without the API it is not known what pods should reach, but the host itself is still looked at.
+#[test]
+fn without_the_api_only_what_a_host_has_is_judged_and_the_rest_is_named() {
+    let site = sound_site();
+    site.api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let life = site.live();
+    let setup = json!({"configuration": {"path": "/etc/cni/net.d/05-old.conflist", "name": "old", "plugins": ["bridge"]},
+        "forwards": true});
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(
+        &ScriptedMinion::new("worker-1")
+            .on(move |job| (job.function == "halite.pod_network").then(|| json!({"setup": setup}))),
+    );
+    let status = status(&life);
+    let found = findings(&status);
+    let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["api", "pod-network-setup"], "{found:?}");
+    let message = found[0].1["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("so nodes, their pods and what these reach are not checked"),
+        "{message}"
+    );
     life.kill();
 }
 

@@ -1,13 +1,16 @@
-//! The question for the health of hosts, which only their minions know.
+//! The questions for the health of hosts and for their pod networks, which only their minions know.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use halite_host_reports::health::{FUNCTION, HostHealth};
+use halite_host_reports::pod_network;
+use halite_host_reports::pod_network::{Answer, Question};
 use halite_names::NodeName;
 use halite_pillar::declaration::Declaration;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::Jobs;
 
@@ -19,16 +22,39 @@ impl Jobs {
         declaration: &Declaration,
         limit: Duration,
     ) -> BTreeMap<NodeName, HostHealth> {
+        let hosts = declaration.nodes.keys();
+        self.ask_hosts(hosts.map(|host| (host, json!({}))), FUNCTION, limit)
+            .await
+    }
+
+    /// The answers of the connected minions to questions for their pod networks.
+    pub async fn pod_networks(
+        &self,
+        questions: &BTreeMap<NodeName, Question>,
+        limit: Duration,
+    ) -> BTreeMap<NodeName, Answer> {
+        let hosts = questions.iter();
+        let hosts = hosts.map(|(host, question)| (host, json!(question)));
+        self.ask_hosts(hosts, pod_network::FUNCTION, limit).await
+    }
+
+    async fn ask_hosts<T: DeserializeOwned>(
+        &self,
+        hosts: impl Iterator<Item = (&NodeName, Value)>,
+        function: &str,
+        limit: Duration,
+    ) -> BTreeMap<NodeName, T> {
         let connected = self.app.connections.connected();
-        let hosts = declaration.nodes.keys().filter_map(|name| {
+        let hosts = hosts.filter_map(|(name, args)| {
             let minion = connected.iter().find(|id| *id == name.as_str())?;
-            Some((name, minion))
+            Some((name, minion, args))
         });
-        let ask = |(name, minion)| async move {
-            let answer = self.ask(minion, FUNCTION, &json!({}), limit).await;
-            let answer = answer.inspect_err(|error| tracing::debug!(%minion, %error, "no health"));
-            let health = serde_json::from_value(answer.ok()?).ok()?;
-            Some((NodeName::clone(name), health))
+        let ask = |(name, minion, args): (_, _, Value)| async move {
+            let answer = self.ask(minion, function, &args, limit).await;
+            let answer =
+                answer.inspect_err(|error| tracing::debug!(%minion, %error, function, "no answer"));
+            let answer = serde_json::from_value(answer.ok()?).ok()?;
+            Some((NodeName::clone(name), answer))
         };
         let answers = join_all(hosts.map(ask)).await;
         answers.into_iter().flatten().collect()

@@ -100,6 +100,10 @@ impl FakeApi {
         if reference.kind == "CustomResourceDefinition" && object.get("status").is_none() {
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
         }
+        // As the kubelet of its node would.
+        if reference.kind == "Pod" && object.get("status").is_none() {
+            object["status"] = json!({"phase": "Running", "podIP": "10.233.0.9"});
+        }
         object
     }
 

@@ -27,6 +27,9 @@ mod node_steps;
 #[cfg(test)]
 mod node_tests;
 mod pace;
+mod pod_network_step;
+#[cfg(test)]
+mod pod_network_tests;
 mod preflight;
 mod reboot_step;
 #[cfg(test)]

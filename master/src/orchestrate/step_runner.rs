@@ -65,6 +65,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "function") => self.function(chunk, index).await,
             ("halite", "wait_for_minion") => self.wait_for_minion(chunk, index).await,
             ("halite", "wait_for_node") => self.wait_for_node(chunk, index).await,
+            ("halite", "pod_network") => self.pod_network(chunk, index).await,
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
             ("halite", "unlock") => self.unlock(chunk).await,

@@ -108,6 +108,20 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[NODE, NODE_OFFLINE, TIMEOUT],
     ),
     step(
+        "pod_network",
+        "Starts a pod on a Kubernetes node, waits until it has an address of the pod network and reaches pods of other nodes, \
+         the API's Service and the cluster's DNS, and removes it.",
+        &[
+            NODE,
+            arg(
+                "dns",
+                Kind::Boolean,
+                "Wait for a ready replica of the cluster's DNS (default false: it is asked only if there is one).",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
         "cordon",
         "Lets a Kubernetes node take no new pods, as `kubectl cordon`.",
         &[NODE, TIMEOUT],

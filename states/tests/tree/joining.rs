@@ -109,3 +109,27 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
     let nodes = sets.args["sets"]["halite-nodes"].to_string();
     assert!(nodes.contains("10.10.1.13"), "{nodes}");
 }
+
+/// The operator's own states, before it, may open the ports of another pod network.
+#[test]
+fn the_last_step_tries_what_pods_of_the_host_reach() {
+    let last = |sls: &str, node: &str| {
+        let (mut pillar, grains) = fixture("master");
+        pillar["node"] = json!(node);
+        let compiled = sure(with(&pillar, &grains, |i| {
+            compile::sls(i, &[format!("halite.orchestrate.{sls}")])
+        }));
+        let chunks = &compiled.low.chunks;
+        let (last, before) = chunks.split_last().unwrap();
+        assert_eq!(last.function(), "halite.pod_network", "{sls}");
+        assert_eq!(last.args["node"], node);
+        let required = last.requisites.require.iter();
+        let required: Vec<&str> = required.map(|at| before[*at].id.as_str()).collect();
+        assert_eq!(required, ["ready"], "{sls}");
+        assert!(before.iter().any(|chunk| chunk.id == "custom"), "{sls}");
+        last.args.get("dns").cloned()
+    };
+    assert_eq!(last("bootstrap", "bootstrap-1"), Some(json!(true)));
+    // That of a cluster may be broken for another reason.
+    assert_eq!(last("add_node", "worker-1"), None);
+}

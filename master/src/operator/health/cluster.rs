@@ -10,8 +10,12 @@ use super::picture::Picture;
 
 pub(super) fn api(picture: &Picture) -> Vec<Finding> {
     let fault = (picture.seen.as_ref()).and_then(|seen| seen.api_fault.as_ref());
-    let message =
-        fault.map(|fault| format!("the Kubernetes API does not answer: {}", chain(fault)));
+    let message = fault.map(|fault| {
+        format!(
+            "the Kubernetes API does not answer: {}; so nodes, their pods and what these reach are not checked",
+            chain(fault)
+        )
+    });
     message
         .map(|message| Finding::on("", message))
         .into_iter()

@@ -9,6 +9,7 @@ mod certificates;
 mod cluster;
 mod etcd;
 mod hosts;
+mod network;
 mod observe;
 mod picture;
 #[cfg(test)]
@@ -44,6 +45,8 @@ pub(super) struct Finding {
     message: String,
     /// The name for HOST in the remedy; empty where the message has its own remedy.
     host: Option<String>,
+    /// The next step where it is not the same for all findings of the check.
+    remedy: Option<String>,
 }
 
 impl Finding {
@@ -52,6 +55,7 @@ impl Finding {
         Self {
             message: message.into(),
             host: Some(host.to_owned()),
+            remedy: None,
         }
     }
 
@@ -60,6 +64,7 @@ impl Finding {
         Self {
             message: message.into(),
             host: None,
+            remedy: None,
         }
     }
 }
@@ -234,14 +239,14 @@ pub(super) const CHECKS: &[Check] = &[
         name: "api",
         title: "The Kubernetes API answers",
         severity: Severity::Failure,
-        remedy: "`ctr -n k8s.io containers ls` on a control plane shows its containers, and /var/log/pods why one fails; `ctl highstate` repairs it",
+        remedy: "`ctr -n k8s.io containers ls` on a control plane shows its containers, and /var/log/pods why one fails; `ctl highstate` writes its manifest again",
         judge: cluster::api,
     },
     Check {
         name: "api-servers",
         title: "Each API server is ready",
         severity: Severity::Failure,
-        remedy: "`tail /var/log/pods/kube-system_kube-apiserver-HOST_*/kube-apiserver/*.log` on HOST; `ctl highstate HOST` repairs it",
+        remedy: "`tail /var/log/pods/kube-system_kube-apiserver-HOST_*/kube-apiserver/*.log` on HOST; `ctl highstate HOST` writes its manifest again",
         judge: cluster::servers,
     },
     Check {
@@ -255,21 +260,44 @@ pub(super) const CHECKS: &[Check] = &[
         name: "vip",
         title: "One host holds the virtual address of the API",
         severity: Severity::Failure,
-        remedy: "`systemctl status keepalived` on the control planes; `ctl highstate` repairs it",
+        remedy: "`systemctl status keepalived` on the control planes; `ctl highstate` writes its configuration and starts it again",
         judge: cluster::vip,
     },
     Check {
         name: "nodes",
         title: "Each Kubernetes node is Ready",
         severity: Severity::Failure,
-        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` repairs it",
+        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` restores what is declared there, and starts it",
         judge: hosts::nodes,
+    },
+    Check {
+        name: "node-daemons",
+        title: "The pods of kube-proxy and of the pod network run on each node",
+        severity: Severity::Failure,
+        remedy: "the finding names the pod: `kubectl describe pod` and its logs say why; `ctl highstate HOST` repairs what it needs on \
+                 the host",
+        judge: network::daemons,
+    },
+    Check {
+        name: "pod-network-setup",
+        title: "A new pod on each node gets the declared network",
+        severity: Severity::Failure,
+        remedy: "the finding names what is in the way; `ctl highstate HOST` repairs what flannel and Halite have written",
+        judge: network::setup,
+    },
+    Check {
+        name: "pod-network",
+        title: "Pods of each node reach those of other nodes, the API's Service and the cluster's DNS",
+        severity: Severity::Failure,
+        remedy: "the finding names what is not reached; `ctl highstate HOST` writes lost routes and rules of the firewall again",
+        judge: network::traffic,
     },
     Check {
         name: "dns",
         title: "A replica of the cluster's DNS is ready",
         severity: Severity::Failure,
-        remedy: "`kubectl -n kube-system get pods -l k8s-app=kube-dns -o wide`; `ctl highstate` repairs it",
+        remedy: "`kubectl -n kube-system describe pods -l k8s-app=kube-dns` and `kubectl -n kube-system logs -l k8s-app=kube-dns` say \
+                 why; without any pod `kubectl -n kube-system get events` does",
         judge: cluster::dns,
     },
     Check {
@@ -356,7 +384,8 @@ pub(super) fn report(picture: &Picture) -> Value {
 
 fn entry(check: &Check, found: &[Finding]) -> Value {
     let finding = |one: &Finding| {
-        let remedy = one.host.as_ref().map(|host| remedy(check, host));
+        let own = one.remedy.clone();
+        let remedy = own.or_else(|| one.host.as_ref().map(|host| remedy(check, host)));
         json!({"message": one.message, "host": one.host, "remedy": remedy})
     };
     let state = match found {

@@ -1,6 +1,6 @@
 //! Asks the cluster: the Kubernetes API, each API server, the members of etcd, the minions. All are
 //! asked side by side, and each has [`LIMIT`], so that a cluster of which half is silent is seen as
-//! fast as a sound one.
+//! fast as a sound one. Pod networks are asked for after that, with what the API knows of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,15 +9,20 @@ use futures_util::future::join_all;
 use halite_errors::chain;
 use halite_etcd::{EtcdError, Overview};
 use halite_host_reports::health::HostHealth;
+use halite_host_reports::pod_network::{Answer, Question};
 use halite_names::NodeName;
+use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::declared::Snapshot;
 use crate::jobs::Jobs;
 use crate::kubernetes::access::ApiServer;
 use crate::kubernetes::node::overview;
 use crate::kubernetes::{Api, ApiError, ObjectRef};
+use crate::pod_network::daemons;
+use crate::pod_network::question::{question, ready_replicas, strangers};
+use crate::pod_network::{Fault, Replica};
 use crate::refusal::Refusal;
 
 /// The time that each of the asked has.
@@ -29,9 +34,6 @@ const CONTROL_PLANE: [&str; 3] = [
     "kube-scheduler",
 ];
 const MEMBER: &str = "etcd";
-/// The label of a slice with the name of its Service, and the Service of the cluster's DNS.
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-const DNS: &str = "kube-dns";
 
 /// A part of the cluster that does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +74,14 @@ pub(in crate::operator) struct Seen {
     pub etcd_is_external: bool,
     /// The answers of the minions.
     pub minions: BTreeMap<NodeName, HostHealth>,
+    /// The pods of kube-proxy and of the pod network that do not run.
+    pub daemons: Vec<Fault>,
+    /// The pods of the DNS that another network has given their addresses.
+    pub strangers: Vec<Fault>,
+    /// The pod network, as declared.
+    pub plugin: CniPlugin,
+    /// The questions to minions for the pod network on their hosts, and their answers.
+    pub pods: BTreeMap<NodeName, (Question, Answer)>,
 }
 
 /// A static pod that a host should run.
@@ -93,25 +103,50 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
         etcd(jobs, snapshot),
         jobs.host_health(snapshot.declaration(), LIMIT),
     );
-    let seen = Seen {
+    let (objects, api_fault) = match objects {
+        Ok(found) => (found, None),
+        Err(fault) => (Objects::default(), Some(fault)),
+    };
+    let replicas = objects.dns.as_deref().unwrap_or_default();
+    let pods = pods(jobs, snapshot, replicas, &minions).await;
+    let strangers = strangers(&snapshot.declaration().cluster, replicas);
+    let hosts = |replicas: Vec<Replica>| replicas.into_iter().map(|one| one.host).collect();
+    Seen {
+        api_fault,
+        nodes: objects.nodes,
+        dns: objects.dns.map(hosts),
+        components: objects.components,
         servers,
         etcd,
         etcd_is_external: snapshot.declaration().cluster.external_etcd().is_some(),
         minions,
-        ..Seen::default()
-    };
-    match objects {
-        Ok(found) => Seen {
-            nodes: found.nodes,
-            dns: found.dns,
-            components: found.components,
-            ..seen
-        },
-        Err(fault) => Seen {
-            api_fault: Some(fault),
-            ..seen
-        },
+        daemons: objects.daemons,
+        strangers,
+        plugin: snapshot.declaration().cluster.cni.plugin,
+        pods,
     }
+}
+
+/// Asks for the pod network on each host that runs containers and whose minion has just answered: one that is silent
+/// costs no further wait.
+async fn pods(
+    jobs: &Jobs,
+    snapshot: &Snapshot,
+    replicas: &[Replica],
+    minions: &BTreeMap<NodeName, HostHealth>,
+) -> BTreeMap<NodeName, (Question, Answer)> {
+    let declaration = snapshot.declaration();
+    let nodes = declaration.nodes.iter();
+    let nodes = nodes.filter(|(host, node)| node.runs_containers() && minions.contains_key(*host));
+    let ask = |host: &NodeName| question(&declaration.cluster, host.as_str(), &[], replicas);
+    let mut questions: BTreeMap<NodeName, Question> =
+        nodes.map(|(host, _)| (host.clone(), ask(host))).collect();
+    let answers = jobs.pod_networks(&questions, LIMIT).await;
+    let pair = |(host, answer)| {
+        let question = questions.remove(&host)?;
+        Some((host, (question, answer)))
+    };
+    answers.into_iter().filter_map(pair).collect()
 }
 
 /// Limits a question.
@@ -124,24 +159,32 @@ async fn limited<T>(
 }
 
 /// Objects of the API.
+#[derive(Default)]
 struct Objects {
     nodes: Map<String, Value>,
-    dns: Option<BTreeSet<String>>,
+    dns: Option<Vec<Replica>>,
     components: Vec<Component>,
+    daemons: Vec<Fault>,
 }
 
 async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, Silence> {
+    let plugin = snapshot.declaration().cluster.cni.plugin;
     let asked = async {
         let api = jobs.clusters().api(snapshot).await?;
-        let nodes = overview(api.as_ref()).await?;
-        let (dns, components) = tokio::join!(
-            dns(api.as_ref()),
-            join_all(wanted(snapshot).map(|(host, name)| component(api.as_ref(), host, name)))
+        let api = api.as_ref();
+        let nodes = overview(api).await?;
+        let ready = nodes.iter().filter(|(_, node)| node["ready"] == true);
+        let ready: BTreeSet<&str> = ready.map(|(name, _)| name.as_str()).collect();
+        let (dns, components, daemons) = tokio::join!(
+            ready_replicas(api),
+            join_all(wanted(snapshot).map(|(host, name)| component(api, host, name))),
+            daemons::inspect(api, plugin, &ready),
         );
         Ok(Objects {
-            nodes,
-            dns,
+            dns: dns.ok(),
             components,
+            daemons: daemons.unwrap_or_default(),
+            nodes,
         })
     };
     limited("the Kubernetes API", asked).await
@@ -183,21 +226,6 @@ fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-/// The hosts of ready replicas, by the endpoints of the Service.
-async fn dns(api: &dyn Api) -> Option<BTreeSet<String>> {
-    let version = "discovery.k8s.io/v1";
-    let slices = api.list(version, "EndpointSlice", "kube-system", "").await;
-    let slices = slices.ok()?;
-    let label = |slice: &&Value| slice["metadata"]["labels"][SERVICE_LABEL] == DNS;
-    let endpoints = slices.iter().filter(label).flat_map(|slice| {
-        let endpoints = slice["endpoints"].as_array();
-        endpoints.into_iter().flatten()
-    });
-    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == json!(true));
-    let hosts = ready.filter_map(|endpoint| endpoint["nodeName"].as_str());
-    Some(hosts.map(str::to_owned).collect())
 }
 
 async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<String>)> {

@@ -11,11 +11,15 @@ use futures_util::FutureExt as _;
 use halite_etcd::Overview;
 use halite_etcd::fake::FakeCluster;
 use halite_host_reports::health::{HostHealth, Lifetime};
+use halite_host_reports::pod_network::{
+    Answer, Configuration, Fault as Missed, Question, Setup, Target, What,
+};
 
 use self::cases::CASES;
 use self::reported::REPORTED;
 use super::observe::{Component, Silence};
 use super::*;
+use crate::pod_network::Fault;
 use crate::refusal::Refusal;
 
 const DAY: i64 = 24 * 60 * 60;
@@ -81,6 +85,7 @@ fn sound() -> Picture {
             .zip(names)
             .map(|(index, host)| (name(host), answer(index)))
             .collect(),
+        pods: names.iter().map(|host| (name(host), asked(host))).collect(),
         ..Seen::default()
     };
     Picture {
@@ -89,6 +94,51 @@ fn sound() -> Picture {
         vip: Some([10, 0, 0, 100].into()),
         seen: Some(seen),
         ..Picture::default()
+    }
+}
+
+/// The question for the pod network of a host, and the answer of a sound one.
+fn asked(host: &str) -> (Question, Answer) {
+    let other = if host == "cp-1" { "cp-2" } else { "cp-1" };
+    let target = Target {
+        what: What::Pod(other.to_owned()),
+        address: [10, 233, 7, 2].into(),
+        port: 53,
+    };
+    let question = Question {
+        targets: vec![target],
+        ..Question::default()
+    };
+    let flannel = Configuration {
+        path: "/etc/cni/net.d/10-flannel.conflist".to_owned(),
+        name: "cbr0".to_owned(),
+        plugins: vec!["flannel".to_owned()],
+    };
+    let setup = Setup {
+        configuration: Some(flannel),
+        forwards: true,
+        gateway: Some([10, 233, 1, 1].into()),
+        bridge: Vec::new(),
+    };
+    let answer = Answer {
+        setup: Some(setup),
+        ..Answer::default()
+    };
+    (question, answer)
+}
+
+/// The answer of the minion of a host for its pod network.
+fn pods<'a>(picture: &'a mut Picture, host: &str) -> &'a mut Answer {
+    &mut seen(picture).pods.get_mut(host).unwrap().1
+}
+
+/// A pod on another node that is not reached.
+fn missed() -> Missed {
+    Missed {
+        target: 0,
+        reason: "no answer within 2 s".to_owned(),
+        no_route: false,
+        interface: "flannel.1".to_owned(),
     }
 }
 
@@ -170,6 +220,48 @@ fn what_is_not_known_is_no_finding() {
     picture.hosts.iter_mut().for_each(|host| host.node = None);
     let names: Vec<String> = found(&picture).into_iter().map(|[name, ..]| name).collect();
     assert_eq!(names, ["api"]);
+}
+
+/// Of each host only the first part that is broken is a finding, and no finding is about a host that is not Ready.
+#[test]
+fn what_follows_from_another_part_of_the_network_is_no_finding() {
+    let mut picture = sound();
+    for host in ["cp-1", "cp-2", "cp-3"] {
+        pods(&mut picture, host).faults.push(missed());
+    }
+    let all = |picture: &Picture| {
+        let found = found(picture).into_iter();
+        found
+            .map(|[name, _, message, _]| format!("{name}: {message}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(network::traffic(&picture).len(), 3);
+    // cp-2 and cp-3 ask cp-1, which asks cp-2.
+    pods(&mut picture, "cp-1").setup.as_mut().unwrap().forwards = false;
+    assert_eq!(network::traffic(&picture), [], "{}", all(&picture));
+    assert_eq!(network::setup(&picture).len(), 1);
+    seen(&mut picture).daemons.push(Fault {
+        host: "cp-1".to_owned(),
+        message: "kube-flannel-ds-x does not run on cp-1".to_owned(),
+        remedy: "x".to_owned(),
+    });
+    assert_eq!(
+        (
+            network::daemons(&picture).len(),
+            network::setup(&picture).len()
+        ),
+        (1, 0)
+    );
+    seen(&mut picture).daemons.clear();
+    picture.hosts[0].node = Some(json!({"ready": false}));
+    assert_eq!(
+        (
+            network::setup(&picture).len(),
+            network::traffic(&picture).len()
+        ),
+        (0, 0)
+    );
 }
 
 #[test]

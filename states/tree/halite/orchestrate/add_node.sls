@@ -423,3 +423,13 @@ clients:
     - require:
         - halite: {{ complete }}
 {%- endif %}
+{%- if is_kubernetes_node %}
+
+# Ready is what the kubelet says. Last, because the operator's own states may open the ports of another pod network.
+pod-network:
+  halite.pod_network:
+    - node: {{ name }}
+    - timeout: 180
+    - require:
+        - halite: ready
+{%- endif %}

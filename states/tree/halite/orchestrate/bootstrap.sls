@@ -74,3 +74,12 @@ custom:
     - highstate: True
     - require:
         - halite: ready
+
+# Ready is what the kubelet says. Last, because the operator's own states may open the ports of another pod network.
+pod-network:
+  halite.pod_network:
+    - node: {{ bootstrap }}
+    - dns: True
+    - timeout: 180
+    - require:
+        - halite: ready

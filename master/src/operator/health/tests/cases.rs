@@ -6,8 +6,9 @@ use halite_etcd::{Alarm, AlarmKind};
 use serde_json::json;
 
 use super::super::picture::Picture;
-use super::{DAY, etcd, overview, seen, silent};
+use super::{DAY, etcd, missed, overview, pods, seen, silent};
 use crate::names::minion;
+use crate::pod_network::Fault;
 use crate::upkeep::report::{Note, Renewal};
 
 /// A damage, the name and state of the only check that finds it, its message, and a part of its
@@ -179,6 +180,46 @@ pub(super) const CASES: &[Case] = &[
         "failure",
         "cp-2 has not registered with the Kubernetes API",
         "journalctl -u kubelet",
+    ),
+    (
+        |p| {
+            seen(p).daemons.push(Fault {
+                host: "cp-2".to_owned(),
+                message: "kube-proxy-x does not run on cp-2: it is not ready".to_owned(),
+                remedy: "`kubectl -n kube-system describe pod kube-proxy-x`".to_owned(),
+            });
+        },
+        "node-daemons",
+        "failure",
+        "kube-proxy-x does not run on cp-2",
+        "describe pod kube-proxy-x",
+    ),
+    (
+        |p| pods(p, "cp-3").setup.as_mut().unwrap().forwards = false,
+        "pod-network-setup",
+        "failure",
+        "cp-3 forwards no packets of pods",
+        "`ctl highstate cp-3` sets it",
+    ),
+    (
+        |p| {
+            seen(p).strangers.push(Fault {
+                host: "cp-3".to_owned(),
+                message: "a pod of the cluster's DNS on cp-3 has the address 10.244.0.2".to_owned(),
+                remedy: "`ctl node reboot cp-3`".to_owned(),
+            });
+        },
+        "pod-network-setup",
+        "failure",
+        "a pod of the cluster's DNS on cp-3",
+        "`ctl node reboot cp-3`",
+    ),
+    (
+        |p| pods(p, "cp-3").faults.push(missed()),
+        "pod-network",
+        "failure",
+        "pods of cp-3 do not reach those of cp-1 at 10.233.7.2:53: no answer within 2 s",
+        "let UDP port 8472 pass between cp-3 and cp-1",
     ),
     (
         |p| seen(p).dns = Some(BTreeSet::new()),

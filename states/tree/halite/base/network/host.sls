@@ -1,4 +1,4 @@
-{#- What the pod network has on a host besides its pods. Before the kubelet, which starts these. -#}
+{#- The files of the pod network on a host, before the kubelet, which starts its pods. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- set address = '/etc/halite/pod-network/address' %}
 {%- if pillar.halite.cni.plugin == 'flannel' and node.get('workloadPlane') %}

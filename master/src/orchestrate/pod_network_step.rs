@@ -1,0 +1,315 @@
+//! `halite.pod_network`: a new pod on a node gets the declared network, and reaches what pods have to reach. A node is Ready
+//! when its kubelet says so, which knows less.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_errors::chain;
+use halite_host_reports::pod_network::{Answer, FUNCTION, Question};
+use halite_pillar::cluster::Cluster;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::MinionId;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::pace::StepPace;
+use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
+use crate::declared::Snapshot;
+use crate::jobs::Unanswered;
+use crate::kubernetes::{Api, ApiError, ObjectRef};
+use crate::pod_network::question::{question, ready_replicas};
+use crate::pod_network::{Fault, daemons, judge};
+
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The time for the minion to answer.
+const ANSWER: Duration = Duration::from_secs(6);
+/// The seconds after which the kubelet ends the pod, if no master is left to remove it.
+const LIFE: u64 = 600;
+const NAMESPACE: &str = "kube-system";
+
+impl StepRunner<'_> {
+    /// Starts a pod on the node and asks from it, until all is well or the time is over. The pod is removed in any case: one
+    /// of an earlier attempt, which a master that died has left, before the first question.
+    pub(super) async fn pod_network(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<Outcome, Failure> {
+        let node = required(chunk, "node")?;
+        if self.run.test {
+            let comment = format!("a real run starts a pod on {node} and tries what it reaches");
+            return Ok((Map::new(), comment));
+        }
+        let minion: MinionId =
+            (node.parse()).map_err(|error: IdentityError| Failure::new(chain(&error)))?;
+        let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
+        let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
+        let trial = Trial {
+            runner: self,
+            pod: pod(&node, &image(&snapshot, &minion)?),
+            node,
+            minion,
+            api,
+            cluster: &snapshot.declaration().cluster,
+            needs_dns: flag(chunk, "dns"),
+        };
+        let outcome = trial.run(chunk, index).await;
+        trial.remove().await;
+        // A run that was cancelled ends here.
+        self.recorder.leave_if_cancelled(index).await;
+        outcome
+    }
+}
+
+/// The image of the pod: the one of each pod's sandbox, which the host has.
+fn image(snapshot: &Snapshot, minion: &MinionId) -> Result<String, Failure> {
+    let bundle = snapshot.bundle_for(minion).map_err(failed)?;
+    let image = bundle.images.get("pause").cloned();
+    image.ok_or_else(|| {
+        Failure::new("the bundle has no image `pause`; add one with `ctl bundle add`")
+    })
+}
+
+/// A pod that does nothing, on this node whatever its taints.
+fn pod(node: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": format!("halite-pod-network-{node}"), "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": LIFE,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "tolerations": [{"operator": "Exists"}],
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65535, "runAsGroup": 65535, "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{
+                "name": "pause",
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+                },
+            }],
+        },
+    })
+}
+
+/// One run of the step.
+struct Trial<'a, 'b> {
+    runner: &'a StepRunner<'b>,
+    node: String,
+    minion: MinionId,
+    pod: Value,
+    api: Arc<dyn Api>,
+    cluster: &'a Cluster,
+    /// The cluster's DNS must have a ready replica; otherwise it is asked only if there is one.
+    needs_dns: bool,
+}
+
+/// The outcome of an attempt.
+enum Attempt {
+    /// All is well; what could not be tried.
+    Well(Vec<String>),
+    /// Not yet.
+    Not(Fault),
+}
+
+impl Trial<'_, '_> {
+    async fn run(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        let (node, recorder) = (&self.node, self.runner.recorder);
+        let limit = timeout(chunk);
+        let deadline = Instant::now() + limit;
+        let pace = StepPace::new(recorder, index, PAUSE);
+        self.remove().await;
+        loop {
+            let Fault {
+                message, remedy, ..
+            } = match self.attempt().await {
+                Ok(Attempt::Well(untried)) => {
+                    let mut comment = format!("pods of {node} reach what they have to");
+                    if !untried.is_empty() {
+                        comment = format!("{comment}; not tried: {}", untried.join(", "));
+                    }
+                    return Ok((Map::new(), comment));
+                }
+                Ok(Attempt::Not(fault)) => fault,
+                Err(error) => self.fault(
+                    chain(&error),
+                    "`ctl health` names the API servers and members of etcd that do not serve"
+                        .to_owned(),
+                ),
+            };
+            if Instant::now() >= deadline || recorder.cancellation().by().is_some() {
+                let waited = limit.as_secs();
+                return Err(Failure::new(format!(
+                    "{message} (waited {waited} s); {remedy}"
+                )));
+            }
+            let until = format!("pods of {node} reach what they have to");
+            pace.say_with(until, message, limit, &remedy).await;
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                _ = recorder.cancellation().requested() => {}
+            }
+        }
+    }
+
+    async fn attempt(&self) -> Result<Attempt, ApiError> {
+        let api = self.api.as_ref();
+        let (node, plugin) = (self.node.as_str(), self.cluster.cni.plugin);
+        let replicas = ready_replicas(api).await?;
+        let started = self.started().await?;
+        let sources: Vec<Ipv4Addr> = started.address.into_iter().collect();
+        let mut asked = question(self.cluster, node, &sources, &replicas);
+        if sources.is_empty() {
+            asked.targets.clear();
+        }
+        let mut untried = Vec::new();
+        let answer = match self.ask(&asked).await {
+            Ok(answer) => answer,
+            // A minion of an earlier version has no such function.
+            Err(Unanswered::Refused(reason)) => {
+                untried.push(format!("what its pods reach: {reason}"));
+                Answer::default()
+            }
+            Err(error) => {
+                let remedy = "`systemctl status halite-minion` there shows more".to_owned();
+                return Ok(Attempt::Not(self.fault(chain(&error), remedy)));
+            }
+        };
+        let setup = answer.setup.as_ref();
+        let setup = setup.and_then(|setup| judge::setup(node, plugin, setup));
+        let daemons = daemons::inspect(api, plugin, &[node].into()).await?;
+        let daemon = daemons.into_iter().find(|fault| fault.host == node);
+        // What explains others comes first.
+        let first = daemon.or(setup).or(started.fault);
+        if let Some(fault) =
+            first.or_else(|| judge::traffic(node, plugin, &asked, &answer, |_| false))
+        {
+            return Ok(Attempt::Not(fault));
+        }
+        if replicas.is_empty() {
+            if self.needs_dns {
+                let message = "no replica of the cluster's DNS is ready".to_owned();
+                let remedy = "`kubectl -n kube-system describe pods -l k8s-app=kube-dns` and `kubectl -n kube-system logs -l \
+                              k8s-app=kube-dns` say why";
+                return Ok(Attempt::Not(self.fault(message, remedy.to_owned())));
+            }
+            untried.push("the cluster's DNS, of which no replica is ready".to_owned());
+        }
+        Ok(Attempt::Well(untried))
+    }
+
+    async fn ask(&self, asked: &Question) -> Result<Answer, Unanswered> {
+        let jobs = &self.runner.jobs;
+        let args = json!(asked);
+        let answer = jobs.ask(&self.minion, FUNCTION, &args, ANSWER).await?;
+        Ok(serde_json::from_value(answer)?)
+    }
+
+    /// Starts the pod if it is not there, and inspects it.
+    async fn started(&self) -> Result<Started, ApiError> {
+        let (api, reference) = (self.api.as_ref(), ObjectRef::of(&self.pod)?);
+        let live = match api.get(&reference).await? {
+            Some(live) => live,
+            None => api.apply(&self.pod, false).await?,
+        };
+        let (node, pods) = (&self.node, self.cluster.networks.pods);
+        let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str);
+        if text("/status/phase") == Some("Failed") {
+            api.delete(&reference).await?;
+            let reason = text("/status/message").or_else(|| text("/status/reason"));
+            let message = format!("a pod on {node} fails: {}", reason.unwrap_or("no reason"));
+            return Ok(Started::not(self.fault(message, self.remedy())));
+        }
+        let address: Option<Ipv4Addr> =
+            text("/status/podIP").and_then(|address| address.parse().ok());
+        match address {
+            Some(address) if pods.contains(&address) => Ok(Started {
+                address: Some(address),
+                fault: None,
+            }),
+            Some(address) => {
+                let message = format!(
+                    "a new pod on {node} has the address {address}, which is not in {pods}"
+                );
+                let remedy = format!(
+                    "`ctl cmd {node} -- 'ls /etc/cni/net.d'` shows the networks that are configured there"
+                );
+                Ok(Started::not(self.fault(message, remedy)))
+            }
+            None => {
+                let why = self.last_event(&reference).await;
+                let message = format!("a new pod on {node} has no address yet{why}");
+                Ok(Started::not(self.fault(message, self.remedy())))
+            }
+        }
+    }
+
+    /// The last thing that the kubelet has said about the pod.
+    async fn last_event(&self, pod: &ObjectRef) -> String {
+        let fields = format!("involvedObject.kind=Pod,involvedObject.name={}", pod.name);
+        let events = self.api.list("v1", "Event", NAMESPACE, &fields).await;
+        let events = events.unwrap_or_default();
+        let warnings = events.iter().filter(|event| event["type"] == "Warning");
+        let last = warnings.max_by_key(|event| event["lastTimestamp"].as_str().unwrap_or_default());
+        let message = last.and_then(|event| event["message"].as_str());
+        message.map_or_else(String::new, |message| format!(": {message}"))
+    }
+
+    fn remedy(&self) -> String {
+        let node = &self.node;
+        format!(
+            "`journalctl -u kubelet -u containerd` on {node} says more; `ctl health` shows what else is wrong there"
+        )
+    }
+
+    fn fault(&self, message: String, remedy: String) -> Fault {
+        Fault {
+            host: self.node.clone(),
+            message,
+            remedy,
+        }
+    }
+
+    /// Removes the pod. An API that does not answer leaves it: it ends by itself, and the next run removes it.
+    async fn remove(&self) {
+        let removed = async {
+            let reference = ObjectRef::of(&self.pod)?;
+            self.api.delete(&reference).await
+        };
+        if let Err(error) = removed.await {
+            tracing::warn!(
+                node = self.node,
+                error = chain(&error),
+                "a pod of the check stays"
+            );
+        }
+    }
+}
+
+/// The pod, as far as it has come.
+struct Started {
+    /// Its address in the network of pods.
+    address: Option<Ipv4Addr>,
+    /// The reason why it has none.
+    fault: Option<Fault>,
+}
+
+impl Started {
+    fn not(fault: Fault) -> Self {
+        Self {
+            address: None,
+            fault: Some(fault),
+        }
+    }
+}

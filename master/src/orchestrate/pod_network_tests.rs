@@ -1,0 +1,168 @@
+//! The step that starts a pod on a node and tries what it reaches.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::fixture::{orchestrate, request};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "orchestrate/reach.sls",
+        "reach:\n  halite.pod_network:\n    - node: worker-1\n    - dns: {{ pillar.dns }}\n    - timeout: 0\n",
+    ),
+];
+const POD: &str = "halite-pod-network-worker-1";
+const REMOVED: &str = "delete Pod kube-system/halite-pod-network-worker-1";
+
+/// A minion with this answer, and what it was asked.
+fn answering(answer: Value) -> (ScriptedMinion, Arc<Mutex<Vec<Value>>>) {
+    let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let questions = Arc::clone(&asked);
+    let minion = ScriptedMinion::new("worker-1").on(move |job| {
+        let is_asked = job.function == "halite.pod_network";
+        is_asked.then(|| {
+            let question = serde_json::from_str(&job.args_json).unwrap();
+            questions.lock().unwrap().push(question);
+            answer.clone()
+        })
+    });
+    (minion, asked)
+}
+
+fn reach(life: &Life, dns: bool) -> (i32, String) {
+    let pillar = json!({"dns": if dns { "True" } else { "False" }});
+    orchestrate(life, request("orchestrate.reach", &pillar))
+}
+
+/// The ready replica of the cluster's DNS on the first host.
+fn replica() -> Value {
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "kube-dns-x", "namespace": "kube-system", "labels": {"kubernetes.io/service-name": "kube-dns"}},
+        "endpoints": [{"nodeName": "bootstrap-1", "addresses": ["10.233.5.2"], "conditions": {"ready": true}}]})
+}
+
+#[test]
+fn a_pod_of_its_own_is_asked_from_and_is_gone_afterwards() {
+    let site = Site::new(TREE);
+    site.api.put(replica());
+    // A master that died has left one.
+    site.api.put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": "kube-system"},
+        "status": {"phase": "Failed", "reason": "DeadlineExceeded"}}));
+    let life = site.live();
+    let (worker, asked) = answering(json!({"source": "10.233.0.9"}));
+    life.connect(&worker);
+    let (retcode, data) = reach(&life, true);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(
+        data.contains("pods of worker-1 reach what they have to"),
+        "{data}"
+    );
+    let questions = asked.lock().unwrap();
+    let question = &questions[0];
+    assert_eq!(question["sources"], json!(["10.233.0.9"]));
+    let targets = question["targets"].as_array().unwrap();
+    let addresses: Vec<&str> = targets
+        .iter()
+        .filter_map(|one| one["address"].as_str())
+        .collect();
+    assert_eq!(addresses, ["10.233.5.2", "10.96.0.1", "10.96.0.10"]);
+    assert!(site.api.object("Pod", POD).is_none());
+    let applied = format!("apply Pod kube-system/{POD}");
+    assert_eq!(
+        *site.api.writes.lock().unwrap(),
+        [REMOVED, &applied, REMOVED]
+    );
+    life.kill();
+}
+
+#[test]
+fn a_damage_fails_the_step_with_its_remedy_and_no_pod_stays() {
+    let setup = |path: &str| json!({"forwards": true, "configuration": {"path": path, "name": "old", "plugins": ["bridge"]}});
+    let missed = json!([{"target": 0, "reason": "no answer within 2 s", "no_route": false, "interface": "eth0"}]);
+    for (answer, message, remedy) in [
+        (
+            json!({"setup": setup("/etc/cni/net.d/05-old.conflist")}),
+            "new pods on worker-1 get the network \\\"old\\\" of /etc/cni/net.d/05-old.conflist",
+            "`ctl node reboot worker-1`",
+        ),
+        (
+            json!({"faults": missed}),
+            "the route by flannel.1 is missing on worker-1 (waited 0 s)",
+            "`ctl highstate worker-1` restarts flannel",
+        ),
+    ] {
+        let site = Site::new(TREE);
+        site.api.put(replica());
+        let life = site.live();
+        life.connect(&answering(answer).0);
+        let (retcode, data) = reach(&life, false);
+        assert_eq!(retcode, 1, "{data}");
+        let said = data.replace("\\\\\"", "\"").replace("\\\"", "\"");
+        assert!(said.contains(&message.replace("\\\"", "\"")), "{said}");
+        assert!(said.contains(remedy), "{said}");
+        assert!(site.api.object("Pod", POD).is_none());
+        life.kill();
+    }
+}
+
+#[test]
+fn the_first_host_waits_for_the_dns_and_a_further_one_says_that_it_was_not_tried() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    life.connect(&answering(json!({})).0);
+    let (retcode, data) = reach(&life, true);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("no replica of the cluster's DNS is ready"),
+        "{data}"
+    );
+    let (retcode, data) = reach(&life, false);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("not tried: the cluster's DNS"), "{data}");
+    life.kill();
+}
+
+#[test]
+fn a_minion_that_cannot_be_asked_fails_the_step_and_one_of_an_earlier_version_does_not() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let (retcode, data) = reach(&life, false);
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("`systemctl status halite-minion` there shows more"),
+        "{data}"
+    );
+    assert!(site.api.object("Pod", POD).is_none());
+    life.connect(&ScriptedMinion {
+        unknown: Some("halite.pod_network"),
+        ..ScriptedMinion::new("worker-1")
+    });
+    let (retcode, data) = reach(&life, false);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(
+        data.contains("not tried: what its pods reach: this minion has no function"),
+        "{data}"
+    );
+    life.kill();
+}
+
+#[test]
+fn a_test_run_starts_no_pod() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let request = halite_proto::v1::OrchestrateRequest {
+        test: true,
+        ..request("orchestrate.reach", &json!({"dns": "False"}))
+    };
+    let (retcode, data) = orchestrate(&life, request);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(
+        data.contains("a real run starts a pod on worker-1"),
+        "{data}"
+    );
+    assert!(site.api.writes.lock().unwrap().is_empty());
+    life.kill();
+}
