@@ -1,5 +1,7 @@
 //! `ctl health` on a sound cluster, and after a damage that it names.
 
+mod pod_network;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,10 +11,48 @@ use serde_json::Value;
 
 use crate::test::{Counts, Test};
 
-pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "health: a scheduler that is gone is named, and the remedy brings it back",
-    run: lost_scheduler,
-}];
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "health: a scheduler that is gone is named, and the remedy brings it back",
+        run: lost_scheduler,
+    },
+    Test {
+        name: "health: lost routes of pods are named, and the remedy brings them back",
+        run: pod_network::routes,
+    },
+    Test {
+        name: "health: a blocked tunnel is named, and the node does not pass as added",
+        run: pod_network::tunnel,
+    },
+    Test {
+        name: "health: a kernel that forwards nothing is named, and the remedy repairs it",
+        run: pod_network::forwarding,
+    },
+    Test {
+        name: "health: flannel's file that is gone is named, and the remedy brings it back",
+        run: pod_network::subnet_file,
+    },
+    Test {
+        name: "health: a network of another name that comes first is named, and the remedy removes it",
+        run: pod_network::foreign_network,
+    },
+    Test {
+        name: "health: a bridge with another address is named, and the remedy makes it again",
+        run: pod_network::foreign_bridge,
+    },
+    Test {
+        name: "health: rules of Services that are gone are named, and the remedy writes them again",
+        run: pod_network::service_rules,
+    },
+    Test {
+        name: "health: a kube-proxy and a flannel that do not run are named, and the remedy starts them",
+        run: pod_network::daemons,
+    },
+    Test {
+        name: "health: a DNS that does not run is named, and what its remedy shows has the reason",
+        run: pod_network::dns,
+    },
+];
 
 /// Limit for the kubelet to notice a manifest that has gone, for a remedy to take effect, and for all to answer.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -110,7 +150,13 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
 
 /// The first finding of a check.
 pub(super) fn finding(health: &Value, name: &str) -> Option<Value> {
-    let mut checks = health["checks"].as_array()?.iter();
-    let check = checks.find(|check| check["name"] == name)?;
-    check["findings"].as_array()?.first().cloned()
+    findings(health, name).first().cloned()
+}
+
+/// All findings of a check.
+fn findings(health: &Value, name: &str) -> Vec<Value> {
+    let mut checks = health["checks"].as_array().into_iter().flatten();
+    let check = checks.find(|check| check["name"] == name);
+    let findings = check.and_then(|check| check["findings"].as_array());
+    findings.cloned().unwrap_or_default()
 }

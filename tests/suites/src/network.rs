@@ -14,7 +14,7 @@ use halite_upstream::chart::PODNET;
 
 use super::cluster::{PODS, STAYING, across_nodes, ensure_servers, nodes_ready, remove_servers};
 use super::repair::{highstate, quiet, running};
-use super::{addons, guide};
+use super::{addons, guide, health};
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -162,6 +162,7 @@ fn own(cluster: &Cluster) -> Result<Counts> {
     only_flannel_went(cluster, &objects)?;
     works(cluster, PODNET)?;
     works_for_new(cluster)?;
+    health::is_well(cluster)?;
     quiet(cluster)?;
     goes_on(cluster, &runs)?;
     for host in cluster.hosts() {
@@ -281,6 +282,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     as_documented(cluster, "### Back to flannel", "05-podnet.conflist")?;
     works_for_new(cluster)?;
     remove_servers(cluster, NEW)?;
+    health::is_well(cluster)?;
 
     let before = fs::read_to_string(remembered(cluster, "objects"))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();

@@ -1,0 +1,240 @@
+//! Damages of the pod network: each flips its check while the node stays Ready, and the remedy that is printed clears it.
+
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::wait;
+
+use super::{LIMIT, document, findings, is_well};
+use crate::test::Counts;
+
+/// A rule of another program that drops flannel's packets.
+const DROP: &str = "nft add table inet case && nft 'add chain inet case out { type filter hook output priority 0; }' && nft add \
+                    rule inet case out udp dport 8472 drop";
+const UNDROP: &str = "nft delete table inet case";
+/// The line of the API's name.
+const NAMES: &str = "/etc/hosts";
+
+/// Waits until a check names the worker with these words; answers with the remedy.
+fn named(cluster: &Cluster, check: &str, words: &str) -> Result<String> {
+    wait::until(&format!("{check} to name {WORKER}"), LIMIT, || {
+        let (code, health) = document(cluster, &["health"])?;
+        let found = findings(&health, check);
+        let mut own = found.iter().filter(|finding| finding["host"] == WORKER);
+        let own = own
+            .find(|finding| {
+                finding["message"]
+                    .as_str()
+                    .is_some_and(|said| said.contains(words))
+            })
+            .with_context(|| format!("{words:?} is not found: {health:#}"))?;
+        ensure!(code == Some(1), "exit code {code:?}: {health:#}");
+        Ok(own["remedy"].as_str().unwrap_or_default().to_owned())
+    })
+}
+
+/// Checks that a remedy has this command, and runs it on the host of the master.
+fn run(cluster: &Cluster, remedy: &str, command: &str) -> Result<()> {
+    ensure!(remedy.contains(&format!("`{command}`")), "{remedy}");
+    cluster.bootstrap.sh(command).map(drop)
+}
+
+/// A damage of the worker that a highstate repairs.
+fn highstate_repairs(cluster: &Cluster, damage: &str, check: &str, words: &str) -> Result<Counts> {
+    is_well(cluster)?;
+    cluster.worker.sh(damage)?;
+    let remedy = named(cluster, check, words)?;
+    run(cluster, &remedy, &format!("ctl highstate {WORKER}"))?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn routes(cluster: &Cluster) -> Result<Counts> {
+    let words = "the route by flannel.1 is missing";
+    highstate_repairs(
+        cluster,
+        "ip route flush dev flannel.1",
+        "pod-network",
+        words,
+    )
+}
+
+pub(super) fn forwarding(cluster: &Cluster) -> Result<Counts> {
+    let words = "net.ipv4.ip_forward is 0";
+    let damage = "echo 0 > /proc/sys/net/ipv4/ip_forward";
+    highstate_repairs(cluster, damage, "pod-network-setup", words)
+}
+
+pub(super) fn subnet_file(cluster: &Cluster) -> Result<Counts> {
+    // A flannel that has just started is left alone by the highstate.
+    let old = "ps -C flanneld -o etimes= | awk '$1 > 40 { old = 1 } END { exit !old }'";
+    wait::until("flannel to run for a while", LIMIT, || {
+        cluster.worker.sh(old)
+    })?;
+    let damage = "rm /run/flannel/subnet.env";
+    highstate_repairs(
+        cluster,
+        damage,
+        "pod-network-setup",
+        "subnet.env is missing",
+    )
+}
+
+/// The step of `ctl node add` sees the same.
+pub(super) fn tunnel(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    cluster.worker.sh(DROP)?;
+    let remedy = named(
+        cluster,
+        "pod-network",
+        "the packets of VXLAN, or the answers, are lost",
+    )?;
+    let added = cluster.bootstrap.output(&cluster.add_command())?;
+    cluster.worker.sh(UNDROP)?;
+    ensure!(remedy.contains("let UDP port 8472 pass"), "{remedy}");
+    let said = [added.stdout, added.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let said = said.concat();
+    ensure!(
+        added.status.code() == Some(1) && said.contains("let UDP port 8472 pass"),
+        "ctl node add ended with {}: {said}",
+        added.status
+    );
+    is_well(cluster)?;
+    let again = cluster.bootstrap.output(&cluster.add_command())?;
+    ensure!(
+        again.status.success(),
+        "ctl node add ended with {}",
+        again.status
+    );
+    let left = cluster.kubectl(&["-n", "kube-system", "get", "pods", "-o", "name"])?;
+    ensure!(!left.contains("halite-pod-network"), "{left}");
+    Ok(Counts::ONE)
+}
+
+pub(super) fn foreign_network(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    let path = "/etc/cni/net.d/05-old.conflist";
+    let network = r#"{"cniVersion": "0.3.1", "name": "old", "plugins": [{"type": "bridge", "bridge": "old0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.244.0.0/24"}}]}"#;
+    cluster
+        .worker
+        .sh(&format!("printf '%s' '{network}' > {path}"))?;
+    let remedy = named(cluster, "pod-network-setup", path)?;
+    ensure!(
+        remedy.contains(&format!("`ctl node reboot {WORKER}`")),
+        "{remedy}"
+    );
+    // No pod has started with it, so the boot has nothing to do.
+    run(
+        cluster,
+        &remedy,
+        &format!("ctl cmd {WORKER} -- 'rm {path}'"),
+    )?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn foreign_bridge(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    let damage = "ip addr flush dev cni0 && ip addr add 10.244.0.1/24 dev cni0";
+    // The bridge is there once a pod has run.
+    cluster.worker.sh(&format!(
+        "ip link show cni0 || ip link add cni0 type bridge; {damage}"
+    ))?;
+    let remedy = named(cluster, "pod-network-setup", "cni0 on")?;
+    run(
+        cluster,
+        &remedy,
+        &format!("ctl cmd {WORKER} -- 'ip link delete cni0'"),
+    )?;
+    ensure!(
+        remedy.contains(&format!("`ctl node reboot {WORKER}`")),
+        "{remedy}"
+    );
+    let reboot = [CTL, "node", "reboot", WORKER, "--no-drain", "--yes"];
+    cluster.bootstrap.run(&reboot)?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// kube-proxy is stopped first: it would write its rules again by itself after a while.
+pub(super) fn service_rules(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    cluster
+        .worker
+        .sh("pkill -STOP -x kube-proxy && nft delete table ip kube-proxy")?;
+    let remedy = named(
+        cluster,
+        "pod-network",
+        "do not reach the Service of the API",
+    );
+    let remedy = remedy.and_then(|remedy| {
+        let command = format!(
+            "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName={WORKER}"
+        );
+        run(cluster, &remedy, &command)
+    });
+    cluster.worker.sh("pkill -CONT -x kube-proxy; true")?;
+    remedy?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// As after a boot at which another program has written the names of the host.
+pub(super) fn daemons(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    cluster.worker.sh(&format!(
+        "sed -i '/ api\\.\\|\\tapi\\./d' {NAMES} && pkill -x 'kube-proxy|flanneld'"
+    ))?;
+    let remedy = named(cluster, "node-daemons", "does not run on")?;
+    run(cluster, &remedy, &format!("ctl highstate {WORKER}"))?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// A resolver of the host at its own loopback address: CoreDNS would ask itself, and ends.
+pub(super) fn dns(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    let hosts = cluster.hosts();
+    for host in &hosts {
+        host.sh(
+            "cp /etc/resolv.conf /root/resolv.conf && echo nameserver 127.0.0.1 > /etc/resolv.conf",
+        )?;
+    }
+    let restart = [
+        "-n",
+        "kube-system",
+        "rollout",
+        "restart",
+        "deployment",
+        "coredns",
+    ];
+    let delete = [
+        "-n",
+        "kube-system",
+        "delete",
+        "pod",
+        "-l",
+        "k8s-app=kube-dns",
+    ];
+    let found = cluster.kubectl(&delete).and_then(|_| {
+        wait::until("the check of the DNS to fail", LIMIT, || {
+            let (_, health) = document(cluster, &["health"])?;
+            let found = findings(&health, "dns");
+            let found = found
+                .first()
+                .with_context(|| format!("not found: {health:#}"))?;
+            let remedy = found["remedy"].as_str().unwrap_or_default();
+            let command = "kubectl -n kube-system logs -l k8s-app=kube-dns";
+            ensure!(remedy.contains(&format!("`{command}`")), "{remedy}");
+            let said = cluster.bootstrap.sh(command)?;
+            ensure!(said.contains("plugin/loop"), "{said}");
+            Ok(())
+        })
+    });
+    for host in &hosts {
+        host.sh("cat /root/resolv.conf > /etc/resolv.conf; rm /root/resolv.conf")?;
+    }
+    found?;
+    cluster.kubectl(&restart)?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
