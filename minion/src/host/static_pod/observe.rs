@@ -28,7 +28,7 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
     let log = newest_log(host, pod, &of_manifest(&uids, record.as_ref(), &manifest)).await?;
     let mut facts = Facts {
         kubelet: host.unit("kubelet.service").await?.active,
-        restarts: log.map(|log| (log.uid, log.number)),
+        restarts: log.and_then(|log| Some((log.uid, *log.numbers.first()?))),
         ..Facts::default()
     };
     for (process, arguments) in processes(host, &pod.name, &uids).await? {
@@ -204,35 +204,51 @@ pub(super) fn is_success(status: u16) -> bool {
     (200..400).contains(&status)
 }
 
-/// A log of a container.
+/// The logs of a container.
 struct Log {
     /// Its pod's uid.
     uid: String,
-    /// Its number, which counts the restarts.
-    number: u32,
-    /// Its path.
-    path: String,
+    /// Their directory.
+    directory: String,
+    /// Their numbers, the newest first: each restart begins the next one.
+    numbers: Vec<u32>,
 }
 
-/// The newest log of the container in these pods.
+impl Log {
+    /// Its entries, at least so many if there are. The log of a container that has just been started has none
+    /// yet: those of the one before it come first.
+    async fn entries(&self, host: &dyn Host, count: usize) -> HostResult<Vec<String>> {
+        let mut entries = Vec::new();
+        for number in self.numbers.iter().take(2) {
+            if entries.len() < count {
+                let text = read(host, &format!("{}/{number}.log", self.directory)).await?;
+                entries.splice(0..0, text.lines().map(str::to_owned));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// The logs of the container in the one of these pods that has written last.
 async fn newest_log(host: &dyn Host, pod: &StaticPod, pods: &[Pod]) -> HostResult<Option<Log>> {
     let mut newest: Option<(String, Log)> = None;
     for (uid, directory) in pods {
         let directory = format!("{directory}/{}", pod.name);
         let names = host.list(&directory).await?;
         let number = |name: &String| name.strip_suffix(".log")?.parse::<u32>().ok();
-        let Some(number) = names.iter().filter_map(number).max() else {
+        let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        if numbers.is_empty() {
             continue;
-        };
+        }
         let log = Log {
             uid: uid.clone(),
-            number,
-            path: format!("{directory}/{number}.log"),
+            directory,
+            numbers,
         };
         // Each line begins with its time. Logs are large, so they are read only to compare them.
         let end = if pods.len() > 1 {
-            let text = read(host, &log.path).await?;
-            let last = text.lines().next_back().unwrap_or_default();
+            let last = log.entries(host, 1).await?.pop().unwrap_or_default();
             last.split(' ').next().unwrap_or_default().to_owned()
         } else {
             String::new()
@@ -249,10 +265,10 @@ async fn read(host: &dyn Host, path: &str) -> HostResult<String> {
     Ok(String::from_utf8_lossy(&content).into_owned())
 }
 
-/// The last lines of the newest log of the manifest's pod, without times and streams.
+/// The last lines that the container of the manifest has written, without times and streams.
 ///
 /// # Errors
-/// The log cannot be read.
+/// A log cannot be read.
 pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> {
     let manifest = read(host, &pod.manifest).await?;
     let record = record(host, pod).await?;
@@ -260,14 +276,14 @@ pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> 
     let Some(log) = newest_log(host, pod, &pods).await? else {
         return Ok(String::new());
     };
-    Ok(last_lines(&read(host, &log.path).await?))
+    Ok(last_lines(&log.entries(host, LINES).await?))
 }
 
 /// The last lines in the format of the CRI: time, stream, `F` or `P`, text. A `P` is a part of a
 /// line, which goes on in the next entry; its parts are joined, so that redaction sees the whole.
-fn last_lines(log: &str) -> String {
+fn last_lines(log: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for entry in log.lines().rev() {
+    for entry in log.iter().rev() {
         let mut fields = entry.splitn(4, ' ').skip(2);
         let (tag, text) = (fields.next(), fields.next().unwrap_or(entry));
         let is_full = lines.len() == LINES;
@@ -301,6 +317,8 @@ mod tests {
             "t stderr F before\nt stderr P one \nt stderr P two \nt stderr F three\n".to_owned();
         log += &"t stderr F more\n".repeat(LINES - 1);
         let more = "\nmore".repeat(LINES - 1);
+        let last_lines =
+            |log: &str| last_lines(&log.lines().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(last_lines(&log), format!("one two three{more}"));
         assert_eq!(last_lines("no CRI"), "no CRI");
         assert_eq!(last_lines("t stdout P open"), "open");
