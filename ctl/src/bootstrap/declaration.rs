@@ -273,6 +273,9 @@ fn requirements_of_invalid(document: &Text) -> HostRequirements {
         eviction: thresholds(json.pointer("/kubelet/config/evictionHard")),
         vip: None,
         external_etcd: is_etcd_external(&json),
+        own_pod_network: json
+            .pointer("/cni/plugin")
+            .is_some_and(|plugin| plugin == "none"),
     }
 }
 

@@ -11,6 +11,7 @@ mod fsync;
 mod node_facts;
 mod part;
 mod peers;
+mod pod_network;
 mod vip;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ pub use node_facts::{
 };
 pub use part::{Added, Interface, OtherHost, Part, Planes};
 pub use peers::{Peer, unreachable};
+pub use pod_network::PodNetworkTraces;
 pub use vip::{VirtualAddress, WhoAnswers};
 
 /// The function by which the master asks a minion for the facts.

@@ -9,6 +9,7 @@ use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::part::Part;
+use crate::pod_network::PodNetworkTraces;
 use crate::vip::WhoAnswers;
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
@@ -79,6 +80,9 @@ pub struct HostRequirements {
     /// etcd is not on the cluster's hosts.
     #[serde(default)]
     pub external_etcd: bool,
+    /// The operator brings the pod network.
+    #[serde(default)]
+    pub own_pod_network: bool,
 }
 
 /// A file system that the kubelet watches.
@@ -105,6 +109,7 @@ impl Default for HostRequirements {
             eviction: None,
             vip: None,
             external_etcd: false,
+            own_pod_network: false,
         }
     }
 }
@@ -177,6 +182,8 @@ pub struct NodeFacts {
     pub existing: ExistingCluster,
     /// Files of an installed Kubernetes.
     pub kubernetes: Vec<String>,
+    /// Traces of a pod network.
+    pub pod_network: PodNetworkTraces,
     /// The CA of the site's bundle servers, which the script that enrols a host writes there; empty
     /// without one.
     pub site_ca: String,
@@ -247,6 +254,7 @@ impl NodeFacts {
                 .filter(|p| Path::new(p).exists())
                 .map(ToString::to_string)
                 .collect(),
+            pod_network: PodNetworkTraces::collect(),
             site_ca: text("/etc/halite/pki/site-ca.crt"),
             untouched: !REPOSITORY.iter().any(|path| Path::new(path).exists()),
             firewalls: ["nftables", "ufw", "netfilter-persistent"]

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use halite_preflight::{NodeFacts, Question, TOOLS, WatchedFileSystem};
+use halite_preflight::{NodeFacts, PodNetworkTraces, Question, TOOLS, WatchedFileSystem};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -187,6 +187,10 @@ fn what_an_earlier_run_has_begun_is_no_problem() {
     let facts = NodeFacts {
         listening: [10250].into(),
         kubernetes: vec!["/etc/kubernetes/kubelet.conf".to_owned()],
+        pod_network: PodNetworkTraces {
+            files: vec!["/etc/cni/net.d/10-flannel.conflist".to_owned()],
+            interfaces: vec!["cni0".to_owned()],
+        },
         ..good()
     };
     let of_another = NodeFacts {
@@ -211,7 +215,7 @@ fn what_an_earlier_run_has_begun_is_no_problem() {
     let questions = connect(&life, enrolled);
     let (retcode, detail) = run(&life, &[]);
     assert_eq!(retcode, 1);
-    for wanted in ["other-kubernetes", "ports-kubernetes"] {
+    for wanted in ["other-kubernetes", "other-pod-network", "ports-kubernetes"] {
         assert!(detail["error"].to_string().contains(wanted), "{detail}");
     }
     drop(questions);

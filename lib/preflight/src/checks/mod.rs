@@ -111,6 +111,7 @@ pub const CHECKS: &[Check] = &[
     first("bundle", system::bundle),
     first("other-cluster", system::other_cluster),
     check("other-kubernetes", system::other_kubernetes),
+    check("other-pod-network", network::other_pod_network),
     check("other-firewall", network::other_firewall),
     check("ports-kubernetes", network::ports_kubernetes),
     check("ports-etcd", network::ports_etcd),

@@ -117,6 +117,42 @@ pub(super) fn ports_halite(facts: &NodeFacts) -> Verdict {
     )
 }
 
+/// Reports what another pod network has left: the container runtime takes the first configuration that
+/// it finds, and the plugin refuses an interface with an address of another network. The node would be
+/// Ready, and its pods would reach nothing.
+pub(super) fn other_pod_network(facts: &NodeFacts) -> Verdict {
+    let traces = &facts.pod_network;
+    // On a host of a cluster it is that of the cluster.
+    let is_free = facts.existing == ExistingCluster::None && roles(facts).runs_containers;
+    if traces.is_empty() || !is_free {
+        return Verdict::Good;
+    }
+    let (mut names, mut commands) = (Vec::new(), Vec::new());
+    if !traces.files.is_empty() {
+        let files = traces.files.join(" ");
+        names.push(format!("configuration {files}"));
+        commands.push(format!("rm {files}"));
+    }
+    if !traces.interfaces.is_empty() {
+        let links = traces.interfaces.join(" ");
+        names.push(format!("interfaces {links}"));
+        commands.push(format!(
+            "for link in {links}; do ip link delete $link; done"
+        ));
+    }
+    let message = format!("another pod network has left its {}", names.join(", and "));
+    let commands = commands.join("; ");
+    if facts.requirements.own_pod_network {
+        return Verdict::warning(
+            message,
+            format!(
+                "that is right if it is yours (`cni: {{plugin: none}}`); otherwise run: {commands}"
+            ),
+        );
+    }
+    Verdict::bad(message, format!("run: {commands}"))
+}
+
 /// Requires a name server: CoreDNS forwards other domains to it, and does not start without one.
 pub(super) fn name_server(facts: &NodeFacts) -> Verdict {
     if !facts.name_servers.is_empty() || !roles(facts).runs_containers {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_pillar::cluster::{Cluster, ProxyMode};
+use halite_pillar::cluster::{Cluster, CniPlugin, ProxyMode};
 use serde_json::Value;
 
 use crate::node_facts::HostRequirements;
@@ -26,6 +26,7 @@ pub fn of_cluster(cluster: &Cluster) -> HostRequirements {
             .vip
             .filter(|_| cluster.api_server.keeps_vip()),
         external_etcd: cluster.external_etcd().is_some(),
+        own_pod_network: cluster.cni.plugin == CniPlugin::None,
     }
 }
 

@@ -104,6 +104,9 @@ const DAMAGES: &[Damage] = &[
     ("other-kubernetes", |f| {
         f.kubernetes = vec!["/etc/kubernetes/admin.conf".into()]
     }),
+    ("other-pod-network", |f| {
+        f.pod_network.files = vec!["/etc/cni/net.d/05-old.conflist".into()]
+    }),
     ("other-firewall", |f| f.firewalls = vec!["ufw".into()]),
     ("ports-kubernetes", |f| f.listening.extend([6443])),
     ("ports-etcd", |f| f.listening.extend([2379])),
@@ -393,6 +396,46 @@ fn a_host_of_the_cluster_that_gets_a_control_plane_needs_the_ports_of_that_only(
 }
 
 #[test]
+fn another_pod_network_is_named_with_the_commands_that_remove_it() {
+    let judged = |facts: &NodeFacts| {
+        let found = run(facts)
+            .into_iter()
+            .find(|found| found.name == "other-pod-network");
+        found.unwrap().verdict
+    };
+    let mut facts = good_added();
+    facts.pod_network.interfaces = vec!["cni0".into(), "flannel.1".into()];
+    let interfaces = "for link in cni0 flannel.1; do ip link delete $link; done";
+    assert_eq!(
+        judged(&facts),
+        Verdict::bad(
+            "another pod network has left its interfaces cni0 flannel.1",
+            format!("run: {interfaces}"),
+        )
+    );
+    let path = "/etc/cni/net.d/87-other.conflist";
+    facts.pod_network.files = vec![path.into()];
+    let message = format!(
+        "another pod network has left its configuration {path}, and interfaces cni0 flannel.1"
+    );
+    let commands = format!("rm {path}; {interfaces}");
+    assert_eq!(
+        judged(&facts),
+        Verdict::bad(&message, format!("run: {commands}"))
+    );
+    // It may be the operator's own, which is there before the cluster.
+    facts.requirements.own_pod_network = true;
+    assert_eq!(warned(&facts), ["other-pod-network"]);
+    // A host of etcd alone has no pods.
+    facts.requirements.own_pod_network = false;
+    let Part::Added(added) = &mut facts.part else {
+        unreachable!()
+    };
+    added.runs_containers = false;
+    assert_eq!(judged(&facts), Verdict::Good);
+}
+
+#[test]
 fn an_operator_may_ignore_a_problem_by_its_name() {
     let mut facts = good_added();
     facts.listening = [10250].into();
@@ -420,8 +463,8 @@ fn all_that_is_wrong_is_in_one_report() {
         .map(|check| check.name)
         .filter(|name| !bad(&facts).contains(name))
         .collect();
-    // On a host of another cluster its Kubernetes is no second problem.
-    assert_eq!(missed, ["other-kubernetes"]);
+    // On a host of another cluster its Kubernetes and its pod network are no further problems.
+    assert_eq!(missed, ["other-kubernetes", "other-pod-network"]);
     let documents = document(&findings);
     assert_eq!(documents.as_array().map(Vec::len), Some(DAMAGES.len()));
 }
@@ -458,6 +501,8 @@ fn a_second_run_is_not_disturbed_by_the_first() {
     facts.existing = ExistingCluster::This;
     facts.listening = [6443, 2379, 4550].into();
     facts.kubernetes = vec!["/var/lib/etcd/member".into()];
+    facts.pod_network.files = vec!["/etc/cni/net.d/10-flannel.conflist".into()];
+    facts.pod_network.interfaces = vec!["cni0".into(), "flannel.1".into()];
     facts.dpkg_interrupted = true;
     facts.free.insert("/var/lib".into(), 2000);
     facts.watched[0].free = 100;

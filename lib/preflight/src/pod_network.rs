@@ -1,0 +1,124 @@
+//! What another pod network has left on a host: CNI configuration and interfaces of the kernel.
+//!
+//! Chains of iptables are not listed: without a program of the host the kernel does not name them, and
+//! listing them with one would load its modules. kube-proxy and the CNI plugins write their own again.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The directory from which the container runtime takes the first file by name.
+const CONFIGURATION: &str = "/etc/cni/net.d";
+/// The interfaces of the host, by name.
+const INTERFACES: &str = "/sys/class/net";
+/// The files that count as CNI configuration (`ConfFiles` in libcni).
+const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
+/// Interfaces of flannel, kube-proxy's IPVS mode, node-local DNS, kube-router, Weave, Antrea and Calico.
+const NAMES: [&str; 8] = [
+    "antrea-gw0",
+    "cni0",
+    "kube-bridge",
+    "kube-ipvs0",
+    "nodelocaldns",
+    "vxlan.calico",
+    "weave",
+    "wireguard.cali",
+];
+/// Beginnings of names: flannel's tunnels and those of Calico's and Cilium's pods.
+const PREFIXES: [&str; 3] = ["cali", "cilium_", "flannel."];
+
+/// Traces of a pod network on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodNetworkTraces {
+    /// Paths of CNI configurations.
+    pub files: Vec<String>,
+    /// Names of interfaces.
+    pub interfaces: Vec<String>,
+}
+
+impl PodNetworkTraces {
+    /// The traces on this host.
+    #[must_use]
+    pub fn collect() -> Self {
+        Self::below(Path::new(CONFIGURATION), Path::new(INTERFACES))
+    }
+
+    /// Returns true if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.interfaces.is_empty()
+    }
+
+    fn below(configuration: &Path, interfaces: &Path) -> Self {
+        let is_configuration = |name: &String| {
+            let extension = Path::new(name).extension().and_then(|text| text.to_str());
+            extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+        };
+        let path = |name: String| configuration.join(name).display().to_string();
+        let files = names(configuration).into_iter().filter(is_configuration);
+        let is_interface = |name: &String| {
+            NAMES.contains(&name.as_str()) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        Self {
+            files: files.map(path).collect(),
+            interfaces: names(interfaces).into_iter().filter(is_interface).collect(),
+        }
+    }
+}
+
+/// The sorted names in a directory; none if it cannot be read.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_and_interfaces_of_pod_networks_are_found_and_no_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (cni, net) = (scratch.path().join("net.d"), scratch.path().join("net"));
+        assert!(PodNetworkTraces::below(&cni, &net).is_empty());
+        for directory in [&cni, &net] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        for name in [
+            "87-other.conflist",
+            "05-old.conf",
+            "old.json",
+            "calico-kubeconfig",
+            ".kubernetes-cni-keep",
+            "10-flannel.conflist.bak",
+        ] {
+            std::fs::write(cni.join(name), "").unwrap();
+        }
+        for name in [
+            "lo",
+            "eth0",
+            "cali01",
+            "cilium_host",
+            "cni0",
+            "cni1",
+            "docker0",
+            "flannel.1",
+            "veth1",
+        ] {
+            std::fs::create_dir(net.join(name)).unwrap();
+        }
+        let found = PodNetworkTraces::below(&cni, &net);
+        let below = |name: &str| cni.join(name).display().to_string();
+        let files = ["05-old.conf", "87-other.conflist", "old.json"].map(below);
+        assert_eq!(found.files, files);
+        assert_eq!(
+            found.interfaces,
+            ["cali01", "cilium_host", "cni0", "flannel.1"]
+        );
+    }
+}
