@@ -222,3 +222,82 @@ fn the_operators_settings_reach_their_files() {
         "{packages}"
     );
 }
+
+/// Runs the program that a boot starts, with a file in the place of `/etc/hosts`.
+fn restored(program: &str, hosts: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hosts");
+    std::fs::write(&file, hosts).unwrap();
+    let program = program
+        .replace("hosts=/etc/hosts", &format!("hosts={}", file.display()))
+        .replace("/sbin/restorecon", "/nowhere");
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", &program])
+        .status();
+    assert!(status.unwrap().success(), "{program}");
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    std::fs::read_to_string(&file).unwrap()
+}
+
+/// cloud-init with `manage_etc_hosts` writes the first of these.
+#[test]
+fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file() {
+    let worker = of("worker");
+    let program = contents(&worker, "/var/lib/halite/restore-names.sh");
+    let present = worker
+        .low
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.function() == "host.present");
+    let names: Vec<(String, String)> = present
+        .map(|chunk| {
+            let ip = &chunk.args["ip"];
+            let ip = ip.as_str().or_else(|| ip[0].as_str()).unwrap();
+            (chunk.name.clone(), ip.to_owned())
+        })
+        .collect();
+    assert!(names.iter().any(|(name, _)| name == "api.prod.internal"));
+    let own: String = names
+        .iter()
+        .map(|(name, ip)| format!("{ip}\t{name}\n"))
+        .collect();
+    let written = "127.0.1.1 worker-1.example.net worker-1\n127.0.0.1 localhost\n";
+    let kept = "127.0.1.1 worker-1.example.net\n127.0.0.1 localhost\n";
+    assert_eq!(restored(program, written), format!("{kept}{own}"));
+    assert_eq!(restored(program, ""), own);
+    // What is there already, in any form, stays as it is.
+    let mut lines = String::from("# of the operator\n\n192.0.2.7  other # here\n");
+    for (name, ip) in &names {
+        lines += &format!("{ip}   also-{name} {name}  # {name}\n");
+    }
+    assert_eq!(restored(program, &lines), lines);
+    let elsewhere = "10.9.9.9 api.prod.internal # old\n10.9.9.9 mine api.prod.internal # old\n";
+    let dropped = "# old\n10.9.9.9 mine # old\n";
+    assert_eq!(restored(program, elsewhere), format!("{dropped}{own}"));
+}
+
+/// A kubelet that starts before looks for the API in vain.
+#[test]
+fn the_names_are_back_before_what_needs_them_starts() {
+    let worker = of("worker");
+    let unit = contents(&worker, "/etc/systemd/system/halite-names.service");
+    let of_kind = |kind: &str| {
+        let mut lines = unit.lines();
+        lines.find_map(|line| line.strip_prefix(kind)).unwrap()
+    };
+    for later in [
+        "kubelet.service",
+        "containerd.service",
+        "halite-minion.service",
+    ] {
+        assert!(of_kind("Before=").split(' ').any(|unit| unit == later));
+    }
+    assert!(
+        of_kind("After=")
+            .split(' ')
+            .any(|unit| unit == "cloud-init.service")
+    );
+    assert!(unit.contains("WantedBy=multi-user.target\n"));
+    chunk(&worker, "service.running", "halite-names");
+}

@@ -256,6 +256,24 @@ fn flannel_tolerates_each_taint_as_kube_proxy_does() {
     }
 }
 
+/// A reload of firewalld flushes all chains of iptables, whoever made them, and no table of nftables but its own.
+#[test]
+fn ports_of_hosts_that_lead_to_pods_are_not_in_iptables() {
+    for mode in ["nftables", "iptables"] {
+        let (mut pillar, grains) = fixture("master");
+        pillar["halite"]["kubeProxy"]["mode"] = json!(mode);
+        let compiled = highstate(&pillar, &grains);
+        let documents = &chunk(&compiled, "kubernetes.manifest", "flannel").args["documents"];
+        let mut documents = documents.as_array().unwrap().iter();
+        let map = documents.find(|document| document["kind"] == "ConfigMap");
+        let text = map.unwrap()["data"]["cni-conf.json"].as_str().unwrap();
+        let configuration: Value = serde_json::from_str(text).unwrap();
+        let mut plugins = configuration["plugins"].as_array().unwrap().iter();
+        let portmap = plugins.find(|plugin| plugin["type"] == "portmap").unwrap();
+        assert_eq!(portmap["backend"], "nftables", "{mode}");
+    }
+}
+
 #[test]
 fn without_flannel_no_state_mentions_it() {
     for name in ["bootstrap", "worker", "master"] {

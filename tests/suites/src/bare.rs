@@ -55,7 +55,7 @@ pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
         "! ip link show cni0 2>/dev/null",
         "! firewall-cmd --permanent --get-policies | grep halite",
         "! firewall-cmd --get-ipsets | grep halite",
-        "! nft list ruleset | grep -E 'halite|kube-proxy|KUBE-|FLANNEL|CNI-'",
+        "! nft list ruleset | grep -E 'halite|kube-proxy|cni_hostport|flannel-ipv|KUBE-|FLANNEL|CNI-'",
         "! ls /etc/sysctl.d /etc/modules-load.d | grep halite",
         "! grep -rs 'Written by Halite' /etc/keepalived /etc/haproxy",
         "! test -e /etc/keepalived/check-apiserver && ! test -e /etc/haproxy/kubernetes-ca.crt",

@@ -18,8 +18,10 @@ api-endpoint:
 {%- endif %}
 {#- A host that has not enrolled yet may have no address. #}
 {%- set addresses = namespace(all=[]) %}
+{%- set names = namespace(all=[[pillar.halite.apiServer.endpoint, pillar.halite.apiServer.address]]) %}
 {%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
 {%-   set addresses.all = addresses.all + [other.controlPlane] %}
+{%-   set names.all = names.all + [[name, other.controlPlane]] %}
 
 node-name-{{ name }}:
   host.present:
@@ -28,6 +30,7 @@ node-name-{{ name }}:
     - clean: True
 {%- endfor %}
 {%- if pillar.halite.siteRegistry.address %}
+{%-   set names.all = names.all + [[pillar.halite.siteRegistry.name, pillar.halite.siteRegistry.address]] %}
 
 site-registry-name:
   host.present:
@@ -42,6 +45,41 @@ site-registry-name:
     - name: {{ pillar.halite.siteRegistry.name }}
     - ip: {{ addresses.all | json }}
 {%- endif %}
+
+
+# What else writes the file at a boot, as cloud-init does, has written it before the kubelet starts, which needs the API's name.
+/var/lib/halite/restore-names.sh:
+  file.managed:
+    - source: salt://halite/host/names/restore.sh.j2
+    - template: jinja
+    - context:
+        names: {{ names.all | json }}
+    - check_cmd: sh -n
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - makedirs: True
+    - require:
+        - host: api-endpoint
+
+/etc/systemd/system/halite-names.service:
+  file.managed:
+    - source: salt://halite/host/names/unit.conf
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+
+halite-names:
+  service.running:
+    - enable: True
+    - unmask: True
+    - only_drop_ins: []
+    - require:
+        - file: /var/lib/halite/restore-names.sh
+    - watch:
+        - file: /etc/systemd/system/halite-names.service
 {%- if is_kubernetes_node %}
 
 # A pod on the host's network has a copy of /etc/hosts from the start of its container. What connects to the

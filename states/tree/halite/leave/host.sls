@@ -40,6 +40,7 @@ containerd:
 # A container outlives its shim, and without containerd no task is listed above. Once the node has gone, its pods are
 # made again elsewhere: none of their processes may be left then.
 {%- set of_pods = "find /sys/fs/cgroup/kubepods* /sys/fs/cgroup/*/kubepods* -name cgroup.procs -exec cat {} + 2>/dev/null | grep -E '^[1-9]'" %}
+{%- set tables = "nft list tables | grep -E ' (kube-proxy|cni_hostport|flannel-ipv[46])$'" %}
 containers-gone:
   cmd.run:
     - name: >-
@@ -54,11 +55,11 @@ containers-gone:
         $family-save | grep -qE 'KUBE-|FLANNEL|CNI-' || continue;
         $family-save | grep -vE 'KUBE-|FLANNEL|CNI-|flanneld' | $family-restore;
         done;
-        for family in ip ip6; do nft delete table $family kube-proxy 2>/dev/null; done; true
+        {{ tables }} | while read -r table; do nft delete $table; done; true
     - onlyif: >-
         pgrep -f '[c]ontainerd-shim-runc-v2 .*-namespace k8s.io' || {{ of_pods }} || ls -d /run/netns/cni-* /run/flannel ||
         grep -qE ' (/var/lib/kubelet/|/run/containerd/)' /proc/self/mounts || ip link show cni0 || ip link show flannel.1 ||
-        nft list tables | grep -q kube-proxy || iptables-save | grep -qE 'KUBE-|FLANNEL'
+        {{ tables }} || iptables-save | grep -qE 'KUBE-|FLANNEL'
     - require:
         - service: containerd
     # Its container has ended with the others.
@@ -167,11 +168,22 @@ firewall:
 {%- endif %}
 {%- set line = '^[0-9.]+([[:space:]]+(' ~ (names.all | sort | join('|') | replace('.', '[.]')) ~ '))+[[:space:]]*$' %}
 
+halite-names:
+  service.dead:
+    - enable: False
+
+/etc/systemd/system/halite-names.service:
+  file.absent:
+    - require:
+        - service: halite-names
+
 # The cluster's names, where a line has no other name.
 cluster-names:
   cmd.run:
     - name: {{ ("sed -i -E '/^127[.]/!{/" ~ line ~ "/d}' /etc/hosts") | json }}
     - onlyif: grep -vE '^127[.]' /etc/hosts | grep -qE '{{ line }}'
+    - require:
+        - service: halite-names
 
 units:
   cmd.run:
@@ -183,3 +195,4 @@ units:
         - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
         - file: /etc/systemd/system/keepalived.service.d/halite.conf
         - file: /etc/systemd/system/{{ unit }}.service.d/halite.conf
+        - file: /etc/systemd/system/halite-names.service

@@ -12,6 +12,8 @@ use crate::kills::jobs;
 
 /// The state with the firewall's sets of addresses.
 const SETS: &str = "halite-sets";
+/// The state with the names that come back into `/etc/hosts` at a boot.
+const NAMES: &str = "/var/lib/halite/restore-names.sh";
 
 /// The states that changed something, with their changes, by host.
 type Changed = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
@@ -82,11 +84,12 @@ impl<'a> Since<'a> {
     }
 
     /// Checks that the addition of a host has changed on each other host its name and its entries in the
-    /// sets of addresses, and nothing else: no service was reloaded, and no file written but `/etc/hosts`.
+    /// sets of addresses, and nothing else: no service was reloaded, and no file written but `/etc/hosts` and the
+    /// names that come back into it at a boot.
     pub(super) fn added_only(&self, cluster: &Cluster, added: &Host) -> Result<()> {
         let new = added.spec.name.as_str();
         let named = format!("node-name-{new}");
-        let wanted = BTreeSet::from([SETS, named.as_str()]);
+        let wanted = BTreeSet::from([SETS, named.as_str(), NAMES]);
         let addresses = [added.control_plane_address(), added.workload_address()];
         let changed = self.changed()?;
         ensure!(
