@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::declared::Snapshot;
 use crate::kubernetes::access::Clusters;
+use crate::kubernetes::volumes;
 use crate::refusal::Refusal;
 
 /// What an operator has confirmed.
@@ -51,6 +52,23 @@ pub struct Leaving {
     pub is_connected: bool,
     /// Its vote in etcd.
     pub vote: Vote,
+    /// Volumes that no other host can use.
+    pub claims: Claims,
+}
+
+/// The number of claims that a message names.
+const NAMED: usize = 10;
+
+/// Claims of volumes that no other host can use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claims {
+    /// `namespace/name` of each.
+    Known(Vec<String>),
+    /// The API does not say it.
+    Unknown {
+        /// Its reason.
+        because: String,
+    },
 }
 
 /// The vote of a host in etcd.
@@ -100,7 +118,17 @@ impl Leaving {
         } else {
             Vote::None
         };
+        let runs_containers = declaration
+            .nodes
+            .get(name)
+            .is_some_and(|node| node.runs_containers());
+        let claims = if runs_containers {
+            claims(clusters, snapshot, name).await
+        } else {
+            Claims::Known(Vec::new())
+        };
         Ok(Self {
+            claims,
             has_key: app.store.key(&id).await?.is_some(),
             is_connected: app.connections.is_connected(&id),
             vote,
@@ -133,6 +161,7 @@ impl Leaving {
             has_key: false,
             is_connected: false,
             vote: Vote::None,
+            claims: Claims::Known(Vec::new()),
         }
     }
 
@@ -204,7 +233,8 @@ impl Leaving {
         } else if !named
             && (confirmed.dead && self.has_key
                 || self.loses(Role::ControlPlane)
-                || self.loses(Role::Etcd) && matches!(self.vote, Vote::Voting { .. }))
+                || self.loses(Role::Etcd) && matches!(self.vote, Vote::Voting { .. })
+                || self.has_key && self.lost_claims().is_some())
         {
             reasons.push(format!(
                 "it takes --force --cluster {cluster}: {}",
@@ -269,10 +299,35 @@ impl Leaving {
     #[must_use]
     pub fn losses(&self, dead: bool) -> Vec<String> {
         let pods = dead.then(|| "the data of its pods on its disks is given up".to_owned());
-        let parts = [self.lost_vote(), self.lost_keys()];
+        let parts = [self.lost_claims(), self.lost_vote(), self.lost_keys()];
         pods.into_iter()
             .chain(parts.into_iter().flatten())
             .collect()
+    }
+
+    /// The volumes that the cluster loses with its disks.
+    fn lost_claims(&self) -> Option<String> {
+        if self.stays.is_some() {
+            return None;
+        }
+        match &self.claims {
+            Claims::Known(claims) if claims.is_empty() => None,
+            Claims::Known(claims) => {
+                let named = claims.iter().take(NAMED).map(String::as_str);
+                let named = named.collect::<Vec<_>>().join(", ");
+                let more = match claims.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                Some(format!(
+                    "volumes that no other host can use, of the claims {named}{more}: copy what is in them elsewhere, then \
+                     delete the claims, or pods that need them stay Pending"
+                ))
+            }
+            Claims::Unknown { because } => Some(format!(
+                "volumes that no other host can use, which the API does not name ({because})"
+            )),
+        }
     }
 
     /// What the cluster loses with its member of etcd.
@@ -332,6 +387,24 @@ impl Leaving {
                 "custom": node.custom,
             })),
         })
+    }
+}
+
+/// The claims of volumes that no other host can use.
+async fn claims(clusters: &Clusters, snapshot: &Snapshot, name: &str) -> Claims {
+    let api = match clusters.api(snapshot).await {
+        Ok(api) => api,
+        Err(error) => {
+            return Claims::Unknown {
+                because: chain(&error),
+            };
+        }
+    };
+    match volumes::claims_only_on(&*api, name).await {
+        Ok(claims) => Claims::Known(claims),
+        Err(error) => Claims::Unknown {
+            because: chain(&error),
+        },
     }
 }
 

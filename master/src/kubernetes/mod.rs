@@ -31,6 +31,7 @@ pub mod rebalance;
 #[cfg(test)]
 mod rebalance_tests;
 mod sets;
+pub mod volumes;
 mod waits;
 
 use std::error::Error;

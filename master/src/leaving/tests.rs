@@ -13,6 +13,7 @@ fn host(roles: &[Role]) -> Leaving {
         has_key: true,
         is_connected: true,
         vote: Vote::None,
+        claims: Claims::Known(Vec::new()),
     }
 }
 
@@ -68,6 +69,52 @@ fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
     let never = Leaving {
         has_key: false,
         ..gone
+    };
+    assert!(never.refusals(&confirmed(true, "")).is_empty());
+}
+
+#[test]
+fn claims_of_volumes_that_only_this_host_has_are_named_and_need_force() {
+    let plain = Confirmed::default();
+    let with = |count: usize| {
+        let claims = (0..count).map(|number| format!("default/data-db-{number}"));
+        Leaving {
+            claims: Claims::Known(claims.collect()),
+            ..host(&[Role::Worker])
+        }
+    };
+    let text = reason(&with(2), &plain);
+    let named = "it takes --force --cluster prod: volumes that no other host can use, of the claims default/data-db-0, \
+                 default/data-db-1: copy";
+    assert!(text.starts_with(named), "{text}");
+    let forced = confirmed(false, "prod");
+    assert!(with(2).refusals(&forced).is_empty());
+    // It is said before a host is replaced, which takes the flag in any case.
+    let losses = with(12).losses(true);
+    assert!(
+        losses[1].contains("default/data-db-9 and 2 more:"),
+        "{losses:?}"
+    );
+    // Its disks stay with a host that stays.
+    let stays = with(2).staying(&[Role::Worker]);
+    assert!(stays.refusals(&plain).is_empty() && stays.losses(false).is_empty());
+    let unknown = Leaving {
+        claims: Claims::Unknown {
+            because: "no answer".to_owned(),
+        },
+        ..host(&[Role::Worker])
+    };
+    let text = reason(&unknown, &plain);
+    assert!(
+        text.contains("which the API does not name (no answer)"),
+        "{text}"
+    );
+    assert!(unknown.refusals(&forced).is_empty());
+    // What has never enrolled has no disks of the cluster.
+    let never = Leaving {
+        has_key: false,
+        is_connected: false,
+        ..unknown
     };
     assert!(never.refusals(&confirmed(true, "")).is_empty());
 }
