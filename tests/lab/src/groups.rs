@@ -42,6 +42,40 @@ pub fn make(name: &str) -> Result<Vec<PathBuf>> {
     Ok(groups)
 }
 
+/// The pid, as the machine sees it, of the init of the host whose processes are in the groups of that name.
+pub fn init(name: &str) -> Option<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .find(|pid| {
+            let file = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+            // Most processes are not in the groups of a host.
+            file("cgroup").is_ok_and(|groups| is_in(&groups, name))
+                && file("status").is_ok_and(|status| is_init(&status))
+        })
+}
+
+/// Returns whether one of a process's groups is that of the host, or below it.
+fn is_in(groups: &str, name: &str) -> bool {
+    let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.any(|path| path.split('/').any(|part| part == name))
+}
+
+/// Returns whether a process is the first one of a namespace right below that of the machine. Inside a host, those of
+/// pods are one level deeper. One that has ended, and is not reaped yet, is none.
+fn is_init(status: &str) -> bool {
+    let field = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let ids: Vec<&str> = field("NSpid")
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let has_ended = field("State").is_none_or(|state| state.starts_with(['Z', 'X']));
+    matches!(ids[..], [_, "1"]) && !has_ended
+}
+
 /// Lets the processes of frozen groups below that name run, so that they can end: runc freezes a container's group for
 /// a moment, and a power cut in that moment leaves it frozen.
 pub fn thaw(name: &str) -> Result<()> {
@@ -95,4 +129,33 @@ fn remove_tree(group: &Path) -> Result<()> {
             })
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_of_a_host_are_told_from_those_of_others() {
+        let groups = "12:pids:/hl-demo-cp-1/init.scope\n0::/hl-demo-cp-1/init.scope\n";
+        assert!(is_in(groups, "hl-demo-cp-1"));
+        assert!(!is_in(groups, "hl-demo-cp") && !is_in(groups, "hl-demo-cp-10"));
+        assert!(!is_in("0::/user.slice\n", "hl-demo-cp-1") && !is_in("", "hl-demo-cp-1"));
+    }
+
+    #[test]
+    fn the_init_of_a_host_is_neither_a_container_nor_a_process_that_has_ended() {
+        let status =
+            |state: &str, ids: &str| format!("Name:\tsystemd\nState:\t{state}\nNSpid:\t{ids}\n");
+        assert!(is_init(&status("S (sleeping)", "4711\t1")));
+        for (state, ids) in [
+            ("Z (zombie)", "4711\t1"),
+            ("S (sleeping)", "4711"),
+            ("S (sleeping)", "4711\t17"),
+            ("S (sleeping)", "4711\t30\t1"),
+        ] {
+            assert!(!is_init(&status(state, ids)), "{state}, {ids}");
+        }
+        assert!(!is_init(""));
+    }
 }

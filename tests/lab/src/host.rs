@@ -202,8 +202,9 @@ impl Host {
         Ok(())
     }
 
-    /// Pid of the nspawn process, if it runs.
-    fn nspawn(&self) -> Option<u32> {
+    /// Pid of its container manager, the nspawn process, if that runs.
+    #[must_use]
+    pub fn nspawn(&self) -> Option<u32> {
         let pid: u32 = fs::read_to_string(self.dir.join("nspawn.pid"))
             .ok()?
             .trim()
@@ -217,6 +218,12 @@ impl Host {
     /// Pid of the host's init as the machine sees it, if the host runs.
     #[must_use]
     pub fn init(&self) -> Option<u32> {
+        // The init outlives its container manager, and the host with it.
+        self.of_nspawn().or_else(|| groups::init(&self.machine()))
+    }
+
+    /// The child of its container manager, which is found at once.
+    fn of_nspawn(&self) -> Option<u32> {
         let nspawn = self.nspawn()?;
         let children = fs::read_to_string(format!("/proc/{nspawn}/task/{nspawn}/children")).ok()?;
         children.split_whitespace().next()?.parse().ok()
@@ -341,11 +348,11 @@ pub fn cut_power(hosts: &[Host]) -> Result<()> {
             &format!("{} to lose power", host.spec.name),
             Duration::from_secs(90),
             || {
-                if host.nspawn().is_none() {
+                if host.nspawn().is_none() && host.init().is_none() {
                     return Ok(());
                 }
                 groups::thaw(&host.machine())?;
-                Err(anyhow!("nspawn still runs"))
+                Err(anyhow!("its init or its container manager still runs"))
             },
         )?;
         host.unplug()?;

@@ -44,10 +44,16 @@ pub(super) const TESTS: &[Test<()>] = &[
 ];
 
 /// Those of `--full` in addition.
-pub(super) const FULL: &[Test<()>] = &[Test {
-    name: "lab: the shipped programs work in a root without any library",
-    run: bare_root::shipped_works,
-}];
+pub(super) const FULL: &[Test<()>] = &[
+    Test {
+        name: "lab: the shipped programs work in a root without any library",
+        run: bare_root::shipped_works,
+    },
+    Test {
+        name: "lab: a host whose container manager has died is on, and its power can be cut",
+        run: power::without_its_manager,
+    },
+];
 
 fn quiet(_: &str) {}
 

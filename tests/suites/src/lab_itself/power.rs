@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
-use halite_lab::{Lab, wait};
+use halite_lab::{Lab, command, wait};
 
 use super::{bare, bare_host};
 use crate::availability::holders::Sampler;
@@ -42,6 +42,31 @@ impl Remains {
             ))?,
         })
     }
+}
+
+/// Kills the container manager of a host, as the kernel does when memory is short.
+pub(super) fn without_its_manager((): &()) -> Result<Counts> {
+    let (lab, host) = bare("orphan")?;
+    let init = host.is_on()?;
+    let manager = host.nspawn().context("no container manager runs")?;
+    command::run("kill", &["-9".to_owned(), manager.to_string()])?;
+    wait::until("the container manager to end", LIMIT, || {
+        ensure!(host.nspawn().is_none(), "it runs still");
+        Ok(())
+    })?;
+    ensure!(
+        host.init() == Some(init),
+        "the host is off for the lab: {:?} is not {init}",
+        host.init()
+    );
+    host.sh("systemctl is-system-running --wait | grep -E 'running|degraded'")?;
+    let name = [host.spec.name.clone()];
+    lab.power_off(&name, false)?;
+    ensure!(host.init().is_none(), "the host runs without power");
+    lab.power_on(&name)?;
+    host.sh("true")?;
+    lab.down()?;
+    Ok(Counts::ONE)
 }
 
 /// Powers two hosts off at the same moment, and one of them with its disks.
