@@ -1,5 +1,5 @@
 //! Scans while hosts leave and join the site of three control planes: at no moment more answers than
-//! the roles open.
+//! the roles open, and between hosts that the command does not change at no moment less.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -57,6 +57,9 @@ const TABLE: &[Row] = &[
 /// The number of other ports that are asked each time.
 const OTHERS: usize = 50;
 
+/// The number of further scans of a port that should answer and does not.
+const ATTEMPTS: usize = 3;
+
 /// The ports that may answer at an address of a host; `masters` are the hosts that may have the master.
 fn allowed(host: &str, is_control_plane: bool, from: Position, masters: &[&str]) -> BTreeSet<u16> {
     let of_master = is_control_plane && masters.contains(&host) && from != Workload;
@@ -70,6 +73,16 @@ fn allowed(host: &str, is_control_plane: bool, from: Position, masters: &[&str])
         .collect()
 }
 
+/// The ports that are let through at each moment between hosts that a command does not change.
+fn needed(host: &str, is_control_plane: bool, from: Position, masters: &[&str]) -> BTreeSet<u16> {
+    let mut needed = allowed(host, is_control_plane, from, masters);
+    if masters.len() > 1 {
+        // It moves.
+        needed.retain(|port| !MASTER.contains(port));
+    }
+    needed
+}
+
 /// One source and one address.
 struct Ask<'a> {
     source: &'a Source,
@@ -77,6 +90,8 @@ struct Ask<'a> {
     host: String,
     to: String,
     is_control_plane: bool,
+    /// The command changes neither of the two.
+    is_steady: bool,
 }
 
 /// What the scans found.
@@ -84,19 +99,23 @@ struct Ask<'a> {
 struct Found {
     /// More than the table has.
     wrong: BTreeSet<String>,
+    /// Less than the roles open.
+    closed: BTreeSet<String>,
     /// How often each pair was asked, and how often its API answered.
     asked: BTreeMap<(String, String), (usize, usize)>,
 }
 
 /// Does something while all hosts and the virtual address are scanned from each position, again and
-/// again. `masters` are the hosts that may have the master at any moment of it.
+/// again. `masters` are the hosts that may have the master at any moment of it, and `changed` those that it takes
+/// out, brings in, or restarts.
 ///
 /// # Errors
-/// It fails, or a port answers that the table lacks.
+/// It fails, a port answers that the table lacks, or one does not that the table has.
 pub(crate) fn during<T>(
     cluster: &Cluster,
     vip: Ipv4Addr,
     masters: &[&str],
+    changed: &[&str],
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let vip = vip.to_string();
@@ -114,7 +133,7 @@ pub(crate) fn during<T>(
         (&plane.source, Plane),
         (&workload.source, Workload),
     ];
-    let asks = asks(cluster, &vip, &sources);
+    let asks = asks(cluster, &vip, &sources, changed);
     let ended = AtomicBool::new(false);
     let (outcome, found) = thread::scope(|scope| {
         let scans = scope.spawn(|| scan_until(&ended, &asks, masters));
@@ -127,8 +146,14 @@ pub(crate) fn during<T>(
     Ok(outcome)
 }
 
-fn asks<'a>(cluster: &Cluster, vip: &str, sources: &[(&'a Source, Position)]) -> Vec<Ask<'a>> {
+fn asks<'a>(
+    cluster: &Cluster,
+    vip: &str,
+    sources: &[(&'a Source, Position)],
+    changed: &[&str],
+) -> Vec<Ask<'a>> {
     let mut asks = Vec::new();
+    let stays = |name: &str| !changed.contains(&name);
     for (source, from) in sources {
         let mut ask = |host: &str, to: String, is_control_plane| {
             asks.push(Ask {
@@ -137,6 +162,8 @@ fn asks<'a>(cluster: &Cluster, vip: &str, sources: &[(&'a Source, Position)]) ->
                 host: host.to_owned(),
                 to,
                 is_control_plane,
+                // The virtual address moves, and has no firewall of its own.
+                is_steady: host != VIP && stays(host) && stays(&source.name),
             });
         };
         for host in cluster.hosts() {
@@ -164,7 +191,9 @@ fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>], masters: &[&str]) -> Result<
             let of_table = TABLE.iter().flat_map(|(ports, _, _)| ports.iter().copied());
             let others: Vec<u16> = (0..OTHERS).map(|_| random.port()).collect();
             let ports: BTreeSet<u16> = of_table.chain(MASTER).chain([SSH]).chain(others).collect();
-            let open = ask.source.open(&ask.to, &ports)?;
+            let answers = ask.source.among(&ask.to, &ports)?;
+            let reached = answers.reached();
+            let open = answers.open;
             let allowed = allowed(&ask.host, ask.is_control_plane, ask.from, masters);
             found.wrong.extend(open.difference(&allowed).map(|port| {
                 format!(
@@ -172,6 +201,18 @@ fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>], masters: &[&str]) -> Result<
                     ask.source.name, ask.from, ask.host, ask.to
                 )
             }));
+            if ask.is_steady {
+                let needed = needed(&ask.host, ask.is_control_plane, ask.from, masters);
+                let missed = needed.difference(&reached).copied().collect();
+                found
+                    .closed
+                    .extend(still_closed(ask, missed)?.iter().map(|port| {
+                        format!(
+                            "{} ({:?}) does not reach port {port} of {} at {}",
+                            ask.source.name, ask.from, ask.host, ask.to
+                        )
+                    }));
+            }
             let pair = (ask.source.name.clone(), ask.to.clone());
             let (times, api) = found.asked.entry(pair).or_default();
             *times += 1;
@@ -183,8 +224,24 @@ fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>], masters: &[&str]) -> Result<
     }
 }
 
+/// Asks again at the ports that did not answer: a packet can get lost.
+fn still_closed(ask: &Ask<'_>, mut missed: BTreeSet<u16>) -> Result<BTreeSet<u16>> {
+    for _ in 0..ATTEMPTS {
+        if missed.is_empty() {
+            break;
+        }
+        let reached = ask.source.among(&ask.to, &missed)?.reached();
+        missed.retain(|port| !reached.contains(port));
+    }
+    Ok(missed)
+}
+
 fn judge(found: &Found, vip: &str) -> Result<()> {
-    let Found { wrong, asked } = found;
+    let Found {
+        wrong,
+        closed,
+        asked,
+    } = found;
     let least = asked.values().map(|(times, _)| *times).min();
     println!(
         "  scans: {} pairs of a source and an address, each at least {} times",
@@ -192,6 +249,7 @@ fn judge(found: &Found, vip: &str) -> Result<()> {
         least.context("nothing was scanned")?
     );
     ensure!(wrong.is_empty(), "more than the roles open: {wrong:#?}");
+    ensure!(closed.is_empty(), "less than the roles open: {closed:#?}");
     // Else the scans would have seen nothing of a port that is open, too.
     let mut of_vip = asked.iter().filter(|((_, to), _)| to == vip);
     ensure!(
@@ -234,6 +292,14 @@ mod tests {
         assert_eq!(ports("cp-1", true, Workload), [SSH]);
         assert_eq!(ports("worker-1", true, Plane), [SSH]);
         assert_eq!(ports(VIP, true, Workload), [SSH]);
+    }
+
+    #[test]
+    fn what_moves_with_the_master_may_be_closed_and_nothing_else() {
+        let of_one = needed("cp-1", true, Plane, &["cp-1"]);
+        assert_eq!(of_one, allowed("cp-1", true, Plane, &["cp-1"]));
+        let of_two = needed("cp-1", true, Plane, &["cp-1", "cp-2"]);
+        assert_eq!(of_two, BTreeSet::from([SSH, API]));
     }
 
     #[test]

@@ -84,10 +84,10 @@ impl Source {
         Ok(found)
     }
 
-    /// The TCP ports among these at which a program of `target` answers.
-    pub fn open(&self, target: &str, ports: &BTreeSet<u16>) -> Result<BTreeSet<u16>> {
+    /// What `target` answers at these TCP ports.
+    pub fn among(&self, target: &str, ports: &BTreeSet<u16>) -> Result<Findings> {
         let only = ports.iter().map(|port| format!("--only={port}"));
-        Ok(self.run_scan(target, only)?.open)
+        self.run_scan(target, only)
     }
 
     fn run_scan(&self, target: &str, options: impl Iterator<Item = String>) -> Result<Findings> {

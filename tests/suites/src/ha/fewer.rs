@@ -63,7 +63,7 @@ fn worker_for_a_while(cluster: &Cluster, [other, name]: [&'static str; 2]) -> Re
 /// is open that the roles do not open.
 pub(super) fn one_and_three_again(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
-    let measured = firewall::during(cluster, VIP, &MASTER, || {
+    let measured = firewall::during(cluster, VIP, &MASTER, &STANDBYS, || {
         at_the_vip(cluster, first, "one", || one_and_three(cluster))
     })?;
     measured.check("three control planes, one, and three", GAP)?;

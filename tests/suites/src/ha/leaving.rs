@@ -145,7 +145,8 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
 /// its entries in sets of addresses alone. It is the only worker: where that is declared, the control planes take its pods.
 pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
     let moved = || last_worker::declared(cluster, || leaves_and_returns(cluster));
-    firewall::during(cluster, VIP, &MASTER, moved)?;
+    let name = cluster.worker.spec.name.as_str();
+    firewall::during(cluster, VIP, &MASTER, &[name], moved)?;
     Ok(Counts {
         passed: 4,
         failed: 0,
@@ -248,7 +249,7 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
         is_complete(cluster)
     })?;
     labelled(cluster, name, || {
-        firewall::during(cluster, VIP, &MASTER, || {
+        firewall::during(cluster, VIP, &MASTER, &[name], || {
             let replaced = || replaced_as_it_was(cluster, name);
             let measured = at_the_vip(cluster, &cluster.bootstrap, "replaced", replaced)?;
             measured.check("a control plane is destroyed and replaced", GAP)

@@ -102,7 +102,9 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     ] {
         refused(first, &[&RETIRE[..], words].concat(), &parts)?;
     }
-    let measured = firewall::during(cluster, VIP, &["cp-1", "cp-2"], || retired(cluster))?;
+    let measured = firewall::during(cluster, VIP, &["cp-1", "cp-2"], &["cp-1"], || {
+        retired(cluster)
+    })?;
     measured.check("the first host leaves", GAP)?;
     wait_until_bare(first)?;
     is_bare(first, "cp-[23]|worker-1|api[.]demo")?;

@@ -69,7 +69,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
         ensure!(count > 20, "{count} writes");
         Ok(())
     })?;
-    let said = firewall::during(cluster, VIP, &MASTER, || first.run(&release.upgrade()));
+    let said = firewall::during(cluster, VIP, &MASTER, &[], || first.run(&release.upgrade()));
     let record = writes.end()?;
     println!("  {}", said?.trim().replace('\n', "\n  "));
     wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;

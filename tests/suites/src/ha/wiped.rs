@@ -37,7 +37,9 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     restoring::run(first)?;
     kept.came_back(cluster)?;
     cluster.lab.power_on(others)?;
-    firewall::during(cluster, VIP, &MASTER, || {
+    // The worker's firewall still has the entries of before.
+    let changed = [STANDBYS[0], STANDBYS[1], cluster.worker.spec.name.as_str()];
+    firewall::during(cluster, VIP, &MASTER, &changed, || {
         guide::add(cluster, first, HEADING, &STANDBYS)?;
         wait::until("all hosts to serve again", BACK, || is_complete(cluster))
     })?;
