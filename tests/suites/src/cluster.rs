@@ -38,7 +38,7 @@ pub(super) const AT_THE_END: &[Test<Cluster>] = &[Test {
 pub(super) const STAYING: &str = "on";
 
 /// Port on which servers listen.
-const PORT: u16 = 8080;
+pub(super) const PORT: u16 = 8080;
 
 /// Limit for pods to run, and to be gone. The kubelet waits up to five minutes before it starts a scheduler or a
 /// controller manager again that lost its lease, and a taint of a new node that Kubernetes has failed to remove stays

@@ -8,6 +8,7 @@ mod cancelled;
 mod destroyed;
 mod dies;
 mod etcd;
+mod etcd_hosts;
 mod expired;
 mod failovers;
 mod fewer;
@@ -18,6 +19,7 @@ mod leaving;
 mod links;
 mod losses;
 mod lost_data;
+mod master_dies;
 mod operators;
 mod pod;
 mod proxies;
@@ -248,6 +250,14 @@ const FULL: &[Test<Cluster>] = &[
         name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
         run: standbys::replaces_the_lost_master_and_dies,
     },
+    Test {
+        name: "ha: the master's own host dies for good while a host is added, and a standby ends it",
+        run: master_dies::while_added,
+    },
+    Test {
+        name: "ha: the master's own host dies for good while a host is removed, and a standby ends it",
+        run: master_dies::while_removed,
+    },
 ];
 
 /// The tests after those that are numbered. The last one needs the bundle of the first ISO, so an upgrade follows it.
@@ -301,6 +311,10 @@ const DESTROYED: &[Test<Cluster>] = &[
     Test {
         name: "ha: ctl destroy names a host that is off, and what stays there",
         run: destroyed::with_a_host_off,
+    },
+    Test {
+        name: "ha: three hosts of etcd alone hold a cluster, and one that is lost is replaced",
+        run: etcd_hosts::hold_the_cluster,
     },
 ];
 

@@ -3,6 +3,7 @@
 mod addons;
 pub mod availability;
 mod bare;
+mod bench;
 mod bundle;
 mod bundles;
 mod checks;
@@ -20,6 +21,7 @@ mod firewall;
 mod guide;
 pub mod ha;
 mod health;
+mod hosts;
 mod images;
 mod interrupted;
 mod iso;

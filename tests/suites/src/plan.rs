@@ -14,10 +14,10 @@ use crate::runner::{Options, Runner};
 use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
-    addons, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external, firewall, ha,
-    health, iso, keepalived, kills, kubeadm, lab_itself, limits, network, operator, packages,
-    preflight, registry, repair, repository, roles, secret, site_registry, source, support, update,
-    usual, versions, vip,
+    addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
+    firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, network,
+    operator, packages, preflight, registry, repair, repository, roles, secret, site_registry,
+    source, support, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -60,6 +60,7 @@ impl Plan {
                 iso::TESTS,
                 packages::TESTS,
                 keepalived::TESTS,
+                bench::FULL,
             ]
             .into_iter()
             .flat_map(cases)
@@ -208,6 +209,7 @@ fn on_cluster() -> Result<Vec<Case<Cluster>>> {
         disaster::FULL,
         roles::TESTS,
         disaster::TESTS,
+        hosts::TESTS,
     ];
     let end = [
         destroy::TESTS,

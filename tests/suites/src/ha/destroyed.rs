@@ -87,7 +87,7 @@ fn is_gone(cluster: &Cluster, host: &Host) -> Result<()> {
 }
 
 /// Makes a cluster of the bare hosts, as at the first time.
-fn made_again(cluster: &Cluster) -> Result<()> {
+pub(super) fn made_again(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap(CLUSTER)?;
     for group in HA.joins {
         cluster.join(group)?;

@@ -1,0 +1,31 @@
+//! What other programs have left on a host, and what they change there: a former pod network, `/etc/hosts` at a
+//! boot, a reload of firewalld; and the volumes that leave with a host.
+
+mod boot;
+mod claims;
+mod host_ports;
+mod leftovers;
+
+use halite_lab::cluster::Cluster;
+
+use crate::test::Test;
+
+/// Tests of `--full`. Each leaves the cluster as it was.
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "hosts: host ports of running pods outlive a new zone and a reload of firewalld, and go with their pod",
+        run: host_ports::stay,
+    },
+    Test {
+        name: "hosts: the names of the cluster are back after a boot that has rewritten /etc/hosts",
+        run: boot::names_are_back,
+    },
+    Test {
+        name: "hosts: a claim whose volume leaves with its host is named, and its host stays without --force",
+        run: claims::are_named,
+    },
+    Test {
+        name: "hosts: what another pod network has left is refused, and the commands of the report remove it",
+        run: leftovers::are_refused,
+    },
+];
