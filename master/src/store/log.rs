@@ -19,7 +19,8 @@ use super::wal::{End, Piece, Position, WalError};
 pub struct Log {
     store: PathBuf,
     followers: Mutex<Vec<Arc<Rounds>>>,
-    /// The end of the log that was checkpointed last: the next one follows it.
+    /// The end of the log that was checkpointed last: the next one follows it. None while a
+    /// checkpoint is under way, and when it is not known how one ended.
     complete: Mutex<Option<Position>>,
     /// Held while the store's file must not change.
     still: Arc<AsyncMutex<()>>,
@@ -99,9 +100,10 @@ impl Log {
         Arc::clone(&self.still).try_lock_owned().ok()
     }
 
-    /// Notes that all of the log up to here goes into the store's file.
-    pub(super) fn note_complete(&self, end: Position) {
-        *self.complete() = Some(end);
+    /// Notes the end of the log that went into the store's file last; none when that is not known.
+    /// Answers with the one before.
+    pub(super) fn note_complete(&self, end: Option<Position>) -> Option<Position> {
+        std::mem::replace(&mut *self.complete(), end)
     }
 
     /// Adds a follower: from now on each commit waits for a round of it.

@@ -1,5 +1,6 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod checkpoints;
 mod documents;
 mod exports;
 mod hand_over;

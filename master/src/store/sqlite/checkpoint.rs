@@ -1,10 +1,15 @@
 //! Checkpoints: the log goes into the store's file when it is large, and when each standby has all
 //! of it. SQLite's own would lose what a standby has not read.
 
+use std::sync::Arc;
+
 use halite_errors::chain;
+use sqlx::Row as _;
+use sqlx::sqlite::SqlitePool;
 
 use super::SqliteStore;
 use crate::store::StoreError;
+use crate::store::log::Log;
 
 /// The frames of a large log: SQLite's own limit.
 const LARGE: u32 = 1000;
@@ -36,21 +41,36 @@ impl SqliteStore {
         written
     }
 
-    /// Writes the log into the store's file, unless a standby is copying that.
+    /// Writes the log into the store's file, unless a standby is copying that. It ends also when its
+    /// caller is gone: a standby can continue its copy only over a checkpoint that was noted.
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
-        let Some(_still) = self.log.try_hold() else {
-            return Ok(());
-        };
-        // Nothing is committed while this has the writer.
-        let mut writer = self.writer.acquire().await?;
-        self.log.reach_followers().await;
-        let end = self.log.end()?;
-        sqlx::query("PRAGMA wal_checkpoint(PASSIVE)")
-            .execute(&mut *writer)
-            .await?;
-        if let Some(end) = end {
-            self.log.note_complete(end.position);
-        }
-        Ok(())
+        let (log, writer) = (Arc::clone(&self.log), self.writer.clone());
+        let done = tokio::spawn(async move { checkpoint(&log, &writer).await });
+        // Cancelled: the master is stopping.
+        done.await.unwrap_or(Ok(()))
     }
+}
+
+async fn checkpoint(log: &Log, writer: &SqlitePool) -> Result<(), StoreError> {
+    let Some(_still) = log.try_hold() else {
+        return Ok(());
+    };
+    // Nothing is committed while this has the writer.
+    let mut writer = writer.acquire().await?;
+    log.reach_followers().await;
+    let Some(end) = log.end()? else {
+        return Ok(());
+    };
+    // Until the answer is there, SQLite may begin the next log over one that no note describes.
+    let before = log.note_complete(None);
+    let row = sqlx::query("PRAGMA wal_checkpoint(PASSIVE)")
+        .fetch_one(&mut *writer)
+        .await?;
+    let (busy, frames, written): (i64, i64, i64) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    // A reader of an earlier commit leaves a part of the log for the next checkpoint; so the log goes
+    // on, and is still the one that follows the end before.
+    let is_whole = busy == 0 && written == frames && frames == i64::from(end.position.frames);
+    log.note_complete(if is_whole { Some(end.position) } else { before });
+    Ok(())
 }
