@@ -5,33 +5,56 @@
 //! which is written last; the newest that has it is the copy, and the others are removed. So a base
 //! that was interrupted leaves the copy before it as it was.
 
-use std::collections::BTreeMap;
+mod acknowledged;
+mod files;
+
 use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use halite_proto::v1::{LogPiece, StandbyFile};
 use serde::{Deserialize, Serialize};
 
+use self::acknowledged::Place;
+use self::files::Files;
 use super::disk::{
-    CopyError, Large, PRIVATE, file_error, make_directory, new_file, open_log, read_json,
-    sync_directory, write_by, write_json, write_private,
+    CopyError, Large, file_error, make_directory, new_file, open_log, read_json, sync_directory,
+    write_json, write_private,
 };
-use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 use crate::store::fold_log;
 use crate::store::wal::{Chain, HEADER, Position};
 
 const STORE: &str = "store.db";
 const LOG: &str = "store.db-wal";
 const FACTS: &str = "copy.json";
-const MODES: &str = "modes.json";
 /// The mark of a copy that a promotion has begun to change.
 const TOUCHED: &str = "promoted";
-/// A file beside the store while it is written: beside the others it could have the name of one.
-const COMING: &str = "file.new";
-const FILES: &str = "files";
+
+/// A part of a copy that is not as this standby has acknowledged it.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// The log ends too early.
+    #[error(
+        "the log of the store can be used up to frame {found} of the {acknowledged} that this standby has acknowledged"
+    )]
+    Log {
+        /// Frames that follow each other.
+        found: u32,
+        /// Frames that were acknowledged.
+        acknowledged: u32,
+    },
+    /// A file beside the store is not there.
+    #[error("{0} is gone")]
+    Gone(String),
+    /// A file beside the store has another content.
+    #[error("{0} has another content than the master sent")]
+    Changed(String),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Unreadable(CopyError),
+}
 
 /// The facts about a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,19 +66,15 @@ struct Facts {
     log: Option<Place>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
-    salt: [u8; 8],
-    frames: u32,
-    checksum: [u8; 8],
-}
-
 /// A copy.
 #[derive(Debug)]
 pub struct Copy {
     directory: PathBuf,
     facts: Facts,
-    modes: BTreeMap<String, u32>,
+    files: Files,
+    /// The place that was acknowledged last.
+    acknowledged: Option<Place>,
+    damage: Vec<Damage>,
     /// The log as far as it is written; none while there is none.
     chain: Option<Chain>,
     /// The store's file, while a base comes.
@@ -91,7 +110,9 @@ impl Copy {
             let touched = directory.join(TOUCHED).exists();
             return Ok((!touched).then_some(Self {
                 facts,
-                modes: read_json(&directory.join(MODES))?.unwrap_or_default(),
+                files: Files::read(&directory)?,
+                acknowledged: acknowledged::read(&directory)?,
+                damage: Vec::new(),
                 chain: None,
                 base: None,
                 log: None,
@@ -102,7 +123,8 @@ impl Copy {
         Ok(None)
     }
 
-    /// Opens the newest whole copy, and removes the others.
+    /// Opens the newest whole copy, and removes the others. One that is damaged is opened too, but cannot
+    /// be continued: see [`Copy::damage`].
     ///
     /// # Errors
     /// A file cannot be read or removed.
@@ -118,29 +140,52 @@ impl Copy {
             return Ok(None);
         };
         let directory = name(root, newest);
-        let touched = directory.join(TOUCHED).exists();
-        // What is in the log then comes from the promotion.
-        let chain = if touched {
-            None
-        } else {
-            Chain::read(&directory.join(LOG))?
+        let mut copy = Self {
+            facts: read_json(&directory.join(FACTS))?.unwrap_or_default(),
+            files: Files::read(&directory)?,
+            acknowledged: acknowledged::read(&directory)?,
+            damage: Vec::new(),
+            chain: None,
+            base: None,
+            log: None,
+            touched: directory.join(TOUCHED).exists(),
+            directory,
         };
-        if let Some(chain) = &chain {
+        // What is in the log of a touched one comes from the promotion.
+        if !copy.touched {
+            copy.read_log()?;
+            copy.damage.extend(copy.files.damage());
+        }
+        Ok(Some(copy))
+    }
+
+    fn read_log(&mut self) -> Result<(), CopyError> {
+        let path = self.log();
+        let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
+        let (chain, damage) = acknowledged::compare(&path, acknowledged, folded);
+        if let Some(chain) = chain.as_ref().filter(|_| damage.is_none()) {
             // What is behind the last commit was on its way when this process ended.
-            let path = directory.join(LOG);
             let file = OpenOptions::new().write(true).open(&path);
             file.and_then(|file| file.set_len(chain.offset()))
                 .map_err(file_error("write", &path))?;
         }
-        Ok(Some(Self {
-            facts: read_json(&directory.join(FACTS))?.unwrap_or_default(),
-            modes: read_json(&directory.join(MODES))?.unwrap_or_default(),
-            chain,
-            base: None,
-            log: None,
-            touched,
-            directory,
-        }))
+        self.chain = chain;
+        self.damage.extend(damage);
+        Ok(())
+    }
+
+    /// The parts of the copy that are not as this standby has acknowledged them.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Compares the log of this copy, as it was taken out to this place, with what this standby had
+    /// acknowledged when the copy was opened.
+    #[must_use]
+    pub fn damage_of_log(&self, log: &Path) -> Option<Damage> {
+        let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
+        acknowledged::compare(log, acknowledged, folded).1
     }
 
     /// Begins a base beside the copies that there are.
@@ -154,9 +199,11 @@ impl Copy {
         let path = directory.join(STORE);
         let base = Large::new(new_file(&path)?);
         Ok(Self {
+            files: Files::new(&directory),
+            acknowledged: None,
+            damage: Vec::new(),
             directory,
             facts: Facts { epoch, log: None },
-            modes: BTreeMap::new(),
             chain: None,
             base: Some(base),
             log: None,
@@ -194,14 +241,10 @@ impl Copy {
     /// continued.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
-        if self.touched {
+        if self.touched || !self.damage.is_empty() {
             return None;
         }
-        let log = self.facts.log.as_ref().map(|log| Position {
-            salt: log.salt,
-            frames: log.frames,
-            checksum: log.checksum,
-        });
+        let log = self.facts.log.as_ref().map(Position::from);
         self.chain.as_ref().and_then(Chain::committed).or(log)
     }
 
@@ -291,71 +334,32 @@ impl Copy {
             ));
         }
         // Noted first: afterwards the log is gone.
-        self.facts.log = chain.committed().map(|end| Place {
-            salt: end.salt,
-            frames: end.frames,
-            checksum: end.checksum,
-        });
+        self.facts.log = chain.committed().map(Place::from);
         write_json(&self.directory.join(FACTS), &self.facts)?;
         Ok(fold_log(&self.store()).await?)
     }
 
-    /// Takes a file beside the store. It is on disk when this returns.
+    /// Takes a file beside the store. It is on disk when this returns; one that is removed goes with
+    /// [`Copy::sync`].
     ///
     /// # Errors
     /// Its place is not among those that a master sends, or it cannot be written.
     pub fn take_file(&mut self, file: &StandbyFile) -> Result<(), CopyError> {
-        let path = self.file(&file.path)?;
-        if file.removed {
-            return self.remove_file(&file.path);
-        }
-        make_directory(path.parent().unwrap_or(Path::new(".")))?;
-        write_by(&self.directory.join(COMING), &path, &file.data, PRIVATE)?;
-        self.modes.insert(file.path.clone(), file.mode);
-        Ok(())
+        self.files.take(file)
     }
 
-    /// Removes a file beside the store.
-    ///
-    /// # Errors
-    /// It cannot be removed.
-    pub fn remove_file(&mut self, place: &str) -> Result<(), CopyError> {
-        let path = self.file(place)?;
-        self.modes.remove(place);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(file_error("remove", &path)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The place of a file beside the store in this copy.
-    fn file(&self, place: &str) -> Result<PathBuf, CopyError> {
-        let mut parts = Path::new(place).components();
-        let first = parts.next();
-        let ours = [CONFIG_PLACE, STATE_PLACE]
-            .iter()
-            .any(|known| first == Some(Component::Normal(known.as_ref())));
-        let mut inside = parts.clone().peekable();
-        let plain =
-            inside.peek().is_some() && inside.all(|part| matches!(part, Component::Normal(_)));
-        if ours && plain {
-            Ok(self.directory.join(FILES).join(place))
-        } else {
-            Err(CopyError::Place(place.to_owned()))
-        }
+    /// Removes a file beside the store, with the next [`Copy::sync`].
+    pub fn remove_file(&mut self, place: &str) {
+        self.files.remove(place);
     }
 
     /// The files beside the store, with the modes that they have on the master.
     pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf, u32)> {
-        let root = self.directory.join(FILES);
-        self.modes
-            .iter()
-            .map(move |(place, mode)| (place.as_str(), root.join(place), *mode))
+        self.files.iter()
     }
 
-    /// Has all that was taken on disk. A base is whole then: it is the copy from now on.
+    /// Has all that was taken on disk, and the record of it, so that it may be acknowledged. A base is
+    /// whole then: it is the copy from now on.
     ///
     /// # Errors
     /// It cannot be written, or it ends within a commit.
@@ -363,10 +367,16 @@ impl Copy {
         if self.chain.as_ref().is_some_and(|chain| !chain.is_whole()) {
             return Err(CopyError::Unexpected("a part of a commit"));
         }
-        write_json(&self.directory.join(MODES), &self.modes)?;
+        self.files.sync()?;
         if let Some(log) = &self.log {
             let path = self.directory.join(LOG);
             log.sync_all().map_err(file_error("write", &path))?;
+        }
+        // After the log: a record of more than the log has would be damage.
+        let end = self.position().map(Place::from);
+        if let Some(end) = end.filter(|end| self.acknowledged.as_ref() != Some(end)) {
+            acknowledged::write(&self.directory, &end)?;
+            self.acknowledged = Some(end);
         }
         if let Some(base) = self.base.take() {
             base.end().map_err(file_error("write", &self.store()))?;

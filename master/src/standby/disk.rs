@@ -8,6 +8,7 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
+use super::copy::Damage;
 use crate::store::StoreError;
 use crate::store::wal::WalError;
 
@@ -70,6 +71,18 @@ pub enum CopyError {
     /// There is no copy.
     #[error("there is no whole copy of the master in {}: it comes when this standby follows", .0.display())]
     None(PathBuf),
+    /// The copy is not what this standby has acknowledged.
+    #[error(
+        "the copy of the master in {} is damaged; while the master answers, `systemctl restart halite-master` on this host takes \
+         another one", root.display()
+    )]
+    Damaged {
+        /// The directory.
+        root: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        damage: Box<Damage>,
+    },
     /// The copy changes all the time.
     #[error("the copy of the master in {} changes faster than it can be read; try again", .0.display())]
     Busy(PathBuf),

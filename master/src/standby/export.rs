@@ -40,7 +40,8 @@ pub struct Exported {
 /// Takes the newest whole copy below a standby's directory out, into an empty directory.
 ///
 /// # Errors
-/// There is none, it changes faster than it can be read, or a file cannot be read or written.
+/// There is none, it is damaged, it changes faster than it can be read, or a file cannot be read or
+/// written.
 pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
     for _ in 0..TRIALS {
         clear(to)?;
@@ -60,8 +61,13 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
         None => Copy::peek(root)?,
         found => found,
     };
-    let copy = found.ok_or_else(|| CopyError::None(root.to_owned()))?;
-    let Some(before) = state(&copy)? else {
+    let listed = found.ok_or_else(|| CopyError::None(root.to_owned()))?;
+    let Some(before) = state(&listed)? else {
+        return Ok(None);
+    };
+    // Between the two equal states: what is acknowledged in it is in its log, or noted as in the file.
+    let copy = Copy::peek(root)?.filter(|copy| copy.store() == listed.store());
+    let Some(copy) = copy else {
         return Ok(None);
     };
     // The log first: all that comes into the file afterwards is in it, or is noted.
@@ -89,7 +95,16 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
         Some(after) => after.store() == copy.store() && state(after)? == Some(before),
         None => false,
     };
-    Ok((same && !gone).then(|| Exported {
+    if !same || gone {
+        return Ok(None);
+    }
+    if let Some(damage) = copy.damage_of_log(&to.join("store.db-wal")) {
+        return Err(CopyError::Damaged {
+            root: root.to_owned(),
+            damage: Box::new(damage),
+        });
+    }
+    Ok(Some(Exported {
         store,
         files,
         root: root_of_files,

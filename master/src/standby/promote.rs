@@ -6,6 +6,7 @@
 //! everything is in place.
 
 mod boundary;
+mod copy_check;
 mod take_over;
 
 use std::path::{Path, PathBuf};
@@ -72,6 +73,17 @@ pub enum PromoteError {
          --restore`"
     )]
     NoCopy,
+    /// The copy is not what this standby has acknowledged.
+    #[error(
+        "the copy of the master on this standby is damaged: {damage}; promote another standby, or restore a backup with `ctl \
+         bootstrap --restore`; with --force --cluster {cluster} this host takes what is left, and the rest is lost"
+    )]
+    Damaged {
+        /// The parts that are damaged.
+        damage: String,
+        /// The name of the cluster.
+        cluster: String,
+    },
     /// A master answers.
     #[error(
         "the master at {0} answers: two masters must not act. Stop it first (`systemctl disable --now halite-master` there), \
@@ -210,7 +222,12 @@ impl<'a> Promotion<'a> {
         }
         self.stop()?;
         self.reach(Boundary::Stopped)?;
-        let epoch = match self.epoch(found, addresses.is_some(), &note) {
+        let checked = match &addresses {
+            Some(_) => self.check_copy(wanted),
+            None => Ok(()),
+        };
+        let epoch = checked.and_then(|()| self.epoch(found, addresses.is_some(), &note));
+        let epoch = match epoch {
             Ok(epoch) => epoch,
             Err(error) => {
                 // Nothing has changed yet: it follows again.
@@ -413,7 +430,11 @@ impl<'a> Promotion<'a> {
             }
             let to = self.place(place);
             make_directory(to.parent().unwrap_or(Path::new("/")))?;
-            let content = fs::read(path).map_err(file_error("read", path))?;
+            let content = match fs::read(path) {
+                // A damaged copy, which the operator promotes all the same.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                read => read.map_err(file_error("read", path))?,
+            };
             write(&to, &content, *mode)?;
         }
         let aside = self.config.state_dir.join(format!("before-epoch-{epoch}"));
@@ -435,7 +456,8 @@ impl<'a> Promotion<'a> {
     fn install_revocations(&self, copy: &Copy) -> Result<(), PromoteError> {
         let place = format!("{STATE_PLACE}/{}", saved::REVOKED);
         let found = copy.files().find(|(other, _, _)| *other == place);
-        if let Some((_, path, _)) = found {
+        // A damaged copy may lack it.
+        if let Some((_, path, _)) = found.filter(|(_, path, _)| path.exists()) {
             let content = fs::read(&path).map_err(file_error("read", &path))?;
             write(&self.place(&place), &content, 0o600)?;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use halite_errors::chain;
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord, TakeOver};
 
@@ -87,6 +88,12 @@ impl Receiver {
         self.named = None;
         self.started = false;
         self.copy = Copy::open(&self.root)?;
+        for damage in self.copy.iter().flat_map(Copy::damage) {
+            tracing::error!(
+                damage = chain(damage),
+                "the copy of the master on this host is damaged: this standby takes another one"
+            );
+        }
         Ok(())
     }
 
@@ -162,7 +169,7 @@ impl Receiver {
                 .map(|(place, _, _)| place.to_owned())
                 .collect();
             for place in gone {
-                copy.remove_file(&place)?;
+                copy.remove_file(&place);
             }
         }
         self.target()?.sync()?;

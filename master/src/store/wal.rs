@@ -5,7 +5,7 @@
 //! log, or of a transaction that was not committed.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::{io, thread};
@@ -124,6 +124,15 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
         *to = *from;
     }
     array
+}
+
+/// Fills a buffer; false when the file ends before.
+fn read_whole(file: &mut impl io::Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The end of the log, by its index; none while it has no frames.
@@ -269,7 +278,8 @@ impl Chain {
         })
     }
 
-    /// Reads a log up to its last commit; none when there is no log with a commit.
+    /// Reads a log up to its last commit; none when there is no log with a commit. A damaged frame
+    /// looks like the end: the caller knows up to where the log must reach.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -281,7 +291,7 @@ impl Chain {
         };
         let mut file = io::BufReader::with_capacity(1 << 20, file);
         let mut header = [0; HEADER];
-        if file.read_exact(&mut header).is_err() {
+        if !read_whole(&mut file, &mut header).map_err(cannot_read(log))? {
             return Ok(None);
         }
         let Ok(mut chain) = Self::begin(&header) else {
@@ -289,7 +299,9 @@ impl Chain {
         };
         let mut frame = vec![0; FRAME_HEADER + chain.page];
         // What does not follow is of no commit.
-        while file.read_exact(&mut frame).is_ok() && chain.add(&frame).is_ok() {}
+        while read_whole(&mut file, &mut frame).map_err(cannot_read(log))?
+            && chain.add(&frame).is_ok()
+        {}
         chain.rewind();
         Ok((chain.frames > 0).then_some(chain))
     }

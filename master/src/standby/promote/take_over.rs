@@ -5,7 +5,7 @@ use super::super::copy::Copy;
 use super::super::disk::{file_error, read_json, remove, write_json};
 use super::super::take_over::{Order, taken, waiting, write_record};
 use super::super::{directory, mark, masters};
-use super::{Boundary, Note, PromoteError, Promotion};
+use super::{Boundary, Note, PromoteError, Promotion, Wanted};
 
 impl Promotion<'_> {
     /// Carries out the order of a master to take its place, if there is one; answers with the epoch.
@@ -22,6 +22,9 @@ impl Promotion<'_> {
         let root = directory(self.config);
         if is_standby && !Copy::is_there(&root)? {
             return Err(PromoteError::NoCopy);
+        }
+        if is_standby {
+            self.check_copy(&Wanted::default())?;
         }
         write_json(&note, &Note { epoch: order.epoch })?;
         self.reach(Boundary::Noted)?;

@@ -1,6 +1,7 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
 mod checkpoints;
+mod damage;
 mod documents;
 mod exports;
 mod hand_over;

@@ -35,7 +35,7 @@ pub(super) fn forced() -> Wanted {
     }
 }
 
-async fn promote(
+pub(super) async fn promote(
     host: &Host,
     wanted: &Wanted,
     end_at: Option<Boundary>,
@@ -189,7 +189,7 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
 }
 
 /// A standby of a master that goes on.
-async fn pair() -> (Host, Arc<SqliteStore>, Host) {
+pub(super) async fn pair() -> (Host, Arc<SqliteStore>, Host) {
     let (master, standby) = (Host::new(), Host::new());
     init(&master.config, SystemClock.now()).unwrap();
     let store = master.store().await;
@@ -198,6 +198,16 @@ async fn pair() -> (Host, Arc<SqliteStore>, Host) {
     write(&store, 1, 3000).await;
     link.cut().await;
     std::fs::write(mark(&standby.config), "127.0.0.1:1\n").unwrap();
+    // The identity of the standby's minion: with it the master is asked, and does not answer.
+    halite_proto::transport::install_crypto();
+    let state = &master.config.state_dir;
+    for (from, to) in [
+        ("identity.crt", "identity.crt"),
+        ("identity.key", "identity.key"),
+        ("ca/halite.crt", "ca.crt"),
+    ] {
+        std::fs::copy(state.join(from), standby.directory.path().join(to)).unwrap();
+    }
     (master, store, standby)
 }
 
