@@ -184,3 +184,7 @@ impl Drop for Follower {
         own.done.send_replace(u64::MAX);
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

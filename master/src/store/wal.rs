@@ -223,7 +223,11 @@ pub fn piece(log: &Path, behind: u32, end: &End, most: usize) -> Result<Option<P
         .map_err(cannot_read(log))?;
     let last = &data[length - frame..];
     let ends = frames != end.position.frames || last[16..FRAME_HEADER] == end.position.checksum;
-    if last[8..16] != end.position.salt || !ends {
+    // The next log is written over this one from the begin: its last frames are the last to go.
+    let first = if behind == 0 { HEADER } else { 0 };
+    let is_same = |salt: &[u8]| *salt == end.position.salt;
+    let is_begin = behind > 0 || is_same(&data[16..24]);
+    if !is_begin || !is_same(&data[first + 8..first + 16]) || !is_same(&last[8..16]) || !ends {
         return Err(WalError::Chain(frames));
     }
     Ok(Some(Piece {
@@ -366,3 +370,7 @@ impl Chain {
         self.frames > 0 && self.committed.0 == self.frames
     }
 }
+
+#[cfg(test)]
+#[path = "wal_tests.rs"]
+mod tests;
