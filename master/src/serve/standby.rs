@@ -2,8 +2,8 @@
 //! certificate; only those of declared standbys are fed.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::Stream as Streams;
@@ -16,12 +16,14 @@ use halite_proto::v1::{
     CompareReply, CompareRequest, StandbyHello, StandbyMessage, StandbyRecord, standby_message,
 };
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::enrolment::protocol_refusal;
 use super::{Services, caller_minion, status};
 use crate::app::App;
+use crate::standby::budget::Budget;
 use crate::standby::feed::{Feed, Line, Times};
 use crate::standby::roster::State;
 
@@ -56,7 +58,10 @@ impl Standby for Services {
             ));
             self.check(&peer, "Standby/Follow", Err(refusal))?;
         }
-        let (stream, records) = accept(&self.app, &peer, minion.as_str(), inbound).await?;
+        let budget = self.app.standbys.budget(minion.as_str());
+        check_budget(&budget)?;
+        let (mut stream, records) = accept(&self.app, &peer, minion.as_str(), inbound).await?;
+        stream.feed = stream.feed.with_budget(budget);
         let app = Arc::clone(&self.app);
         Ok(fed(&self.app, stream, records, |stream| async move {
             let following = || {
@@ -85,6 +90,13 @@ impl Standby for Services {
     ) -> Result<Response<CompareReply>, Status> {
         compare(&self.app, &request)
     }
+}
+
+/// Refuses a standby that has delayed the master for too long, until that is a while ago.
+fn check_budget(budget: &Mutex<Budget>) -> Result<(), Status> {
+    let mut budget = budget.lock().unwrap_or_else(PoisonError::into_inner);
+    let checked = budget.check(Instant::now());
+    checked.map_err(|over| Status::resource_exhausted(format!("{over}")))
 }
 
 /// Takes the epoch of a master on another host, and answers with this one's.

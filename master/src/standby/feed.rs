@@ -10,32 +10,36 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{
     FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord, TakeOver,
 };
-use tokio::sync::{OwnedMutexGuard, mpsc, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::beside::{Beside, BesideError};
+use super::budget::{Budget, Overspent};
 use super::disk::CopyError;
 use crate::config::Config;
 use crate::store::log::{Follower, Log};
-use crate::store::wal::{Position, WalError};
+use crate::store::wal::{End, Position, WalError};
 
 /// Bytes of one piece of the log or the base, well below the limit of a message.
 const PIECE: usize = 1 << 20;
 /// The size that the log may reach while a base is copied.
 const LARGEST_LOG: u64 = 1 << 30;
+/// The feeds' threads that wait for a file system: each stream that ends because it hangs leaves one, and
+/// there must be some for everything else.
+static READERS: Semaphore = Semaphore::const_new(8);
 
 /// The times that a feed waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For the acknowledgement of a round, and for room in the stream.
+    /// For the acknowledgement of a round, for room in the stream, and for the master's own files.
     pub round: Duration,
     /// For that of a base.
     pub base: Duration,
@@ -76,6 +80,15 @@ pub enum FeedError {
     /// The standby takes too long.
     #[error("the standby did not store it within {} s", .0.as_secs())]
     Slow(Duration),
+    /// The standby takes too long again and again.
+    #[error(transparent)]
+    Overspent(#[from] Overspent),
+    /// The files of the master cannot be read in time.
+    #[error(
+        "cannot read the store and the documents on the master's host within {} s: their file system does not answer; see the \
+         mounts below /etc/halite and /var/lib/halite there", .0.as_secs()
+    )]
+    Hung(Duration),
     /// The hand-over cannot be decided.
     #[error("cannot hand the master over")]
     HandOver(#[source] CopyError),
@@ -115,7 +128,10 @@ pub fn wire(position: &Position) -> LogPosition {
 /// The feed of one standby.
 pub struct Feed {
     log: Arc<Log>,
-    beside: Beside,
+    /// Locked by the thread that reads the files, which may hang with their file system.
+    beside: Arc<Mutex<Beside>>,
+    /// The time for which the standby may delay commits.
+    budget: Arc<Mutex<Budget>>,
     line: Line,
     times: Times,
     /// The last record that was sent.
@@ -140,7 +156,8 @@ impl Feed {
     ) -> Self {
         Self {
             log,
-            beside: Beside::new(config),
+            beside: Arc::new(Mutex::new(Beside::new(config))),
+            budget: Arc::default(),
             line,
             times,
             number: 0,
@@ -148,6 +165,18 @@ impl Feed {
             lag,
             inspected: Instant::now(),
         }
+    }
+
+    /// Uses the budget of the standby, which its streams of before have spent from as well.
+    #[must_use]
+    pub fn with_budget(self, budget: Arc<Mutex<Budget>>) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// The files, which a test can hold as a file system that hangs does.
+    #[cfg(test)]
+    pub(super) fn beside(&self) -> Arc<Mutex<Beside>> {
+        Arc::clone(&self.beside)
     }
 
     /// Feeds the standby until it is gone or too slow; answers with the reason. It calls `following`
@@ -169,10 +198,10 @@ impl Feed {
             tokio::select! {
                 biased;
                 round = follower.asked() => {
-                    self.round(false, self.times.round).await?;
+                    self.spending_round(false).await?;
                     follower.done(round);
                 }
-                () = sleep_until(due) => self.round(true, self.times.round).await?,
+                () = sleep_until(due) => self.spending_round(true).await?,
                 ended = self.line.stored.changed() => ended.map_err(|_| FeedError::Gone)?,
             }
         }
@@ -208,10 +237,14 @@ impl Feed {
         // The file of the store stays as it is until the standby follows.
         let held = self.log.hold().await;
         let own = hello.position.as_ref().and_then(position);
-        let known = match (own, self.log.end()?) {
-            (Some(own), Some(end)) => self.log.known(&own, &end)?.map(|_| own),
-            _ => None,
-        };
+        let log = Arc::clone(&self.log);
+        let known = self.blocking(move || {
+            Ok(match (own, log.end()?) {
+                (Some(own), Some(end)) => log.known(&own, &end)?.map(|_| own),
+                _ => None,
+            })
+        });
+        let known = known.await?;
         self.at = known;
         let start = FollowStart {
             protocol: halite_proto::PROTOCOL,
@@ -235,17 +268,20 @@ impl Feed {
 
     /// Sends the store's file.
     async fn send_base(&mut self) -> Result<(), FeedError> {
-        let path = self.log.store().to_owned();
         let mut offset = 0;
+        let slow = self.times.base;
         loop {
-            if let Some(end) = self.log.end()? {
-                let size = u64::from(end.position.frames) * end.page as u64;
-                if size > LARGEST_LOG {
-                    return Err(FeedError::Slow(self.times.base));
+            let log = Arc::clone(&self.log);
+            let piece = self.blocking(move || {
+                if let Some(end) = log.end()? {
+                    let size = u64::from(end.position.frames) * end.page as u64;
+                    if size > LARGEST_LOG {
+                        return Err(FeedError::Slow(slow));
+                    }
                 }
-            }
-            let from = path.clone();
-            let piece = blocking(move || read_piece(&from, offset)).await?;
+                read_piece(log.store(), offset)
+            });
+            let piece = piece.await?;
             if piece.is_empty() {
                 return Ok(());
             }
@@ -264,22 +300,34 @@ impl Feed {
         self.end_round(limit).await
     }
 
+    /// A round for which commits wait, at the cost of the standby's budget.
+    async fn spending_round(&mut self, all_files: bool) -> Result<(), FeedError> {
+        let began = Instant::now();
+        let done = self.round(all_files, self.times.round).await;
+        // The master's own file system is not at the standby's cost.
+        if !matches!(done, Err(FeedError::Hung(_))) {
+            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            budget.spend(began, now);
+            done.and_then(|()| Ok(budget.check(now)?))
+        } else {
+            done
+        }
+    }
+
     async fn send_news(&mut self, all_files: bool) -> Result<(), FeedError> {
         // Files first: a revocation is in its file before it is in the store, and a document before the
-        // commit that answers for it. The end of the log is read before them, so that each commit in it
-        // has its files.
-        let end = self.log.end()?;
-        for file in self.changed_files(all_files).await? {
+        // commit that answers for it.
+        let news = self.news(all_files).await?;
+        for file in news.files {
             self.send(false, Some(Body::File(file))).await?;
         }
-        if let Some(end) = end {
-            let mut behind = match &self.at {
-                None => 0,
-                Some(at) => self.log.known(at, &end)?.ok_or(FeedError::Missed)?,
-            };
+        if let Some(end) = news.end {
+            let mut behind = news.known.ok_or(FeedError::Missed)?;
             loop {
                 let log = Arc::clone(&self.log);
-                let piece = blocking(move || Ok(log.piece(behind, &end, PIECE)?)).await?;
+                let piece = self.blocking(move || Ok(log.piece(behind, &end, PIECE)?));
+                let piece = piece.await?;
                 let Some(piece) = piece else { break };
                 behind = piece.frames;
                 let piece = LogPiece {
@@ -305,15 +353,52 @@ impl Feed {
         Ok(())
     }
 
-    /// The files that have changed; of all of them also when it is time for that: commits may leave no
-    /// pause for a round of their own.
-    async fn changed_files(&mut self, all: bool) -> Result<Vec<StandbyFile>, FeedError> {
-        if all || self.inspected.elapsed() >= self.times.files {
+    /// The end of the log and the files that have changed; of all of them also when it is time for that:
+    /// commits may leave no pause for a round of their own.
+    async fn news(&mut self, all_files: bool) -> Result<News, FeedError> {
+        let all = all_files || self.inspected.elapsed() >= self.times.files;
+        if all {
             self.inspected = Instant::now();
-            Ok(self.beside.changes()?)
-        } else {
-            Ok(self.beside.before_commit()?)
         }
+        let (log, beside, at) = (Arc::clone(&self.log), Arc::clone(&self.beside), self.at);
+        let news = self.blocking(move || {
+            // The end of the log is read before the files, so that each commit in it has its files.
+            let end = log.end()?;
+            let mut beside = beside.lock().unwrap_or_else(PoisonError::into_inner);
+            let files = if all {
+                beside.changes()?
+            } else {
+                beside.before_commit()?
+            };
+            let known = match (&at, &end) {
+                (Some(at), Some(end)) => log.known(at, end)?,
+                _ => Some(0),
+            };
+            Ok(News { end, files, known })
+        });
+        news.await
+    }
+
+    /// Does work on files where it delays no stream, and waits for it as long as for a round.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, FeedError> + Send + 'static,
+    ) -> Result<T, FeedError> {
+        let limit = self.times.round;
+        let done = async {
+            let reader = READERS.acquire().await.map_err(|_| FeedError::Gone)?;
+            let work = move || {
+                // The thread may hang for longer than this feed waits.
+                let _reader = reader;
+                work()
+            };
+            // A task that was cancelled: the master is stopping.
+            let done = tokio::task::spawn_blocking(work).await;
+            done.unwrap_or(Err(FeedError::Gone))
+        };
+        timeout(limit, done)
+            .await
+            .unwrap_or(Err(FeedError::Hung(limit)))
     }
 
     async fn send(&mut self, sync: bool, body: Option<Body>) -> Result<(), FeedError> {
@@ -336,12 +421,12 @@ impl Feed {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FeedError> + Send + 'static,
-) -> Result<T, FeedError> {
-    // A task that was cancelled: the master is stopping.
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or(Err(FeedError::Gone))
+/// The state of the master that is sent next.
+struct News {
+    end: Option<End>,
+    files: Vec<StandbyFile>,
+    /// The frames of the log that the standby has; none when its copy cannot be continued.
+    known: Option<u32>,
 }
 
 fn read_piece(path: &Path, offset: u64) -> Result<Vec<u8>, FeedError> {

@@ -6,6 +6,7 @@
 //! docs/decisions/0021-standby-masters.md and 0036-the-master-is-handed-over.md.
 
 mod beside;
+pub mod budget;
 pub mod compare;
 pub mod copy;
 pub mod disk;

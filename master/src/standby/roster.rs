@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
+use super::budget::Budget;
 use crate::store::Millis;
 
 /// The state of a standby.
@@ -55,6 +56,8 @@ struct Entry {
 #[derive(Default)]
 struct Inner {
     entries: BTreeMap<String, Entry>,
+    /// The budgets of standbys, which outlive their streams.
+    budgets: BTreeMap<String, Arc<Mutex<Budget>>>,
     numbers: u64,
     /// Since when no standby follows; none while one does.
     alone_since: Option<Millis>,
@@ -113,6 +116,12 @@ impl Roster {
     #[must_use]
     pub fn alone_since(&self) -> Option<Millis> {
         self.inner().alone_since
+    }
+
+    /// The time for which a standby may delay commits.
+    pub fn budget(&self, name: &str) -> Arc<Mutex<Budget>> {
+        let mut inner = self.inner();
+        Arc::clone(inner.budgets.entry(name.to_owned()).or_default())
     }
 
     /// Adds a stream of a standby, which counts its lag; answers with its number. An older stream

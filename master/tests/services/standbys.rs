@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use halite_master::clock::SystemClock;
 use halite_master::keys;
@@ -137,6 +138,32 @@ async fn only_the_minion_of_a_declared_standby_is_fed() {
         "{status}"
     );
     assert!(receiver.copy().is_none());
+}
+
+#[tokio::test]
+async fn a_standby_that_has_delayed_the_master_for_too_long_is_not_fed_for_a_while() {
+    let site = start().await;
+    let own = site.enrolled(MINION).await;
+    let budget = site.app.standbys.budget(MINION);
+    let now = tokio::time::Instant::now();
+    budget
+        .lock()
+        .unwrap()
+        .spend(now, now + Duration::from_secs(20));
+    let host = TempDir::new().unwrap();
+    let mut receiver = Receiver::open(host.path(), 0).unwrap();
+    let channel = site.channel(Some(&own)).await;
+    let error = session(&mut receiver, channel, || Ok(()))
+        .await
+        .unwrap_err();
+    let SessionError::Call(status) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(
+        status.message().contains("20 s of the last 60 s"),
+        "{status}"
+    );
 }
 
 #[tokio::test]

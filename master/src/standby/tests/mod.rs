@@ -7,6 +7,7 @@ mod exports;
 mod hand_over;
 mod kills;
 mod promotion;
+mod slow;
 mod streams;
 mod taken_back;
 
