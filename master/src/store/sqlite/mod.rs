@@ -267,7 +267,8 @@ impl SqliteStore {
         self.writer.acquire().await.unwrap()
     }
 
-    /// Closes all connections; the write-ahead log goes into the file.
+    /// Closes all connections; the write-ahead log goes into the file. So a master that has ended leaves
+    /// its store in one file, which an operator may copy or replace.
     pub async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
@@ -288,6 +289,10 @@ async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqliteP
     SqlitePoolOptions::new()
         .max_connections(connections)
         .min_connections(1)
+        // As long as the store is open: SQLite ends the log with the last connection, and then each
+        // standby takes a base.
+        .max_lifetime(None)
+        .idle_timeout(None)
         .connect_with(options)
         .await
 }
