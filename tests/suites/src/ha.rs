@@ -5,6 +5,7 @@ mod backups;
 mod bad_flag;
 mod boundaries;
 mod cancelled;
+mod damaged;
 mod destroyed;
 mod dies;
 mod etcd;
@@ -89,6 +90,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "ha: an etcd starts with a backup, its keys are counted, and a changed byte is reported",
         run: backups::started,
+    },
+    Test {
+        name: "ha: a standby with a flipped bit in its copy saves nothing of it, and takes another",
+        run: damaged::copy,
     },
     Test {
         name: "ha: ctl and kubectl work as root on each control plane",

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -16,7 +16,8 @@ use crate::checks::refused;
 use crate::test::Counts;
 
 const DIRECTORY: &str = "/var/lib/halite/backup";
-const UNIT: &str = "halite-backup.service";
+/// The unit that makes a backup of this host.
+pub(super) const UNIT: &str = "halite-backup.service";
 const VERIFY: &str = "halite-backup-verify.service";
 
 /// The newest backup on a host.
@@ -133,7 +134,7 @@ pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// Changes one byte in the middle of a file.
-fn flip(path: &PathBuf) -> Result<()> {
+pub(super) fn flip(path: &Path) -> Result<()> {
     let mut file = fs::File::options().read(true).write(true).open(path)?;
     let middle = file.metadata()?.len() / 2;
     let mut byte = [0];
