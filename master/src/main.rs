@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
-use halite_master::clock::{Clock as _, SystemClock};
+use halite_master::clock::{Clock as _, SystemClock, millis};
 use halite_master::config::Config;
 use halite_master::standby::promote::{Promoted, Promotion, Unit, Wanted};
+use halite_master::standby::report::{age, report};
 use halite_master::{backend, daemon, init, standby, standby_backup};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -54,13 +55,17 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     halite_proto::transport::install_crypto();
-    if let Some(report) = standby::follow::report(&config)? {
-        let state = if report.following {
-            "followed it until now, since"
-        } else {
-            "has not followed it since"
-        };
-        println!("standby   of {}: {state} {}", report.master, report.since);
+    if let Some(report) = report(&config)? {
+        let now = SystemClock.now();
+        let until = report.until();
+        let ago = age(millis(until).map_or(0, |until| now - until));
+        println!(
+            "standby   of {}: has all of it until {until}, {ago} ago",
+            report.master
+        );
+        if let Some(missed) = report.missed(now) {
+            println!("missing   it may lack what came after that: {missed}");
+        }
     }
     let minion = Path::new(daemon::MINION);
     let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd);

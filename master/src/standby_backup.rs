@@ -6,12 +6,8 @@
 use std::fs::File;
 use std::io;
 use std::io::Write;
-use std::net::IpAddr;
 use std::path::Path;
 
-use halite_pillar::declaration::Declaration;
-use halite_pillar::load::{Texts, load};
-use halite_pillar::validate::Context;
 use halite_proto::framing;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -21,14 +17,14 @@ use crate::backup_parts::{Head, Parts, STORE, Source, send};
 use crate::ca::{CaError, Cas, HALITE};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::declared::LastValid;
 use crate::etcd;
 use crate::refusal::Refusal;
-use crate::saved::{CONFIG_PLACE, STATE_PLACE};
+use crate::saved::STATE_PLACE;
 use crate::standby;
+use crate::standby::declared::{declaration, own_name};
 use crate::standby::disk::{CopyError, file_error, make_directory};
 use crate::standby::export::{Exported, clear, export};
-use crate::standby::follow;
+use crate::standby::report::report;
 
 /// A copy that cannot be saved.
 #[derive(Debug, thiserror::Error)]
@@ -121,30 +117,10 @@ async fn parts(
     };
     let mut head = head.json();
     // The store in it is as old as the end of the stream, when it has ended.
-    head["standby"] = json!({"name": own, "followed": follow::report(config)?});
+    head["standby"] = json!({"name": own, "followed": report(config)?});
     files.push((STORE.to_owned(), store));
     let snapshot = source.snapshot(&members).await?;
     Ok(send(&head, files, snapshot))
-}
-
-/// The declaration in force: that of the documents, or the last valid one. A mistake in a document
-/// stops no backup.
-fn declaration(saved: &Path) -> Result<Declaration, Refusal> {
-    let config = saved.join(CONFIG_PLACE);
-    let read = Texts::from_dir(&config).and_then(|texts| load(&texts, &Context::default()));
-    read.or_else(|problems| {
-        let last_valid = LastValid::new(&saved.join(STATE_PLACE), &config);
-        let refused = || Refusal::from_problems(&problems);
-        last_valid.declaration().ok_or_else(refused)
-    })
-}
-
-/// The name of this host: that of the declared one which has its address.
-fn own_name<'a>(config: &Config, declaration: &'a Declaration) -> Option<&'a str> {
-    let is_own = |address| config.advertise.contains(&IpAddr::V4(address));
-    let mut nodes = declaration.nodes.values();
-    let own = nodes.find(|node| node.control_plane().is_some_and(is_own))?;
-    Some(&own.metadata.name)
 }
 
 async fn pass_on(mut parts: Parts, to: &mut impl Write) -> Result<(), SaveError> {

@@ -103,9 +103,10 @@ fn local(state_dir: &Path) -> Option<Value> {
     let report = read("report.json");
     let problem = match (&report["since"], &report["following"]) {
         (Value::String(since), Value::Bool(false)) => format!(
-            "no master answers; this host is a standby and had all of {} until {since}: `ctl master promote` makes it the \
+            "no master answers; this host is a standby and had all of {} until {since}{}: `ctl master promote` makes it the \
              master's, if that one is dead",
-            table::cell(&report["master"])
+            table::cell(&report["master"]),
+            missed(&report["missed"])
         ),
         (Value::String(_), _) => format!(
             "no master answers, but this host follows {}: name it with --master",
@@ -120,6 +121,25 @@ fn local(state_dir: &Path) -> Option<Value> {
         "standbys": [],
         "problems": [problem],
     }))
+}
+
+/// The reason why a standby may lack something that the master has answered, as the end of a sentence; empty
+/// when there is none.
+fn missed(missed: &Value) -> String {
+    let time = |reason: &str, key: &str| table::cell(&missed[reason][key]);
+    if missed["off"].is_object() {
+        let (from, to) = (time("off", "from"), time("off", "to"));
+        return format!(
+            ", and may lack what came after that, because halite-master did not run here from {from} to {to}"
+        );
+    }
+    if missed["answered"].is_object() {
+        let at = time("answered", "at");
+        return format!(
+            ", and may lack what came after that, because the master answered at {at} and this host has not taken all of it"
+        );
+    }
+    String::new()
 }
 
 fn overview(masters: &Value, paint: &Paint) -> String {
@@ -217,6 +237,18 @@ cp-3     missing  -                     -    -
         let found = local(directory.path()).unwrap();
         assert_eq!(found["epoch"], 4);
         let text = problem(found);
-        assert!(text.contains("until 2026-11-23T10:00:00Z"), "{text}");
+        assert!(text.contains("until 2026-11-23T10:00:00Z:"), "{text}");
+        for (missed, expected) in [
+            (
+                r#"{"off": {"from": "T1", "to": "T2"}}"#,
+                "did not run here from T1 to T2",
+            ),
+            (r#"{"answered": {"at": "T3"}}"#, "the master answered at T3"),
+        ] {
+            let report = format!("{}, \"missed\": {missed}}}", report.trim_end_matches('}'));
+            std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
+            let text = problem(local(directory.path()).unwrap());
+            assert!(text.contains(expected), "{text}");
+        }
     }
 }

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use self::acknowledged::Place;
 use self::files::Files;
 use super::disk::{
-    CopyError, Large, file_error, make_directory, new_file, open_log, read_json, sync_directory,
-    write_json, write_private,
+    CopyError, Damage, Large, file_error, make_directory, new_file, open_log, read_json,
+    sync_directory, sync_file, write_json, write_private,
 };
 use crate::store::fold_log;
 use crate::store::wal::{Chain, HEADER, Position};
@@ -31,30 +31,6 @@ const LOG: &str = "store.db-wal";
 const FACTS: &str = "copy.json";
 /// The mark of a copy that a promotion has begun to change.
 const TOUCHED: &str = "promoted";
-
-/// A part of a copy that is not as this standby has acknowledged it.
-#[derive(Debug, thiserror::Error)]
-pub enum Damage {
-    /// The log ends too early.
-    #[error(
-        "the log of the store can be used up to frame {found} of the {acknowledged} that this standby has acknowledged"
-    )]
-    Log {
-        /// Frames that follow each other.
-        found: u32,
-        /// Frames that were acknowledged.
-        acknowledged: u32,
-    },
-    /// A file beside the store is not there.
-    #[error("{0} is gone")]
-    Gone(String),
-    /// A file beside the store has another content.
-    #[error("{0} has another content than the master sent")]
-    Changed(String),
-    /// A file cannot be read.
-    #[error(transparent)]
-    Unreadable(CopyError),
-}
 
 /// The facts about a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -358,6 +334,12 @@ impl Copy {
         self.files.iter()
     }
 
+    /// The directory of the files beside the store.
+    #[must_use]
+    pub fn root_of_files(&self) -> PathBuf {
+        self.files.root()
+    }
+
     /// Has all that was taken on disk, and the record of it, so that it may be acknowledged. A base is
     /// whole then: it is the copy from now on.
     ///
@@ -370,7 +352,7 @@ impl Copy {
         self.files.sync()?;
         if let Some(log) = &self.log {
             let path = self.directory.join(LOG);
-            log.sync_all().map_err(file_error("write", &path))?;
+            sync_file(log, &path).map_err(file_error("write", &path))?;
         }
         // After the log: a record of more than the log has would be damage.
         let end = self.position().map(Place::from);
@@ -379,7 +361,8 @@ impl Copy {
             self.acknowledged = Some(end);
         }
         if let Some(base) = self.base.take() {
-            base.end().map_err(file_error("write", &self.store()))?;
+            let path = self.store();
+            base.end(&path).map_err(file_error("write", &path))?;
             sync_directory(&self.directory)?;
             write_json(&self.directory.join(FACTS), &self.facts)?;
         }

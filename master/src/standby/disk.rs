@@ -8,7 +8,6 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::copy::Damage;
 use crate::store::StoreError;
 use crate::store::wal::WalError;
 
@@ -44,8 +43,8 @@ impl Large {
     }
 
     /// Has all of it on disk.
-    pub(super) fn end(self) -> io::Result<()> {
-        self.file.sync_all()
+    pub(super) fn end(self, path: &Path) -> io::Result<()> {
+        sync_file(&self.file, path)
     }
 }
 
@@ -110,6 +109,40 @@ pub enum CopyError {
         /// The highest that this host has heard of.
         seen: u64,
     },
+}
+
+/// A part of a copy that is not as this standby has acknowledged it.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// The log ends too early.
+    #[error(
+        "the log of the store can be used up to frame {found} of the {acknowledged} that this standby has acknowledged"
+    )]
+    Log {
+        /// Frames that follow each other.
+        found: u32,
+        /// Frames that were acknowledged.
+        acknowledged: u32,
+    },
+    /// A file beside the store is not there.
+    #[error("{0} is gone")]
+    Gone(String),
+    /// A file beside the store has another content.
+    #[error("{0} has another content than the master sent")]
+    Changed(String),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Unreadable(CopyError),
+}
+
+/// Has a file on disk.
+pub(super) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    #[cfg(test)]
+    power::synced(path);
+    #[cfg(not(test))]
+    let _ = path;
+    Ok(())
 }
 
 /// The error of an action on a file.
@@ -200,9 +233,11 @@ pub(super) fn write_by(new: &Path, path: &Path, bytes: &[u8], mode: u32) -> Resu
     let written = file
         .set_permissions(fs::Permissions::from_mode(mode))
         .and_then(|()| file.write_all(bytes))
-        .and_then(|()| file.sync_all())
+        .and_then(|()| sync_file(&file, new))
         .and_then(|()| fs::rename(new, path));
     written.map_err(file_error("write", path))?;
+    #[cfg(test)]
+    power::renamed(new, path);
     sync_directory(path.parent().unwrap_or(Path::new(".")))
 }
 
@@ -230,6 +265,9 @@ pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Cop
 }
 
 #[cfg(test)]
+pub(super) mod power;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -245,7 +283,7 @@ mod tests {
             assert!(large.unsynced < PART, "{piece}: {}", large.unsynced);
             expected.extend(bytes);
         }
-        large.end().unwrap();
+        large.end(&path).unwrap();
         assert!(fs::read(&path).unwrap() == expected);
     }
 }

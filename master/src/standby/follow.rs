@@ -10,14 +10,14 @@ use halite_proto::transport::{Channel, ClientIdentity, ConnectError, connect};
 use halite_proto::v1::standby_client::StandbyClient;
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{StandbyMessage, standby_message};
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::disk::{CopyError, read_json, write_json};
+use super::disk::CopyError;
 use super::receiver::Receiver;
+use super::report::Diary;
 use super::{directory, mark, masters};
-use crate::clock::{Clock, rfc3339};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{StoreError, noted_epoch};
 
@@ -76,25 +76,6 @@ impl From<Status> for SessionError {
     }
 }
 
-/// The state of a standby's stream, on disk for `halite-master promote`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// The address of the master.
-    pub master: String,
-    /// The time at which the stream began or ended.
-    pub since: String,
-    /// Whether the master's commits wait for this standby.
-    pub following: bool,
-}
-
-/// The last state of the stream; none before the first.
-///
-/// # Errors
-/// The record cannot be read.
-pub fn report(config: &Config) -> Result<Option<Report>, CopyError> {
-    read_json(&directory(config).join("report.json"))
-}
-
 /// The identity of this host's minion, and the CA of masters.
 ///
 /// # Errors
@@ -120,7 +101,20 @@ pub fn identity(minion: &Path) -> Result<(ClientIdentity, String), SessionError>
 pub async fn run(config: &Config, minion: &Path, clock: &dyn Clock) -> Result<(), StandbyError> {
     let heard = noted_epoch(&config.state_dir.join("store.db"))?;
     let mut receiver = Receiver::open(&directory(config), heard)?;
+    let diary = Diary::open(config, clock)?;
     tracing::info!(cluster = config.cluster, "this host is a standby");
+    tokio::select! {
+        ended = follow_all(config, &mut receiver, minion, &diary) => ended,
+        () = diary.mark() => Ok(()),
+    }
+}
+
+async fn follow_all(
+    config: &Config,
+    receiver: &mut Receiver,
+    minion: &Path,
+    diary: &Diary<'_>,
+) -> Result<(), StandbyError> {
     loop {
         let mark = mark(config);
         let found = masters(&mark);
@@ -129,7 +123,7 @@ pub async fn run(config: &Config, minion: &Path, clock: &dyn Clock) -> Result<()
             return Ok(());
         };
         for address in &addresses {
-            let ended = follow(config, &mut receiver, address, minion, clock).await;
+            let ended = follow(receiver, address, minion, diary).await;
             if receiver.is_ordered() {
                 tracing::info!(master = address, "the master is handed over to this host");
                 return Ok(());
@@ -143,31 +137,23 @@ pub async fn run(config: &Config, minion: &Path, clock: &dyn Clock) -> Result<()
 
 /// Follows one master until the stream ends.
 async fn follow(
-    config: &Config,
     receiver: &mut Receiver,
     address: &str,
     minion: &Path,
-    clock: &dyn Clock,
+    diary: &Diary<'_>,
 ) -> Result<(), SessionError> {
     let (own, ca) = identity(minion)?;
     let channel = connect(address, &ca, Some(&own)).await?;
+    diary.answered()?;
     let mut began = false;
-    let note = |following: bool| {
-        let report = Report {
-            master: address.to_owned(),
-            since: rfc3339(clock.now()),
-            following,
-        };
-        write_json(&directory(config).join("report.json"), &report)
-    };
     let ended = session(receiver, channel, || {
         began = true;
         tracing::info!(master = address, "following");
-        note(true)
+        diary.following(address)
     })
     .await;
     if began {
-        note(false)?;
+        diary.ended()?;
     }
     ended
 }

@@ -9,6 +9,7 @@ mod beside;
 pub mod budget;
 pub mod compare;
 pub mod copy;
+pub mod declared;
 pub mod disk;
 pub mod export;
 pub mod feed;
@@ -17,6 +18,7 @@ pub mod hand_over;
 pub mod isolation;
 pub mod promote;
 pub mod receiver;
+pub mod report;
 pub mod roster;
 pub mod take_over;
 #[cfg(test)]

@@ -36,6 +36,7 @@ use crate::succession;
 use crate::succession::Replaced;
 
 pub use self::boundary::Boundary;
+pub use self::copy_check::CheckError;
 
 /// The time in which a master must answer to count as alive.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -73,17 +74,9 @@ pub enum PromoteError {
          --restore`"
     )]
     NoCopy,
-    /// The copy is not what this standby has acknowledged.
-    #[error(
-        "the copy of the master on this standby is damaged: {damage}; promote another standby, or restore a backup with `ctl \
-         bootstrap --restore`; with --force --cluster {cluster} this host takes what is left, and the rest is lost"
-    )]
-    Damaged {
-        /// The parts that are damaged.
-        damage: String,
-        /// The name of the cluster.
-        cluster: String,
-    },
+    /// The copy is damaged, or another standby may have more.
+    #[error(transparent)]
+    Check(#[from] CheckError),
     /// A master answers.
     #[error(
         "the master at {0} answers: two masters must not act. Stop it first (`systemctl disable --now halite-master` there), \
@@ -210,6 +203,9 @@ impl<'a> Promotion<'a> {
                 // A standby that is not promoted goes on: it is asked nothing that changes its copy.
                 if !Copy::is_there(&directory(self.config))? {
                     return Err(PromoteError::NoCopy);
+                }
+                if found.is_none() {
+                    self.check_age(wanted)?;
                 }
             }
             (Some(_), None) if self.obstacle()?.is_some() => {

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::disk::{CopyError, file_error, read_json, write_json};
-use super::Damage;
+use super::super::disk::{CopyError, Damage, file_error, read_json, write_json};
 use crate::store::wal::{Chain, Position, WalError};
 
 const RECORD: &str = "acknowledged.json";

@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::super::disk::{
-    CopyError, PRIVATE, file_error, make_directory, read_json, remove, write_by, write_json,
+    CopyError, Damage, PRIVATE, file_error, make_directory, read_json, remove, write_by, write_json,
 };
-use super::Damage;
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 
 /// The record.
@@ -133,6 +132,11 @@ impl Files {
         self.kept
             .iter()
             .map(move |(place, kept)| (place.as_str(), root.join(place), kept.mode))
+    }
+
+    /// The directory of all of them.
+    pub(super) fn root(&self) -> PathBuf {
+        self.directory.join(FILES)
     }
 
     /// The files that are not as the master has sent them.

@@ -9,7 +9,7 @@ use super::promotion::{forced, pair, promote};
 use super::*;
 use crate::standby::copy::Copy;
 use crate::standby::export::export;
-use crate::standby::promote::{PromoteError, Promoted, Wanted};
+use crate::standby::promote::{CheckError, PromoteError, Promoted, Wanted};
 
 const ROWS: i64 = 50;
 
@@ -98,7 +98,10 @@ async fn a_damaged_copy_is_refused_and_taken_again() {
         let before = fs::read(&log).ok();
         let error = promote(&standby, &Wanted::default(), None).await;
         let error = error.unwrap_err();
-        assert!(matches!(error, PromoteError::Damaged { .. }), "{name}");
+        assert!(
+            matches!(error, PromoteError::Check(CheckError::Damaged { .. })),
+            "{name}"
+        );
         let said = error.to_string();
         assert!(said.contains(text), "{name}: {said}");
         assert!(said.contains("--force --cluster prod"), "{name}: {said}");

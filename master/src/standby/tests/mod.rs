@@ -1,11 +1,13 @@
 //! A master's store, its feed and a standby's copy, with everything but the network.
 
+mod behind;
 mod checkpoints;
 mod damage;
 mod documents;
 mod exports;
 mod hand_over;
 mod kills;
+mod power;
 mod promotion;
 mod slow;
 mod streams;
