@@ -12,8 +12,8 @@ use std::time::Duration;
 use halite_host_reports::pod_network::{Answer, Fault, Question, What};
 use serde_json::Value;
 
+use self::probe::Missed;
 use crate::host::linux::command::{command, run};
-use probe::Missed;
 
 /// The time for `ip` to answer.
 const TOOL: Duration = Duration::from_secs(1);

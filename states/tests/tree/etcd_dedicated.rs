@@ -250,7 +250,15 @@ fn the_api_servers_follow_a_member_that_comes() {
         .collect();
     assert_eq!(
         after,
-        ["members", "turn-ends", "node", "ready", "dns", "custom"]
+        [
+            "members",
+            "turn-ends",
+            "node",
+            "ready",
+            "dns",
+            "custom",
+            "pod-network"
+        ]
     );
     let (ids, _) = steps("add_node", &run(&["control-plane"]));
     assert!(

@@ -39,7 +39,8 @@ fn orchestrations_compile() {
             "control-plane",
             "network",
             "ready",
-            "custom"
+            "custom",
+            "pod-network"
         ]
     );
     let mut pillar = pillar;
@@ -60,7 +61,8 @@ fn orchestrations_compile() {
             "node",
             "ready",
             "dns",
-            "custom"
+            "custom",
+            "pod-network"
         ]
     );
     assert_eq!(add.low.chunks[3].args["tgt"], "worker-1");
@@ -81,6 +83,7 @@ fn orchestrations_compile() {
                 "dns",
                 "custom",
                 "clients",
+                "pod-network",
             ][..],
         ),
         (
@@ -133,6 +136,7 @@ fn orchestrations_compile() {
                 "other-masters",
                 "dns",
                 "custom",
+                "pod-network",
             ],
         ),
     ] {

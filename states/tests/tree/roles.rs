@@ -21,7 +21,14 @@ const FIRST: [&str; 8] = [
     "late-peers",
 ];
 /// The last ones of a host without a control plane.
-const LAST: [&str; 5] = ["node", "ready", "other-masters", "dns", "custom"];
+const LAST: [&str; 6] = [
+    "node",
+    "ready",
+    "other-masters",
+    "dns",
+    "custom",
+    "pod-network",
+];
 /// Those by which a control plane and a member of etcd leave.
 const LEFT: [&str; 8] = [
     "turn",
@@ -91,6 +98,7 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
         "other-masters",
         "dns",
         "custom",
+        "pod-network",
     ];
     let gets = changed(WORKER, PLANE);
     assert_eq!(steps(&gets), [&["suited"][..], &FIRST, &added].concat());
@@ -122,7 +130,8 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
             "other-masters",
             "dns",
             "custom",
-            "clients"
+            "clients",
+            "pod-network"
         ]
     );
 }
@@ -185,7 +194,7 @@ fn where_api_servers_use_all_members_a_control_plane_gives_its_own_away() {
     wanted.extend(&FIRST[3..]);
     wanted.extend(["control-plane", "joined", "registered", "api-clients"]);
     wanted.extend(["node", "masters", "components", "ready"]);
-    wanted.extend(["other-masters", "dns", "custom"]);
+    wanted.extend(["other-masters", "dns", "custom", "pod-network"]);
     assert_eq!(steps(&gives), wanted);
     let chunks = gives.low.chunks.iter().enumerate();
     for (index, chunk) in chunks.skip(1).take(left.len()) {
@@ -259,8 +268,8 @@ fn the_only_control_plane_has_no_others_to_bring_along() {
 fn a_host_that_stops_to_serve_bundles_has_no_clients_by_then() {
     let changed = changed(&["worker", "registry"], &["worker"]);
     let steps = steps(&changed);
-    let last = &steps[steps.len() - 2..];
-    assert_eq!(last, ["former-clients", "custom"]);
+    let last = &steps[steps.len() - 3..];
+    assert_eq!(last, ["former-clients", "custom", "pod-network"]);
 }
 
 #[test]

@@ -17,6 +17,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: lost_scheduler,
     },
     Test {
+        name: "health: pods have a network without a default route, and with a second address of the host",
+        run: pod_network::addresses,
+    },
+    Test {
         name: "health: lost routes of pods are named, and the remedy brings them back",
         run: pod_network::routes,
     },

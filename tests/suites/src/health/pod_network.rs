@@ -48,6 +48,49 @@ fn highstate_repairs(cluster: &Cluster, damage: &str, check: &str, words: &str) 
     Ok(Counts::ONE)
 }
 
+/// No damage: flannel needs no way to a Service, and keeps to the address that the firewalls of the others know. The first
+/// address of the host is a lease, which flannel would choose last.
+pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    let worker = &cluster.worker;
+    let own = worker.workload_address();
+    let device = worker.sh(&format!("ip -4 -o addr show to {own}"))?;
+    let device = device
+        .split_whitespace()
+        .nth(1)
+        .context("no interface")?
+        .to_owned();
+    let default = worker.sh("ip route show default")?;
+    let default = default.trim();
+    let gateway = default.split_whitespace().nth(2);
+    let gateway = gateway.context("no default route")?;
+    let (other, hosts) = ("10.20.0.250/24", "10.10.0.0/16");
+    // The other hosts are reached by the router, as before.
+    worker.sh(&format!(
+        "ip addr change {own}/24 dev {device} valid_lft 86400 preferred_lft 86400; ip addr add {other} dev {device}; ip route add \
+         {hosts} via {gateway}; ip route del default; pkill -x flanneld"
+    ))?;
+    let tried = wait::until(
+        "flannel to run again with the host's address",
+        LIMIT,
+        || {
+            // One that has just started, and has written its file.
+            worker.sh("pgrep -x flanneld && test -s /run/flannel/subnet.env")?;
+            let link = worker.sh("ip -d link show flannel.1")?;
+            ensure!(link.contains(&format!("local {own} ")), "{link}");
+            Ok(())
+        },
+    );
+    let tried = tried.and_then(|()| is_well(cluster));
+    worker.sh(&format!(
+        "ip addr del {other} dev {device}; ip addr change {own}/24 dev {device} valid_lft forever preferred_lft forever; ip route \
+         replace {default}; ip route del {hosts} via {gateway}"
+    ))?;
+    tried?;
+    is_well(cluster)?;
+    Ok(Counts::ONE)
+}
+
 pub(super) fn routes(cluster: &Cluster) -> Result<Counts> {
     let words = "the route by flannel.1 is missing";
     highstate_repairs(
