@@ -46,6 +46,14 @@ impl LastValid {
         }
     }
 
+    /// Makes the directory, so that a standby's feed watches it before the first documents are in it.
+    pub(crate) fn make_directory(&self) {
+        if let Err(error) = files::directory(&self.directory, 0o700) {
+            let error = chain(&error);
+            tracing::warn!(error, "cannot make the place of the last valid documents");
+        }
+    }
+
     /// Has these documents on disk. Without room for them the master works on, and a later restart
     /// does without them.
     pub(crate) fn store(&self, texts: &Texts) {

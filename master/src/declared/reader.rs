@@ -78,6 +78,8 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(app: &App, look: Look) -> Self {
+        let last_valid = LastValid::new(&app.config.state_dir, &app.config.config_dir);
+        last_valid.make_directory();
         Self {
             config_dir: app.config.config_dir.clone(),
             look,
@@ -86,7 +88,7 @@ impl Reader {
             configured: app.config.bundle.clone(),
             own: app.config.advertise.clone(),
             cas: Arc::clone(&app.cas),
-            last_valid: LastValid::new(&app.config.state_dir, &app.config.config_dir),
+            last_valid,
             documents: Slow::default(),
             read: Mutex::default(),
             newest: Mutex::default(),
@@ -158,14 +160,14 @@ impl Reader {
             Ok(current) => Ok(current),
             Err(refusal) => match self.newest() {
                 Some(newest) => Ok(newest),
-                None => self.from_last_valid(refusal).await,
+                None => self.take_last_valid(refusal).await,
             },
         }
     }
 
     /// The snapshot of the documents that were valid before the master started, in the place of
     /// those that were refused.
-    async fn from_last_valid(&self, refusal: Refusal) -> Result<Arc<Snapshot>, Refusal> {
+    async fn take_last_valid(&self, refusal: Refusal) -> Result<Arc<Snapshot>, Refusal> {
         let last_valid = self.last_valid.clone();
         let kept = in_background(move || Ok(last_valid.declaration())).await?;
         let Some(declaration) = kept else {

@@ -2,8 +2,9 @@
 //! and global arguments.
 //!
 //! States start in the order of the low state. A `parallel` state is checked in its turn, and its
-//! change begins there; it continues while later states run. A state with a requisite on it waits. The returns are in the order in which the states
-//! started, `listen` calls last, so every run of one low state reports in the same order.
+//! change begins there; it continues while later states run. A state with a requisite on it waits.
+//! The returns are in the order in which the states started, `listen` calls last, so every run of
+//! one low state reports in the same order.
 
 mod requisites;
 mod returns;
