@@ -22,8 +22,10 @@ pub enum Wanted {
     Highstate,
     /// The part of that which renews certificates and loads them.
     Certificates,
-    /// These SLS.
+    /// These SLS, named by an operator or an own orchestration.
     Sls(Vec<String>),
+    /// These SLS, named by a step of a shipped orchestration, or only to be shown.
+    Step(Vec<String>),
 }
 
 /// Compiles for one minion. A state that belongs to another place (a host's state for the target
@@ -69,6 +71,7 @@ pub fn with_pillar(
     let compiled = match wanted {
         Wanted::Highstate | Wanted::Certificates => compile::highstate(&input),
         Wanted::Sls(names) => compile::sls(&input, names),
+        Wanted::Step(names) => compile::step(&input, names),
     }
     .map_err(|problems| Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems)))?;
     let mut misplaced = Vec::new();
@@ -91,7 +94,7 @@ pub fn with_pillar(
     }
     Ok(match wanted {
         Wanted::Certificates => renewal(compiled),
-        Wanted::Highstate | Wanted::Sls(_) => compiled,
+        Wanted::Highstate | Wanted::Sls(_) | Wanted::Step(_) => compiled,
     })
 }
 

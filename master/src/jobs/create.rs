@@ -41,6 +41,8 @@ pub struct NewJob {
     pub request_id: Option<String>,
     /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
     pub jid: Option<JobId>,
+    /// True for a step of a shipped orchestration, which may apply the SLS that are reserved for it.
+    pub is_shipped_step: bool,
 }
 
 impl Jobs {
@@ -205,6 +207,7 @@ impl Jobs {
         let wanted = match function.name {
             "state.highstate" => Wanted::Highstate,
             RENEW => Wanted::Certificates,
+            _ if new.is_shipped_step => Wanted::Step(sls_of(&new.args)?),
             _ => Wanted::Sls(sls_of(&new.args)?),
         };
         let mut rows = Vec::with_capacity(new.minions.len());

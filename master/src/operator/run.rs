@@ -64,6 +64,7 @@ pub async fn run(
         timeout: request.timeout_seconds,
         request_id: Some(request.request_id).filter(|id| !id.is_empty()),
         jid: None,
+        is_shipped_step: false,
     };
     if function.name == "state.highstate" {
         let outdated = minions_first::outdated(jobs, &new.minions).await?;

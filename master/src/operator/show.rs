@@ -98,7 +98,7 @@ async fn compiled(
     let wanted = if request.sls.is_empty() {
         Wanted::Highstate
     } else {
-        Wanted::Sls(request.sls.clone())
+        Wanted::Step(request.sls.clone())
     };
     compile::in_background(Arc::clone(snapshot), minion, grains, wanted).await
 }

@@ -31,6 +31,13 @@ macro_rules! stub {
     };
 }
 
+/// As [`stub`], in the place of one that only an orchestration may apply.
+macro_rules! reserved {
+    ($id:literal) => {
+        concat!("{#- only: orchestration -#}\n", stub!($id))
+    };
+}
+
 /// A shipped orchestration.
 macro_rules! shipped {
     ($name:literal) => {
@@ -65,14 +72,14 @@ pub(super) const TREE: &[(&str, &str)] = &[
     shipped!("remove_node"),
     LEAVING,
     ETCD_CLIENTS,
-    ("halite/leave/mounts.sls", stub!("mounts")),
-    ("halite/leave/data_mounts.sls", stub!("data_mounts")),
-    ("halite/leave/address.sls", stub!("address")),
-    ("halite/leave/control_plane.sls", stub!("planes")),
-    ("halite/leave/host.sls", stub!("host")),
-    ("halite/leave/data.sls", stub!("data")),
-    ("halite/leave/packages.sls", stub!("packages")),
-    ("halite/leave/minion.sls", stub!("minion")),
+    ("halite/leave/mounts.sls", reserved!("mounts")),
+    ("halite/leave/data_mounts.sls", reserved!("data_mounts")),
+    ("halite/leave/address.sls", reserved!("address")),
+    ("halite/leave/control_plane.sls", reserved!("planes")),
+    ("halite/leave/host.sls", reserved!("host")),
+    ("halite/leave/data.sls", reserved!("data")),
+    ("halite/leave/packages.sls", reserved!("packages")),
+    ("halite/leave/minion.sls", reserved!("minion")),
     (
         "halite/leave/last_worker.sls",
         "untainted:\n  test.nop: []\n",
@@ -93,11 +100,11 @@ pub(super) const ADD_NODE: &[(&str, &str)] = &[
         "halite/orchestrate/give_member.jinja",
         include_str!("../../../states/tree/halite/orchestrate/give_member.jinja"),
     ),
-    ("halite/leave/address.sls", stub!("address")),
-    ("halite/leave/control_plane.sls", stub!("planes")),
-    ("halite/leave/etcd.sls", stub!("etcd")),
-    ("halite/leave/member.sls", stub!("member")),
-    ("halite/leave/plane.sls", stub!("plane")),
+    ("halite/leave/address.sls", reserved!("address")),
+    ("halite/leave/control_plane.sls", reserved!("planes")),
+    ("halite/leave/etcd.sls", reserved!("etcd")),
+    ("halite/leave/member.sls", reserved!("member")),
+    ("halite/leave/plane.sls", reserved!("plane")),
     ("halite/base/kubelet/elsewhere.sls", stub!("elsewhere")),
     ("halite/host.sls", stub!("host")),
     ("halite/host/hosts.sls", stub!("hosts")),
@@ -108,7 +115,7 @@ pub(super) const ADD_NODE: &[(&str, &str)] = &[
     ("halite/base/kubelet.sls", stub!("kubelet")),
     ("halite/base/kubelet/registers.sls", stub!("registers")),
     ("halite/base/etcd.sls", stub!("serves")),
-    ("halite/base/etcd/earlier.sls", stub!("earlier")),
+    ("halite/base/etcd/earlier.sls", reserved!("earlier")),
     ("halite/base/etcd/member.sls", stub!("receives")),
     ("halite/base/control_plane.sls", stub!("apiserver")),
     ("halite/base/control_plane/running.sls", stub!("running")),

@@ -36,6 +36,8 @@ mod reboot_step;
 mod reboot_tests;
 mod record;
 #[cfg(test)]
+mod reserved_tests;
+#[cfg(test)]
 mod roles_leave_tests;
 mod roles_step;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
+use halite_states::shipped;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
@@ -379,6 +380,7 @@ impl StepRunner<'_> {
         let new = NewJob {
             jid: Some(jid),
             minions: minions.to_vec(),
+            is_shipped_step: shipped::ORCHESTRATIONS.contains(&self.run.sls.as_str()),
             ..new.clone()
         };
         self.jobs.create(new).await.map_err(failed)

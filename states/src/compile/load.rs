@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::declaration;
 use super::declaration::{Declaration, Declared, Exclude, Extension};
 use super::memo::Memo;
+use super::reserved;
+use super::reserved::Origin;
 use super::top::Assignment;
 use crate::low::Position;
 use crate::target::pattern::Glob;
@@ -78,7 +80,7 @@ pub(super) fn load(
     renderer: &Renderer,
     names: &Names,
     memo: Option<&Memo>,
-    assigned: Vec<Assignment>,
+    (assigned, origin): (Vec<Assignment>, Origin),
     problems: &mut Vec<Problem>,
 ) -> Loaded {
     let mut loader = Loader {
@@ -91,7 +93,9 @@ pub(super) fn load(
     };
     for assignment in assigned {
         for name in loader.named(&assignment.sls, &assignment.position) {
-            loader.visit(&name);
+            if loader.may_be_named(&name, origin, &assignment.position) {
+                loader.visit(&name);
+            }
         }
     }
     loader.loaded
@@ -140,6 +144,15 @@ impl Loader<'_> {
         };
         self.problems.push(problem.hint(hint));
         Vec::new()
+    }
+
+    /// Tests whether an SLS may be named there, and reports it if not.
+    fn may_be_named(&mut self, name: &str, origin: Origin, position: &Position) -> bool {
+        let source = self.path(name).and_then(|path| self.renderer.source(&path));
+        let checked = reserved::check(name, &source.unwrap_or_default(), origin, position);
+        checked
+            .map_err(|problem| self.problems.push(problem))
+            .is_ok()
     }
 
     fn visit(&mut self, name: &str) {
@@ -244,6 +257,9 @@ impl Loader<'_> {
                 continue;
             };
             for named in self.named(&absolute, &item.position) {
+                if !self.may_be_named(&named, Origin::Include(name), &item.position) {
+                    continue;
+                }
                 if named != name && !found.contains(&named) {
                     found.push(named);
                 }

@@ -18,6 +18,7 @@ mod names;
 mod order;
 mod reference;
 mod requisite;
+mod reserved;
 mod rewrite;
 mod slots;
 mod sources;
@@ -30,6 +31,7 @@ use call::Draft;
 use halite_document::Problem;
 use load::Names;
 use memo::Memo;
+use reserved::Origin;
 
 use crate::low::{FORMAT, LowState, Position, Requisites};
 use crate::template::Renderer;
@@ -58,12 +60,22 @@ pub fn highstate(input: &Input) -> Result<Compiled, Vec<Problem>> {
     Compiler::new(input.tree).highstate(input)
 }
 
-/// Compiles the named SLS files (dotted, `*` and `?` match) with what they include.
+/// Compiles the named SLS files (dotted, `*` and `?` match) with what they include, for an operator:
+/// one that only an orchestration may apply is refused.
 ///
 /// # Errors
 /// All problems, sorted by place.
 pub fn sls(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
-    Compiler::new(input.tree).sls(input, names)
+    Compiler::new(input.tree).named(input, names, Origin::Operator)
+}
+
+/// As [`sls`], for a step of a shipped orchestration, or to show what it would apply: also the SLS
+/// files that only an orchestration may apply.
+///
+/// # Errors
+/// All problems, sorted by place.
+pub fn step(input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
+    Compiler::new(input.tree).named(input, names, Origin::Step)
 }
 
 /// The SLS files that `top.sls` assigns to the minion, in order, each with its line there.
@@ -102,21 +114,22 @@ impl Compiler {
     /// All problems, sorted by place.
     pub fn highstate(&mut self, input: &Input) -> Result<Compiled, Vec<Problem>> {
         self.set_minion(input);
-        let ordered = self.ordered(input, None, self.assigned(input)?)?;
+        let ordered = self.ordered(input, None, self.assigned(input)?, Origin::Top)?;
         Ok(ordered.compiled(input))
     }
 
-    /// As [`sls`]; `input.tree` must be the tree of [`Self::new`].
-    ///
-    /// # Errors
-    /// All problems, sorted by place.
-    pub fn sls(&mut self, input: &Input, names: &[String]) -> Result<Compiled, Vec<Problem>> {
+    fn named(
+        &mut self,
+        input: &Input,
+        names: &[String],
+        origin: Origin,
+    ) -> Result<Compiled, Vec<Problem>> {
         self.set_minion(input);
-        let ordered = self.ordered(input, None, named(names))?;
+        let ordered = self.ordered(input, None, assignments(names), origin)?;
         Ok(ordered.compiled(input))
     }
 
-    /// The calls of [`highstate`], or of [`sls`] with names, in their order. For programs that
+    /// The calls of [`highstate`], or of [`step`] with names, in their order. For programs that
     /// compile for many minions and run nothing: a call that an earlier minion had too is the same
     /// object. `input.bundle` must answer the same each time, because its answers are cached.
     ///
@@ -128,8 +141,12 @@ impl Compiler {
         names: Option<&[String]>,
     ) -> Result<Vec<Rc<Call>>, Vec<Problem>> {
         self.set_minion(input);
-        let assigned = names.map_or_else(|| self.assigned(input), |names| Ok(named(names)))?;
-        let Ordered { drafts, order, .. } = self.ordered(input, Some(&self.memo), assigned)?;
+        let (assigned, origin) = match names {
+            None => (self.assigned(input)?, Origin::Top),
+            Some(names) => (assignments(names), Origin::Step),
+        };
+        let Ordered { drafts, order, .. } =
+            self.ordered(input, Some(&self.memo), assigned, origin)?;
         Ok(order
             .into_iter()
             .map(|at| drafts[at].call.clone())
@@ -156,10 +173,12 @@ impl Compiler {
         input: &Input,
         memo: Option<&Memo>,
         assigned: Vec<Assignment>,
+        origin: Origin,
     ) -> Result<Ordered, Vec<Problem>> {
         let renderer = &self.renderer;
         let mut problems = Vec::new();
-        let mut loaded = load::load(renderer, &self.names, memo, assigned, &mut problems);
+        let from = (assigned, origin);
+        let mut loaded = load::load(renderer, &self.names, memo, from, &mut problems);
         // With a file missing, problems of references to it would only be noise.
         let complete = problems.is_empty();
         let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
@@ -178,7 +197,7 @@ impl Compiler {
     }
 }
 
-fn named(names: &[String]) -> Vec<Assignment> {
+fn assignments(names: &[String]) -> Vec<Assignment> {
     names
         .iter()
         .map(|sls| Assignment {

@@ -13,7 +13,7 @@ use crate::support::{contents, fixture, sure, with};
 
 fn destroy(pillar: &Value, grains: &Value) -> Compiled {
     sure(with(pillar, grains, |i| {
-        compile::sls(i, &[DESTROY.to_owned()])
+        compile::step(i, &[DESTROY.to_owned()])
     }))
 }
 
@@ -21,7 +21,7 @@ fn destroy(pillar: &Value, grains: &Value) -> Compiled {
 fn leave(fixture_name: &str, sls: &str) -> Compiled {
     let (pillar, grains) = fixture(fixture_name);
     let sls = [format!("halite.leave.{sls}")];
-    sure(with(&pillar, &grains, |i| compile::sls(i, &sls)))
+    sure(with(&pillar, &grains, |i| compile::step(i, &sls)))
 }
 
 #[test]

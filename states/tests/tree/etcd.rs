@@ -61,7 +61,7 @@ fn lost_data_is_refused_before_anything_is_changed() {
         &["halite.base.etcd"],
     ] {
         let names: Vec<String> = step.iter().map(|&sls| sls.to_owned()).collect();
-        let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &names)));
+        let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &names)));
         assert_eq!(compiled.low.chunks[0].id, "etcd-data", "{step:?}");
     }
 }
@@ -149,7 +149,7 @@ fn a_highstate_waits_for_each_static_pod() {
         (&["halite.base.control_plane"], &["kube-apiserver-ready"]),
     ] {
         let names: Vec<String> = step.iter().map(|&sls| sls.to_owned()).collect();
-        let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &names)));
+        let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &names)));
         assert_eq!(waits(&compiled), waited, "{step:?}");
     }
 }
@@ -242,7 +242,7 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
 fn earlier(etcd: &Value) -> Compiled {
     let (pillar, grains) = second_pillar(etcd);
     sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.base.etcd.earlier".to_owned()])
+        compile::step(i, &["halite.base.etcd.earlier".to_owned()])
     }))
 }
 

@@ -52,7 +52,7 @@ fn of(name: &str, roles: &[&str]) -> Compiled {
 fn steps(name: &str, pillar: &Value) -> (Vec<String>, Compiled) {
     let (_, grains) = fixture("master");
     let names = [format!("halite.orchestrate.{name}")];
-    let compiled = sure(with(pillar, &grains, |input| compile::sls(input, &names)));
+    let compiled = sure(with(pillar, &grains, |input| compile::step(input, &names)));
     let ids = compiled.low.chunks.iter().map(|chunk| chunk.id.clone());
     (ids.collect(), compiled)
 }
@@ -406,7 +406,7 @@ fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
 /// What a state removes.
 fn absent((pillar, grains): &(Value, Value), sls: &str) -> Vec<String> {
     let names = [sls.to_owned()];
-    let compiled = sure(with(pillar, grains, |input| compile::sls(input, &names)));
+    let compiled = sure(with(pillar, grains, |input| compile::step(input, &names)));
     let chunks = compiled.low.chunks.iter();
     let absent = chunks.filter(|chunk| chunk.function() == "file.absent");
     absent.map(|chunk| chunk.name.clone()).collect()

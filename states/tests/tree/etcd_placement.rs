@@ -57,7 +57,7 @@ fn of_kubeadm((pillar, grains): &(Value, Value)) -> Value {
 
 fn compile(pillar: &Value, grains: &Value, sls: &str) -> Compiled {
     let names = [sls.to_owned()];
-    sure(with(pillar, grains, |input| compile::sls(input, &names)))
+    sure(with(pillar, grains, |input| compile::step(input, &names)))
 }
 
 fn ids(compiled: &Compiled) -> Vec<&str> {

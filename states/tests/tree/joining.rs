@@ -13,7 +13,7 @@ fn a_control_plane_that_joins_waits_for_nothing_that_can_be_later() {
     pillar["node"] = json!("worker-1");
     pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane", "etcd"]);
     let add = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
+        compile::step(i, &["halite.orchestrate.add_node".to_owned()])
     }));
     let chunks = &add.low.chunks;
     let at = |id: &str| chunks.iter().position(|chunk| chunk.id == id).unwrap();
@@ -54,7 +54,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
     for (name, other) in [("worker-1", "worker-2"), ("worker-2", "worker-1")] {
         pillar["node"] = json!(name);
         let add = sure(with(&pillar, &grains, |i| {
-            compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
+            compile::step(i, &["halite.orchestrate.add_node".to_owned()])
         }));
         let chunks = &add.low.chunks;
         let at = |id: &str| chunks.iter().position(|chunk| chunk.id == id).unwrap();
@@ -102,7 +102,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
     pillar["halite"]["nodes"]["worker-2"]["controlPlane"] = json!("10.10.1.13");
     pillar["halite"]["nodes"]["worker-2"]["workloadPlane"] = json!("10.10.1.13");
     let host = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.host".to_owned()])
+        compile::step(i, &["halite.host".to_owned()])
     }));
     let mut chunks = host.low.chunks.iter();
     let sets = chunks.find(|chunk| chunk.id == "halite-sets").unwrap();

@@ -11,7 +11,7 @@ use crate::support::{fixture, make_program, sure, with};
 fn moved(curl: &str, seconds: &str) -> (bool, String) {
     let (pillar, grains) = fixture("bootstrap");
     let sls = ["halite.host.keepalived.aside".to_owned()];
-    let compiled = sure(with(&pillar, &grains, |input| compile::sls(input, &sls)));
+    let compiled = sure(with(&pillar, &grains, |input| compile::step(input, &sls)));
     let mut chunks = compiled.low.chunks.iter();
     let command = chunks.find(|chunk| chunk.id == "vip-elsewhere").unwrap();
     let programs = tempfile::tempdir().unwrap();

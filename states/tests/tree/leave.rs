@@ -21,7 +21,7 @@ const LEAVE: [&str; 8] = [
 
 fn remove(pillar: &Value, grains: &Value) -> Compiled {
     sure(with(pillar, grains, |i| {
-        compile::sls(i, &["halite.orchestrate.remove_node".to_owned()])
+        compile::step(i, &["halite.orchestrate.remove_node".to_owned()])
     }))
 }
 
@@ -30,7 +30,7 @@ fn leaving(fixture_name: &str) -> Vec<Chunk> {
     let (pillar, grains) = fixture(fixture_name);
     let compiled = LEAVE.map(|sls| {
         let sls = [format!("halite.leave.{sls}")];
-        sure(with(&pillar, &grains, |i| compile::sls(i, &sls)))
+        sure(with(&pillar, &grains, |i| compile::step(i, &sls)))
     });
     let chunks = compiled.into_iter().map(|one| one.low.chunks);
     chunks.flatten().collect()
@@ -332,7 +332,7 @@ fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
     for sls in ["control_plane", "etcd", "plane"] {
         let sls = [format!("halite.leave.{sls}")];
         gone.extend(absent(&sure(with(&pillar, &grains, |i| {
-            compile::sls(i, &sls)
+            compile::step(i, &sls)
         }))));
     }
     let node = &mut pillar["halite"]["node"];

@@ -29,7 +29,7 @@ fn packages(fixture_name: &str, family: &str, function: &str) -> Vec<String> {
     let chunks = match function {
         "pkg.removed" => {
             let sls = ["halite.leave.packages".to_owned()];
-            sure(with(&pillar, &grains, |i| compile::sls(i, &sls)))
+            sure(with(&pillar, &grains, |i| compile::step(i, &sls)))
         }
         _ => highstate(&pillar, &grains),
     };
@@ -65,7 +65,7 @@ fn each_package_that_halite_installs_goes_or_is_named_as_one_that_stays() {
 fn a_bundle_server_goes_only_without_a_site_of_the_operator() {
     let (pillar, grains) = fixture("bootstrap");
     let sls = ["halite.leave.packages".to_owned()];
-    let compiled = sure(with(&pillar, &grains, |i| compile::sls(i, &sls)));
+    let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &sls)));
     let mut chunks = compiled.low.chunks.iter();
     let nginx = chunks.find(|chunk| chunk.id == "bundle-server-packages");
     let condition = nginx.unwrap().controls.unless[0].as_str().unwrap();

@@ -24,6 +24,7 @@ mod operators;
 mod orchestrate;
 mod outside;
 mod releases;
+mod reserved;
 mod roles;
 mod servers;
 mod support;

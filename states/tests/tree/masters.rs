@@ -241,7 +241,7 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["master"]["node"] = json!("worker-1");
     let compiled = sure(with(&pillar, &grains, |input| {
-        compile::sls(input, &["halite.orchestrate.promoted".to_owned()])
+        compile::step(input, &["halite.orchestrate.promoted".to_owned()])
     }));
     let chunks = &compiled.low.chunks;
     let ids: Vec<&str> = chunks.iter().map(|chunk| chunk.id.as_str()).collect();
@@ -268,14 +268,14 @@ fn a_host_that_had_the_master_serves_bundles_only_with_the_role() {
     let former = |target: &str| {
         let (pillar, grains) = promoted(target);
         sure(with(&pillar, &grains, |input| {
-            compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+            compile::step(input, &["halite.services.bundle_server.former".to_owned()])
         }))
     };
     assert!(former("bootstrap").low.chunks.is_empty(), "it has the role");
     assert!(former("worker").low.chunks.is_empty(), "it has the master");
     let (pillar, grains) = further(true);
     let standby = sure(with(&pillar, &grains, |input| {
-        compile::sls(input, &["halite.services.bundle_server.former".to_owned()])
+        compile::step(input, &["halite.services.bundle_server.former".to_owned()])
     }));
     chunk(&standby, "file.absent", "/etc/nginx/conf.d/halite.conf");
 }

@@ -10,7 +10,7 @@ use crate::support::{fixture, sure, with};
 fn orchestrations_compile() {
     let (pillar, grains) = fixture("master");
     let bootstrap = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.orchestrate.bootstrap".to_owned()])
+        compile::step(i, &["halite.orchestrate.bootstrap".to_owned()])
     }));
     let steps = |compiled: &Compiled| {
         let chunks = &compiled.low.chunks;
@@ -46,7 +46,7 @@ fn orchestrations_compile() {
     let mut pillar = pillar;
     pillar["node"] = json!("worker-1");
     let add = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
+        compile::step(i, &["halite.orchestrate.add_node".to_owned()])
     }));
     assert_eq!(
         steps(&add),
@@ -148,7 +148,7 @@ fn orchestrations_compile() {
         pillar["halite"]["nodes"]["worker-1"]["roles"] = roles;
         pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
         let add = sure(with(&pillar, &grains, |i| {
-            compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
+            compile::step(i, &["halite.orchestrate.add_node".to_owned()])
         }));
         assert_eq!(steps(&add), wanted);
     }
@@ -183,7 +183,7 @@ fn upgrade_with(
         pillar[key] = value.clone();
     }
     let compiled = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.orchestrate.upgrade".to_owned()])
+        compile::step(i, &["halite.orchestrate.upgrade".to_owned()])
     }));
     let chunks = &compiled.low.chunks;
     let step = |index: usize| {
@@ -356,7 +356,7 @@ fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Vec<String> {
         pillar["drain"] = drain;
     }
     let compiled = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.orchestrate.reboot_node".to_owned()])
+        compile::step(i, &["halite.orchestrate.reboot_node".to_owned()])
     }));
     let chunks = compiled.low.chunks.iter().enumerate();
     let step = |(index, chunk): (usize, &halite_states::low::Chunk)| {
@@ -465,7 +465,7 @@ fn every_step_compiles_alone() {
         let (pillar, grains) = fixture(name);
         for sls in slss {
             let compiled = sure(with(&pillar, &grains, |i| {
-                compile::sls(i, &[(*sls).to_owned()])
+                compile::step(i, &[(*sls).to_owned()])
             }));
             assert!(!compiled.low.chunks.is_empty(), "{name} {sls}");
         }
@@ -478,7 +478,7 @@ fn the_options_of_a_drain_are_those_that_were_given() {
     pillar["node"] = json!("worker-1");
     let drain = |pillar: &serde_json::Value| {
         sure(with(pillar, &grains, |i| {
-            compile::sls(i, &["halite.orchestrate.drain_node".to_owned()])
+            compile::step(i, &["halite.orchestrate.drain_node".to_owned()])
         }))
     };
     let plain = drain(&pillar);

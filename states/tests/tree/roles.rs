@@ -65,7 +65,7 @@ fn changed_in(mut pillar: Value, grains: &Value, before: &[&str], after: &[&str]
     let runs = *before != ["registry"];
     pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
     sure(with(&pillar, grains, |i| {
-        compile::sls(i, &["halite.orchestrate.add_node".to_owned()])
+        compile::step(i, &["halite.orchestrate.add_node".to_owned()])
     }))
 }
 

@@ -24,7 +24,7 @@ fn a_control_plane_takes_pods_while_the_cluster_has_no_worker_where_that_is_decl
     ] {
         let (pillar, grains) = pillar(follows, role);
         let compiled = sure(with(&pillar, &grains, |i| {
-            compile::sls(i, &["halite.base.nodes".to_owned()])
+            compile::step(i, &["halite.base.nodes".to_owned()])
         }));
         let taints = &chunk(&compiled, "kubernetes.node", "node-bootstrap-1").args["taints"];
         let wanted = &pillar["halite"]["nodes"]["bootstrap-1"]["taints"];
@@ -39,7 +39,7 @@ fn a_control_plane_takes_pods_while_the_cluster_has_no_worker_where_that_is_decl
 fn control_planes_take_the_pods_of_the_last_worker() {
     let (pillar, grains) = pillar(true, "worker");
     let compiled = sure(with(&pillar, &grains, |i| {
-        compile::sls(i, &["halite.leave.last_worker".to_owned()])
+        compile::step(i, &["halite.leave.last_worker".to_owned()])
     }));
     let node = chunk(&compiled, "kubernetes.node", "untainted-bootstrap-1");
     assert_eq!(node.args["object"], "bootstrap-1");

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 # Releases the virtual address for good: keepalived does not start again on this host.
 keepalived:
   service.dead:

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {%- from 'halite/base/map.jinja' import api_server_ended with context %}
 # The kubelet ends these pods when their manifests go. etcd's stays until etcd has removed the member.
 {%- for component in ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] %}

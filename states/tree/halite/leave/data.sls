@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- What pods, etcd and the site registry stored on a host that leaves, and backups below /var/lib/halite. A directory of pods or etcd
     may be a file system of its own, so it is emptied. Nothing is removed from a file system that is mounted below. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- The same as halite.leave.mounts before what pods, etcd and the site registry stored is removed. A directory of pods or etcd may be
     a file system of its own, one of backups or images may not; what the kubelet has mounted for pods ends with them. -#}
 {%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}

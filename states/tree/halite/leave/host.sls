@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Takes from a host that leaves the cluster what Halite put there, but for the minion, which goes
     last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
     and halite.leave.data. What the host had before is not brought back: swap, other versions of

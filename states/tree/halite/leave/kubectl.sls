@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 # kubectl of root no longer has the administrator's file of a control plane. Another file stays.
 /root/.kube/config:
   file.absent:

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- The control planes take pods before the last worker is drained (`controlPlane.taint: auto`). Once its document is gone,
     `halite.base.nodes` says the same. -#}
 api-ready:

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Takes from a host what its member of etcd had there, once etcd is without it. The CA's certificate stays, and the API server's
     client certificate: a control plane that stays on the host uses the other members with them. A host without one gives up the rest
     with halite.leave.etcd. The member's data are kept aside. -#}

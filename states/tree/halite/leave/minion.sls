@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- The last of Halite on a host that leaves: the minion removes itself, and the master, if it is there. A unit does it, because
     the minion's programs end with the minion. It is enabled until it is done: a host whose power is cut goes on at its next start. -#}
 {%- from 'halite/map.jinja' import has_master with context %}

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Refuses to remove files from a host on which another file system is mounted below what is removed: nothing is removed from
     a file system of the operator. Changes nothing. -#}
 {%- from 'halite/map.jinja' import has_master with context %}

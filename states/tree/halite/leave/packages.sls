@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- The packages that Halite installed and nothing else needs. Tools that the operator may use, firewalld and chrony
     stay; so does a program with a configuration that is not Halite's, and a package that another one needs. -#}
 {%- from 'halite/map.jinja' import is_red_hat, serves_bundles with context %}

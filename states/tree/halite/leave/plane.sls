@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Takes from a host that stays in the cluster what a control plane had there, once its API server has ended
     (halite.leave.control_plane): the keys of CAs, kubeconfig files, root's access to the master, and a standby
     of that. What the host opens and answers by its roles follows from its new ones. -#}

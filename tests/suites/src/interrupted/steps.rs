@@ -22,7 +22,7 @@ pub(crate) fn of(sls: &str, pillar: &Value, layout: &Layout) -> Result<Vec<Strin
         MASTER,
         &grains,
         pillar,
-        |input| compile::sls(input, &wanted),
+        |input| compile::step(input, &wanted),
     )?;
     let chunks = compiled.low.chunks.into_iter();
     Ok(chunks.map(|chunk| chunk.id).collect())

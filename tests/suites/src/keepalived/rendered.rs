@@ -42,7 +42,7 @@ pub(super) fn files(member: &Member) -> Result<Vec<File>> {
         member.name,
         &grains,
         &json!({}),
-        |input| compile::sls(input, &wanted),
+        |input| compile::step(input, &wanted),
     )?;
     let mut files = Vec::new();
     for chunk in &compiled.low.chunks {

@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Ends the API server of a host that is about to reboot, while its etcd still serves: clients get their
     answers, and go to another one. The kubelet would start it again, so it ends first; the boot starts
     both. For the orchestration reboot_node. -#}

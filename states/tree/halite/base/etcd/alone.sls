@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- The last member of etcd makes a cluster of itself (`ctl etcd recover`): etcd is started once with the flag for it. halite.base.etcd
     takes the flag away again. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_service with context %}

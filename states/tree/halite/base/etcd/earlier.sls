@@ -1,3 +1,4 @@
+{#- only: orchestration -#}
 {#- Ends the member of etcd that the host had before, once etcd has removed it and has the host as a learner that never started: one
     that got no vote in time, or was removed as dead. With the data of that member etcd would end by itself. They stay: `etcd.joined`
     sets them aside by the ids of their log. Only the steps that make a host a member apply this, where the ids of the document are

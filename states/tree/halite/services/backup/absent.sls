@@ -1,3 +1,4 @@
+{#- only: highstate, orchestration -#}
 {#- A host that makes no backups of the cluster, or no longer. Those that it made stay. -#}
 {%- set timers = ['halite-backup.timer', 'halite-backup-verify.timer'] %}
 {%- for unit in timers %}

@@ -1,3 +1,4 @@
+{#- only: highstate, orchestration -#}
 {#- A host that serves bundles no longer. It may have them still. nginx itself stays, because the operator may use it. -#}
 
 /etc/nginx/conf.d/halite.conf:

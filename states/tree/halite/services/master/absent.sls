@@ -1,3 +1,4 @@
+{#- only: highstate, orchestration -#}
 {#- A control plane without the master, or no longer, which is no standby. What the master had there
     stays: nothing removes CAs and a store by a mistake in a document. The copy of a standby goes: it can
     be made again. -#}

@@ -1,3 +1,4 @@
+{#- only: highstate, orchestration -#}
 {#- A host that does not run the site registry, or no longer. Images and backups belong to the site
     and stay. -#}
 {%- set timers = ['halite-registry-backup.timer', 'halite-registry-verify.timer'] %}
