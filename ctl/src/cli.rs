@@ -468,4 +468,6 @@ pub struct LocalStates {
 #[cfg(test)]
 mod guide_tests;
 #[cfg(test)]
+mod loss_tests;
+#[cfg(test)]
 mod tests;

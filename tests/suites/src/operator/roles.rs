@@ -29,6 +29,14 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["operator", "revoke", "root"], [false, false]),
 ];
 
+/// States that take a host out of service: refused for every role, and applied by nothing here.
+const RESERVED: &[&str] = &[
+    "halite.leave.data",
+    "halite.leave.*",
+    "halite.base.etcd.alone",
+    "halite.services.master.absent",
+];
+
 /// An operator of this suite.
 struct Operator {
     role: &'static str,
@@ -82,6 +90,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
             );
         }
     }
+    reserved(cluster, &operators)?;
     for operator in &operators {
         ctl(cluster, &["operator", "revoke", &operator.name])?;
         let (done, said) = operator.says(cluster, &["status"])?;
@@ -100,6 +109,35 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     audit(cluster, &operators)?;
     host.sh(&format!("rm -r {FILES}"))?;
     Ok(Counts::ONE)
+}
+
+/// No operator applies states of hosts that leave, and root does not either. In test mode, so that
+/// nothing is lost if they are not refused.
+fn reserved(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
+    for sls in RESERVED {
+        let args = ["apply", sls, "--target", WORKER, "--test"];
+        for operator in operators {
+            let (done, said) = operator.says(cluster, &args)?;
+            let wanted = match operator.role {
+                "viewer" => "takes the role",
+                _ => "of Halite apply it",
+            };
+            ensure!(
+                !done && said.contains(wanted),
+                "a {} may apply {sls}: {said:?}",
+                operator.role
+            );
+        }
+        let output = cluster
+            .bootstrap
+            .output(&[&[CTL], args.as_slice()].concat())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            !output.status.success() && said.contains("of Halite apply it"),
+            "root may apply {sls}: {said:?}"
+        );
+    }
+    Ok(())
 }
 
 fn create(cluster: &Cluster, operator: &Operator) -> Result<()> {

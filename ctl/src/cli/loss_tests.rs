@@ -1,0 +1,143 @@
+//! The table of the guide with every command that takes something away: it has all of them, and each
+//! asks what the table says.
+
+use std::collections::BTreeSet;
+
+use clap::{Command, CommandFactory as _};
+
+use super::*;
+
+/// Commands that take nothing away. One that is added has to be in this list or in the table.
+const HARMLESS: &[&str] = &[
+    "audit",
+    "backup get",
+    "backup list",
+    "backup verify",
+    "bundle add",
+    "bundle build",
+    "bundle copy",
+    "bundle diff",
+    "bundle export",
+    "bundle init",
+    "bundle key",
+    "bundle list",
+    "bundle lock",
+    "bundle needs",
+    "bundle pack",
+    "bundle show",
+    "bundle update",
+    "bundle use",
+    "bundle verify",
+    "config example",
+    "config schema",
+    "config show",
+    "config validate",
+    "etcd defrag",
+    "etcd status",
+    "generate",
+    "grains",
+    "health",
+    "job list",
+    "job show",
+    "key accept",
+    "key list",
+    "kubeconfig",
+    "local render",
+    "master list",
+    "node add",
+    "node cordon",
+    "node uncordon",
+    "operator create",
+    "operator list",
+    "orchestrate list",
+    "pillar",
+    "ping",
+    "registry list",
+    "registry verify",
+    "render",
+    "status",
+    "support",
+    "token create",
+    "token list",
+];
+
+/// A row of the table: the command without `ctl`, and what it asks.
+fn rows() -> Vec<(String, String)> {
+    let page = include_str!("../../../docs/guide/operators.md");
+    let (_, table) = page.split_once("<!-- losses -->").unwrap();
+    let (table, _) = table.split_once("<!-- end of losses -->").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `ctl "));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let [command, _, asks] = cells.as_slice() else {
+            panic!("three cells: {row}")
+        };
+        let command = command.trim().trim_matches('`');
+        let command = command.strip_prefix("ctl ").unwrap();
+        (command.to_owned(), (*asks).to_owned())
+    })
+    .collect()
+}
+
+/// The names of all commands below one that run something themselves.
+fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
+    if !name.is_empty() && (!command.has_subcommands() || command.get_positionals().count() > 0) {
+        found.insert(name.to_owned());
+    }
+    for below in command.get_subcommands() {
+        let name = format!("{name} {}", below.get_name());
+        runnable(below, name.trim(), found);
+    }
+}
+
+fn find<'a>(command: &'a Command, name: &str) -> &'a Command {
+    name.split(' ').fold(command, |command, word| {
+        let found = command.find_subcommand(word);
+        found.unwrap_or_else(|| panic!("there is no command {name}"))
+    })
+}
+
+#[test]
+fn every_command_that_takes_something_away_is_in_the_table() {
+    let mut all = BTreeSet::new();
+    runnable(&Cli::command(), "", &mut all);
+    let mut listed: BTreeSet<String> = HARMLESS.iter().map(|&name| name.to_owned()).collect();
+    for (command, _) in rows() {
+        assert!(listed.insert(command.clone()), "{command} is listed twice");
+    }
+    assert_eq!(listed, all);
+}
+
+#[test]
+fn each_command_asks_what_the_table_says() {
+    let cli = Cli::command();
+    for (name, asks) in rows() {
+        let command = find(&cli, &name);
+        for word in asks.split('`').skip(1).step_by(2) {
+            let Some(option) = word.strip_prefix("--") else {
+                continue;
+            };
+            let argument = command
+                .get_arguments()
+                .find(|a| a.get_long() == Some(option));
+            let argument = argument.unwrap_or_else(|| panic!("ctl {name} has no {word}"));
+            assert!(
+                argument.is_required_set() || !asks.trim().starts_with("always"),
+                "ctl {name} runs without {word}"
+            );
+        }
+        // A force that needs the name of the cluster never goes without it.
+        if asks.contains("`--force` and `--cluster`") {
+            let mut line = vec!["ctl".to_owned()];
+            line.extend(name.split(' ').map(str::to_owned));
+            let positionals = command.get_positionals().filter(|a| a.is_required_set());
+            line.extend(positionals.map(|_| "worker".to_owned()));
+            line.push("--force".to_owned());
+            if name == "etcd recover" {
+                line.push("--from=worker".to_owned());
+            }
+            let error = Cli::try_parse_from(&line).map(drop).unwrap_err();
+            assert!(error.to_string().contains("--cluster"), "{line:?}: {error}");
+        }
+    }
+}
