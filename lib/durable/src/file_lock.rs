@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
@@ -88,18 +89,34 @@ impl Drop for FileLock {
     }
 }
 
+/// Opens or makes the file of a lock. Who may write the directory may put a link or a pipe there: a
+/// link would make the file wherever it leads, a plain open would wait for the pipe's reader.
 fn open(path: &Path) -> io::Result<File> {
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let opened = rustix::fs::open(path, OFlags::WRONLY | OFlags::CREATE | flags, mode);
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(io::Error::other("it is a symbolic link; remove it")),
+        // A pipe without a reader.
+        Err(Errno::NXIO) => return Err(not_plain()),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(not_plain());
+    }
+    Ok(file)
+}
+
+fn not_plain() -> io::Error {
+    io::Error::other("it is not a plain file; remove it")
 }
 
 /// Returns whether a path still leads to the file that was opened by it.
 fn same(file: &File, path: &Path) -> bool {
     let ids = |facts: fs::Metadata| (facts.dev(), facts.ino());
-    let (opened, there) = (file.metadata().map(ids), fs::metadata(path).map(ids));
+    let there = fs::symlink_metadata(path).map(ids);
+    let opened = file.metadata().map(ids);
     matches!((opened, there), (Ok(opened), Ok(there)) if opened == there)
 }
 
@@ -226,6 +243,33 @@ mod tests {
         fs::write(dir.path().join("below/.X.iso.lock"), "").unwrap();
         drop(FileLock::new(&place).unwrap());
         assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
+    }
+
+    /// Who may write the directory of the backups must not make root write elsewhere.
+    #[test]
+    fn a_lock_follows_no_link_and_waits_for_no_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("backup");
+        let (lock, outside) = (dir.path().join(".backup.lock"), dir.path().join("outside"));
+        std::os::unix::fs::symlink(&outside, &lock).unwrap();
+        let refused = |result: Result<FileLock, Error>| {
+            result
+                .expect_err("it locks what another user put there")
+                .to_string()
+        };
+        let error = refused(FileLock::new(&place));
+        assert!(error.contains("symbolic link; remove it"), "{error}");
+        let error = refused(FileLock::wait(&place, &mut |_| {}));
+        assert!(error.contains("symbolic link; remove it"), "{error}");
+        assert!(!outside.exists(), "a file was made where the link leads");
+        fs::write(&outside, "").unwrap();
+        refused(FileLock::new(&place));
+        fs::remove_file(&lock).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &lock, Mode::RUSR | Mode::WUSR).unwrap();
+        let error = refused(FileLock::new(&place));
+        assert!(error.contains("not a plain file; remove it"), "{error}");
+        fs::remove_file(&lock).unwrap();
+        drop(FileLock::new(&place).unwrap());
     }
 
     #[test]
