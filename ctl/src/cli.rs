@@ -166,6 +166,17 @@ pub struct Bootstrap {
     pub restore: Option<PathBuf>,
     #[command(flatten)]
     pub key: BackupKey,
+    /// The hash of the CA that must have signed the backup, as `ctl backup create` showed it.
+    #[arg(
+        long,
+        value_name = "HASH",
+        alias = "ca-fingerprint",
+        requires = "restore"
+    )]
+    pub ca_hash: Option<String>,
+    /// Restore a backup without a signature, which earlier versions made.
+    #[arg(long, requires = "restore", conflicts_with = "ca_hash")]
+    pub unsigned: bool,
     /// The bundle's ISO or directory; default: the bundle that contains this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,

@@ -1,18 +1,25 @@
 //! A backup as a stream of parts: the facts about it, files, and at the end a snapshot of etcd. `ctl`
 //! makes one file of them; nothing of it is written to a disk here.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, Keys, Member, MemberOverview, Members, Overview, Snapshot, Status};
 use halite_pillar::cluster::Cluster;
+use halite_proto::pki;
 use halite_proto::v1::backup_part::Part;
 use halite_proto::v1::{BackupFile, BackupPart};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 
+use crate::ca::{Cas, HALITE};
 use crate::clock::rfc3339;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::saved::{Files, unreadable};
@@ -21,6 +28,10 @@ use crate::store::Millis;
 /// The path of the copy of the store in the backup.
 pub const STORE: &str = "state/store.db";
 const SNAPSHOT: &str = "etcd/snapshot.db";
+/// The path of the signature, after all other files.
+const SIGNATURE: &str = "signature.json";
+/// The kind of what is signed.
+const STATEMENT: &str = "halite-backup-signature 1";
 const PRIVATE: u32 = 0o600;
 /// Bytes of one part: well below the limit of a message.
 const PIECE: usize = 256 * 1024;
@@ -137,33 +148,47 @@ impl Head<'_> {
     }
 }
 
-/// Begins to send a backup.
-pub fn send(head: &Value, files: Files, snapshot: Snapshot) -> Parts {
-    let (parts, receiver) = mpsc::channel(QUEUE);
-    let head = head.to_string();
+/// Begins to send a backup, which the cluster's own CA signs.
+pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> Parts {
+    let (to, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
-        let sender = Sender(parts);
-        if let Err(refusal) = sender.all(head, files, snapshot).await {
+        let mut sender = Sender {
+            to,
+            sent: BTreeMap::new(),
+        };
+        if let Err(refusal) = sender.all(head, files, snapshot, &cas).await {
             sender.fail(refusal).await;
         }
     });
     receiver
 }
 
-/// The caller's end of the stream.
-struct Sender(mpsc::Sender<Result<BackupPart, Refusal>>);
+/// A stream of parts.
+struct Sender {
+    /// The caller's end.
+    to: mpsc::Sender<Result<BackupPart, Refusal>>,
+    /// The files that were sent, as they are signed.
+    sent: BTreeMap<String, Value>,
+}
 
 impl Sender {
-    async fn all(&self, head: String, files: Files, snapshot: Snapshot) -> Result<(), Refusal> {
-        self.send(Part::HeadJson(head)).await?;
+    async fn all(
+        &mut self,
+        head: Value,
+        files: Files,
+        snapshot: Snapshot,
+        cas: &Cas,
+    ) -> Result<(), Refusal> {
+        self.send(Part::HeadJson(head.to_string())).await?;
         for (name, path) in files {
             self.file(name, &path).await?;
         }
         self.snapshot(snapshot).await?;
+        self.signature(&head, cas).await?;
         self.send(Part::End(true)).await
     }
 
-    async fn file(&self, name: String, path: &Path) -> Result<(), Refusal> {
+    async fn file(&mut self, name: String, path: &Path) -> Result<(), Refusal> {
         use std::os::unix::fs::PermissionsExt as _;
         let cannot = |error: io::Error| unreadable(path, &error);
         let mut file = tokio::fs::File::open(path).await.map_err(cannot)?;
@@ -172,40 +197,90 @@ impl Sender {
             STORE => PRIVATE,
             _ => found.permissions().mode() & 0o777,
         };
-        self.begin(name, mode, found.len()).await?;
+        let mut begun = self.begin(name, mode, found.len()).await?;
         loop {
             let mut piece = Vec::with_capacity(PIECE);
             let taken = (&mut file).take(PIECE as u64).read_to_end(&mut piece).await;
             if taken.map_err(cannot)? == 0 {
+                self.sent.extend([begun.finish()]);
                 return Ok(());
             }
+            begun.hash.update(&piece);
             self.send(Part::Data(piece)).await?;
         }
     }
 
-    async fn snapshot(&self, mut snapshot: Snapshot) -> Result<(), Refusal> {
-        self.begin(SNAPSHOT.to_owned(), PRIVATE, snapshot.size())
+    async fn snapshot(&mut self, mut snapshot: Snapshot) -> Result<(), Refusal> {
+        let mut begun = self
+            .begin(SNAPSHOT.to_owned(), PRIVATE, snapshot.size())
             .await?;
         let broken = |error| Refusal::new(RefusalKind::Unavailable, chain(&error));
         while let Some(piece) = snapshot.next().await.map_err(broken)? {
+            begun.hash.update(&piece);
             self.send(Part::Data(piece)).await?;
+        }
+        self.sent.extend([begun.finish()]);
+        Ok(())
+    }
+
+    /// Sends the signature of everything before it, as a file.
+    async fn signature(&self, head: &Value, cas: &Cas) -> Result<(), Refusal> {
+        let statement = json!({"kind": STATEMENT, "header": head, "files": self.sent}).to_string();
+        let internal = |error| Refusal::internal(chain(&error));
+        let signature = cas.sign_statement(HALITE, &statement).map_err(internal)?;
+        let certificate = cas.certificate_pem(HALITE).map_err(internal)?;
+        let text = json!({
+            "statement": statement,
+            "signature": STANDARD.encode(signature),
+            "certificate": certificate,
+        });
+        let text = text.to_string().into_bytes();
+        let size = text.len() as u64;
+        self.begin(SIGNATURE.to_owned(), PRIVATE, size).await?;
+        for piece in text.chunks(PIECE) {
+            self.send(Part::Data(piece.to_vec())).await?;
         }
         Ok(())
     }
 
-    async fn begin(&self, path: String, mode: u32, size: u64) -> Result<(), Refusal> {
-        self.send(Part::File(BackupFile { path, mode, size })).await
+    async fn begin(&self, path: String, mode: u32, size: u64) -> Result<Begun, Refusal> {
+        let begun = Begun {
+            path: path.clone(),
+            mode,
+            size,
+            hash: Sha256::new(),
+        };
+        let file = BackupFile { path, mode, size };
+        self.send(Part::File(file)).await?;
+        Ok(begun)
     }
 
     async fn send(&self, part: Part) -> Result<(), Refusal> {
         let part = BackupPart { part: Some(part) };
-        let sent = self.0.send(Ok(part)).await;
+        let sent = self.to.send(Ok(part)).await;
         sent.map_err(|_| Refusal::new(RefusalKind::Unavailable, "the caller has gone"))
     }
 
     async fn fail(&self, refusal: Refusal) {
         tracing::warn!(error = %refusal, "a backup was not completed");
         // The caller has gone: there is no other place for it.
-        let _ = self.0.send(Err(refusal)).await;
+        let _ = self.to.send(Err(refusal)).await;
+    }
+}
+
+/// A file whose content is being sent.
+struct Begun {
+    path: String,
+    mode: u32,
+    size: u64,
+    hash: Sha256,
+}
+
+impl Begun {
+    /// Its line in what is signed.
+    fn finish(self) -> (String, Value) {
+        let sha256 = pki::hex(&self.hash.finalize());
+        let entry = json!({"sha256": sha256, "size": self.size, "mode": self.mode});
+        (self.path, entry)
     }
 }

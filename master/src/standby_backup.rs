@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use halite_proto::framing;
 use rustix::fs::{FlockOperation, flock};
@@ -120,7 +121,7 @@ async fn parts(
     head["standby"] = json!({"name": own, "followed": report(config)?});
     files.push((STORE.to_owned(), store));
     let snapshot = source.snapshot(&members).await?;
-    Ok(send(&head, files, snapshot))
+    Ok(send(head, files, snapshot, Arc::new(cas)))
 }
 
 async fn pass_on(mut parts: Parts, to: &mut impl Write) -> Result<(), SaveError> {

@@ -1,11 +1,13 @@
 //! Sets the clock of the first host by the declared time servers, before its CAs are made: what is
-//! signed with a wrong clock is not valid on hosts with a right one. chrony keeps the clock later.
+//! signed with a wrong clock is not valid on hosts with a right one. A restore brings CAs, and its
+//! epoch is the time. chrony keeps the clock later.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use tokio::net::UdpSocket;
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -26,16 +28,20 @@ const ERA: f64 = 2_208_988_800.0;
 /// 2036).
 const ROUND: f64 = 4_294_967_296.0;
 
-/// Sets the clock, when the declaration has time servers and the CAs are still to be made. Without
-/// an answer the clock stays, and the operator is notified.
+/// Sets the clock, when the declaration has time servers and the host has no CAs yet, and answers
+/// with the time. Without an answer the clock stays, and the operator is notified.
 ///
 /// # Errors
 /// The clock cannot be set.
-pub async fn set(declared: &Declared, screen: &mut Screen) -> anyhow::Result<()> {
+pub async fn set(declared: &Declared, screen: &mut Screen) -> anyhow::Result<Timestamp> {
     let servers = declared.time_servers();
-    if servers.is_empty() || Path::new(authority::DIRECTORY).exists() {
-        return Ok(());
+    if !servers.is_empty() && !Path::new(authority::DIRECTORY).exists() {
+        set_by(servers, screen).await?;
     }
+    Ok(Timestamp::now())
+}
+
+async fn set_by(servers: &[String], screen: &mut Screen) -> anyhow::Result<()> {
     let mut questions = JoinSet::new();
     for server in servers {
         let server = server.clone();
@@ -89,7 +95,7 @@ fn median(mut offsets: Vec<f64>) -> Option<f64> {
 
 /// The seconds since 1970, by this host's clock.
 fn now() -> f64 {
-    jiff::Timestamp::now().as_duration().as_secs_f64()
+    Timestamp::now().as_duration().as_secs_f64()
 }
 
 /// The seconds by which this host's clock is behind that of a server, which has so long to answer.

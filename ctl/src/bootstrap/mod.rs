@@ -146,14 +146,14 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
 
     checked.install(&here, screen)?;
     preparation.bundle.clone_from(&preparation.site);
+    let time = clock::set(&declared, screen).await?;
     if let Some(restore) = &mut restore {
-        restore.place(&preparation, &declared, screen)?;
+        restore.place(&preparation, &declared, time, screen)?;
     }
     declared.write(Path::new(CONFIG))?;
     if let Some(restore) = &mut restore {
         restore.placed()?;
     }
-    clock::set(&declared, screen).await?;
     install::install(global, &preparation, &declared, screen).await?;
     let request = v1::OrchestrateRequest {
         sls: ORCHESTRATION.to_owned(),

@@ -12,12 +12,16 @@ use sha2::{Digest as _, Sha256};
 use crate::SNAPSHOT;
 use crate::error::Damage;
 use crate::header::Header;
+use crate::signature;
+use crate::signature::SIGNATURE;
 use crate::snapshot::SnapshotCheck;
 
 /// The path of the list.
 pub const LIST: &str = "manifest.json";
 /// The largest list that is read.
 const LARGEST_LIST: u64 = 64 << 20;
+/// The largest signature that is read: it has the list too.
+const LARGEST_SIGNATURE: u64 = 2 * LARGEST_LIST;
 
 /// The list of the files of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,10 @@ pub struct Manifest {
     pub header: Header,
     /// The files, by path.
     pub files: BTreeMap<String, Entry>,
+    /// True when the CA that the header names has signed this. Which CA that is has to be compared
+    /// with what the reader trusts.
+    #[serde(skip)]
+    pub is_signed: bool,
 }
 
 /// A file of a backup.
@@ -46,7 +54,7 @@ pub type Sink<'a> = dyn FnMut(&str, u32, &mut dyn Read) -> io::Result<()> + 'a;
 pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Damage> {
     let mut archive = tar::Archive::new(from);
     let mut found: BTreeMap<String, Entry> = BTreeMap::new();
-    let mut manifest = None;
+    let (mut manifest, mut signed) = (None, None);
     for entry in archive.entries().map_err(Damage::Archive)? {
         let entry = entry.map_err(Damage::Archive)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
@@ -63,11 +71,20 @@ pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Dam
             continue;
         }
         let mut counted = Counted::new(entry, (path == SNAPSHOT).then(SnapshotCheck::default));
-        sink(&path, mode, &mut counted).map_err(Damage::Archive)?;
+        if path == SIGNATURE {
+            let mut text = Vec::new();
+            let read = (&mut counted)
+                .take(LARGEST_SIGNATURE)
+                .read_to_end(&mut text);
+            read.map_err(Damage::Archive)?;
+            signed = Some(text);
+        } else {
+            sink(&path, mode, &mut counted).map_err(Damage::Archive)?;
+        }
         io::copy(&mut counted, &mut io::sink()).map_err(Damage::Archive)?;
         found.insert(path, counted.finish(mode)?);
     }
-    let manifest: Manifest = manifest.ok_or(Damage::List)?;
+    let mut manifest: Manifest = manifest.ok_or(Damage::List)?;
     let names = manifest.files.keys().chain(found.keys());
     let differs = |name: &&String| manifest.files.get(*name) != found.get(*name);
     if let Some(name) = names.into_iter().find(differs) {
@@ -75,6 +92,10 @@ pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Dam
     }
     if !found.contains_key(SNAPSHOT) {
         return Err(Damage::NoSnapshot);
+    }
+    if let Some(text) = signed {
+        signature::verify(&text, &manifest).map_err(Damage::Signature)?;
+        manifest.is_signed = true;
     }
     Ok(manifest)
 }

@@ -183,7 +183,7 @@ pub struct PendingBackup {
 }
 
 impl PendingBackup {
-    /// Completes the backup, reads it again, and answers with it once it has its name on the disk.
+    /// Completes the backup, reads it again from its disk or share, and answers with it once it has its name on the disk.
     ///
     /// # Errors
     /// It lacks something, is not what was written, or the system refuses; then nothing of it stays.
@@ -194,7 +194,8 @@ impl PendingBackup {
             .into_inner()
             .map_err(|error| write(error.into_error()))?;
         file.sync_all().map_err(write)?;
-        let again = BackupFile::open(&self.guard.0).and_then(|made| made.check().map(|()| made));
+        let again =
+            BackupFile::open(&self.guard.0).and_then(|made| made.check_on_disk().map(|()| made));
         let made = again.map_err(|error| Error::Reread {
             path: self.path.clone(),
             source: Box::new(error),

@@ -12,6 +12,7 @@ use crate::age::{AgeError, Decryptor, Identity};
 use crate::archive;
 use crate::archive::{Manifest, Sink};
 use crate::error::{Damage, Error};
+use crate::from_disk;
 use crate::header::Header;
 
 /// The first line.
@@ -136,6 +137,26 @@ impl BackupFile {
                 Err(error) => return Err(self.file_error(error)),
             }
         }
+        self.compare(hash)
+    }
+
+    /// Compares every byte with the digest, as the disk or share has it and not as the page cache
+    /// remembers it.
+    ///
+    /// # Errors
+    /// A byte differs, or the file cannot be read.
+    pub fn check_on_disk(&self) -> Result<(), Error> {
+        let (mut hash, mut left) = (Sha256::new(), self.end);
+        let read = from_disk::read(&self.path, &mut |bytes| {
+            let count = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            hash.update(&bytes[..count]);
+            left -= count as u64;
+        });
+        read.map_err(|error| self.file_error(error))?;
+        self.compare(hash)
+    }
+
+    fn compare(&self, hash: Sha256) -> Result<(), Error> {
         if digest::hex(&hash.finalize()) == self.digest {
             Ok(())
         } else {
@@ -144,11 +165,15 @@ impl BackupFile {
     }
 
     /// Reads the archive: compares each file with its digest, and checks etcd's snapshot. The sink
-    /// gets the files while they are read; after an error they must not be used.
+    /// gets the files while they are read, but not the signature; after an error they must not be
+    /// used. An identity refuses a backup that is not encrypted.
     ///
     /// # Errors
     /// It cannot be decrypted, or something in it is no good.
     pub fn read(&self, identities: &[Identity], sink: &mut Sink<'_>) -> Result<Manifest, Error> {
+        if self.header.recipients.is_empty() && !identities.is_empty() {
+            return Err(self.damaged(Damage::Plain));
+        }
         let mut file = File::open(&self.path).map_err(|error| self.file_error(error))?;
         let sought = file.seek(SeekFrom::Start(self.begin));
         sought.map_err(|error| self.file_error(error))?;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::age::AgeError;
+use crate::signature::BadSignature;
 use crate::snapshot::SnapshotDamage;
 
 /// The reason why a backup could not be made, read or restored.
@@ -91,6 +92,15 @@ pub enum Damage {
     /// The list belongs to another header.
     #[error("its header was replaced: the encrypted part has another one")]
     Replaced,
+    /// It is plain, and its reader has a key: he expects one that only he can read.
+    #[error(
+        "it is not encrypted, although a key was given: who may write its directory may have put it in the place of an \
+         encrypted one; use another one, or leave the key out if you know where it is from"
+    )]
+    Plain,
+    /// Its signature counts for nothing.
+    #[error("its signature is no good; it was changed or put there by another, use an older one")]
+    Signature(#[source] BadSignature),
     /// etcd's snapshot in it is no good.
     #[error("etcd's snapshot in it is no good")]
     Snapshot(#[from] SnapshotDamage),

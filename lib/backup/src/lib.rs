@@ -2,7 +2,7 @@
 //!
 //! A backup is one file: a header that everyone may read, a tar archive that is encrypted with age
 //! if there are recipients, and a digest of all bytes before it. The last entry of the archive is a
-//! list of the others with their digests.
+//! list of the others with their digests; the one before it is the signature by the cluster's CA.
 //!
 //! ```text
 //! halite-backup 1\n
@@ -21,8 +21,10 @@ mod archive;
 mod directory;
 mod envelope;
 mod error;
+mod from_disk;
 mod header;
 mod mounts;
+mod signature;
 mod snapshot;
 mod writer;
 
@@ -33,6 +35,7 @@ pub use envelope::BackupFile;
 pub use error::{Damage, Error};
 pub use header::{CountedKeys, EtcdSource, Header};
 pub use mounts::unmounted;
+pub use signature::{BadSignature, SIGNATURE};
 pub use snapshot::{SnapshotCheck, SnapshotDamage};
 pub use writer::BackupWriter;
 

@@ -110,6 +110,7 @@ impl<W: Write> BackupWriter<W> {
         let manifest = Manifest {
             header: self.header.clone(),
             files: std::mem::take(&mut self.files),
+            is_signed: false,
         };
         let text = serde_json::to_vec_pretty(&manifest).map_err(Error::Json)?;
         self.append(LIST, LIST_MODE, text.len() as u64, &mut text.as_slice())?;

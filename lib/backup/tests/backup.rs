@@ -6,7 +6,11 @@
 mod age;
 #[path = "backup/damage.rs"]
 mod damage;
+#[path = "backup/from_disk.rs"]
+mod from_disk;
 #[path = "backup/killed.rs"]
 mod killed;
+#[path = "backup/signed.rs"]
+mod signed;
 #[path = "backup/support.rs"]
 mod support;

@@ -215,6 +215,11 @@ impl FakeCluster {
         }
     }
 
+    /// Sets the parts of the snapshot that each member gives.
+    pub fn set_snapshot(&self, parts: Vec<Vec<u8>>) {
+        self.state().snapshot = parts;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

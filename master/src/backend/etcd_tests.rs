@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_backup::{BackupFile, BackupWriter, Header};
 use halite_etcd::fake::{Database, FakeCluster, QUOTA, host};
 use halite_etcd::{Alarm, Answer, Host, Keys, Member, MemberId, Members, Snapshot, Status};
 use halite_proto::v1;
 use halite_proto::v1::backup_part::Part;
+use halite_testkit::empty_etcd_snapshot;
 use serde_json::{Value, json};
 
 use super::Backend as _;
@@ -428,10 +430,35 @@ fn backup(life: &Life) -> Result<(Value, Files), Refusal> {
     Ok((head, files))
 }
 
+/// Makes a file of a backup as `ctl` does, reads it, and answers whether the cluster's CA signed it.
+fn is_signed(head: &Value, files: &Files) -> bool {
+    let mut facts = head.clone();
+    facts["recipients"] = json!([]);
+    let header: Header = serde_json::from_value(facts).unwrap();
+    let header = Header {
+        created: jiff::Timestamp::from_second(header.created.as_second()).unwrap(),
+        ..header
+    };
+    let mut writer = BackupWriter::new(Vec::new(), header).unwrap();
+    for (path, (mode, content)) in files {
+        let size = content.len() as u64;
+        let added = writer.file(path, *mode, size, &mut content.as_slice());
+        added.unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.halite-backup");
+    std::fs::write(&path, writer.finish().unwrap().0).unwrap();
+    let read = BackupFile::open(&path)
+        .unwrap()
+        .read(&[], &mut |_, _, _| Ok(()));
+    read.unwrap().is_signed
+}
+
 #[test]
 fn a_backup_has_what_a_new_first_host_cannot_make() {
     let mut site = Site::new(TREE);
     let cluster = Arc::new(degraded());
+    cluster.set_snapshot(empty_etcd_snapshot().chunks(1000).map(Vec::from).collect());
     site.etcd = Some((cluster.clone(), Duration::ZERO));
     let etc = site.path().join("etc");
     std::fs::create_dir_all(etc.join("custom/app")).unwrap();
@@ -468,7 +495,9 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     );
     assert_eq!(files["state/store.db"].0, 0o600);
     assert_eq!(files["state/ca/halite.key"].0, 0o600);
-    assert_eq!(files["etcd/snapshot.db"].1.len(), 70);
+    assert_eq!(files["etcd/snapshot.db"].1, empty_etcd_snapshot());
+    let keys: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert!(is_signed(&head, &files), "{keys:?}");
 
     // The copy of the store is one: a master that begins with it raises the epoch.
     let restored = tempfile::tempdir().unwrap();

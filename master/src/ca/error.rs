@@ -70,6 +70,9 @@ pub enum CaError {
     /// A certificate cannot be made.
     #[error("cannot make the certificate")]
     Certificate(#[source] rcgen::Error),
+    /// The key of a CA cannot sign.
+    #[error("cannot sign with the key of the CA")]
+    Statement(#[source] rcgen::Error),
     /// A certificate cannot contain the requested identity.
     #[error("cannot make the certificate")]
     Identity(#[from] IdentityError),

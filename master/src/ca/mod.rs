@@ -20,7 +20,7 @@ use std::path::Path;
 
 use halite_proto::pki;
 use halite_proto::pki::{Inspected, PrivateKey};
-use rcgen::{Issuer, KeyPair};
+use rcgen::{Issuer, KeyPair, SigningKey as _};
 use rustls_pki_types::CertificateDer;
 
 use crate::store::Millis;
@@ -196,6 +196,16 @@ impl Cas {
     /// There is no such CA.
     pub fn certificate_sha256(&self, name: &str) -> Result<String, CaError> {
         Ok(pki::sha256_hex(&self.ca(name)?.certificate_der))
+    }
+
+    /// Signs a text with the key of a CA. It must be one that cannot be taken for the content of a
+    /// certificate: it begins with another byte.
+    ///
+    /// # Errors
+    /// There is no such CA, or its key cannot sign.
+    pub fn sign_statement(&self, ca: &str, statement: &str) -> Result<Vec<u8>, CaError> {
+        let key = self.ca(ca)?.issuer.key();
+        key.sign(statement.as_bytes()).map_err(CaError::Statement)
     }
 
     /// The public key of service accounts, PKIX PEM.

@@ -47,6 +47,6 @@ pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Ref
     let mut files = files.await?;
     files.push((STORE.to_owned(), store));
     let snapshot = source.snapshot(members.as_ref()).await?;
-    let parts = send(&head, files, snapshot);
+    let parts = send(head, files, snapshot, Arc::clone(&app.cas));
     Ok(Box::pin(ReceiverStream::new(parts)))
 }

@@ -10,6 +10,7 @@
     reason = "it runs in tests only"
 )]
 
+mod backup_ca;
 pub mod distribution;
 mod etcd_snapshot;
 mod files;
@@ -22,6 +23,7 @@ mod server;
 mod site;
 mod tls;
 
+pub use backup_ca::BackupCa;
 pub use etcd_snapshot::empty_etcd_snapshot;
 pub use files::{content, files, hex, names, put, run, state_tree};
 pub use gnupg::Signer;

@@ -274,11 +274,11 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
         text.contains("--key") && text.contains(recipient()?),
         "{text}"
     );
-    restoring::run(host)?;
+    kept.restore(host)?;
     kept.came_back(cluster)?;
     cluster.wait_for_pods(BACK)?;
     kept.goes_on(cluster)?;
-    let text = refused(host, &restoring::with_key()?)?;
+    let text = refused(host, &kept.command()?)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
     // A member that is silent for a moment is a problem of that moment.
     wait::until("etcd without a problem", etcd::ANSWER, || {

@@ -198,7 +198,7 @@ mod tests {
                 "disaster.md",
                 all,
                 "/media/halite/ctl bootstrap",
-                " --restore /media/stick/prod.halite-backup --key /media/stick/backup.key --bundle \
+                " --restore /media/stick/prod.halite-backup --key /media/stick/backup.key --ca-hash HASH --bundle \
                  /media/halite/halite.iso --trust /media/halite/builder.pub",
             ),
             (

@@ -7,6 +7,7 @@
 
 mod etcd;
 mod living;
+mod origin;
 mod place;
 
 use std::collections::BTreeMap;
@@ -14,14 +15,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{BackupFile, Identity, SNAPSHOT};
+use halite_backup::{BackupFile, Identity, Manifest, SNAPSHOT};
 use halite_durable::{ScratchDir, files};
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
+use jiff::Timestamp;
 
 use self::etcd::{Member, Restorer};
 use self::living::LivingPart;
+use self::origin::Origin;
 use self::place::{Places, Progress};
 use super::Preparation;
 use super::declaration::Declared;
@@ -33,8 +36,11 @@ use crate::output::Screen;
 pub struct Restore {
     backup: BackupFile,
     keys: Vec<Identity>,
+    origin: Origin,
     places: Places,
     progress: Progress,
+    /// What was read of the backup; none after all is in its place.
+    manifest: Option<Manifest>,
     /// The files of the backup but etcd's snapshot; empty after they are in their places.
     scratch: ScratchDir,
     /// The documents of the backup that were changed there, by their paths below the configuration
@@ -56,10 +62,16 @@ impl Restore {
         };
         let backup = open_whole(path, screen)?;
         let keys = identities(args.key.key.as_deref())?;
-        Self::of_backup(backup, keys, Places::of_host()).map(Some)
+        let origin = Origin::from_args(args)?;
+        Self::of_backup(backup, keys, origin, Places::of_host()).map(Some)
     }
 
-    fn of_backup(backup: BackupFile, keys: Vec<Identity>, places: Places) -> anyhow::Result<Self> {
+    fn of_backup(
+        backup: BackupFile,
+        keys: Vec<Identity>,
+        origin: Origin,
+        places: Places,
+    ) -> anyhow::Result<Self> {
         let progress = places.progress(backup.digest())?;
         let scratch = ScratchDir::new("halite-restore-")?;
         let header = backup.header();
@@ -74,29 +86,32 @@ impl Restore {
         let mut restore = Self {
             backup,
             keys,
+            origin,
             places,
             progress,
+            manifest: None,
             scratch,
             original: BTreeMap::new(),
         };
         if restore.progress != Progress::Placed {
-            restore.unpack()?;
+            let manifest = restore.unpack()?;
+            restore.origin.check(&manifest)?;
+            restore.manifest = Some(manifest);
             restore.forget_members()?;
         }
         Ok(restore)
     }
 
     /// Unpacks all but etcd's snapshot, which is only checked now.
-    fn unpack(&self) -> anyhow::Result<()> {
+    fn unpack(&self) -> anyhow::Result<Manifest> {
         let scratch = self.scratch.path();
-        self.backup.read(&self.keys, &mut |path, mode, content| {
+        Ok(self.backup.read(&self.keys, &mut |path, mode, content| {
             if path == SNAPSHOT {
                 return Ok(());
             }
             let mut file = files::create(&scratch.join(path), mode).map_err(io::Error::other)?;
             io::copy(content, &mut file).map(drop)
-        })?;
-        Ok(())
+        })?)
     }
 
     /// Removes the records of members from the node documents: the restored etcd has one member, that of
@@ -155,13 +170,18 @@ impl Restore {
         found
     }
 
-    /// One line about the backup, for the screen.
+    /// The lines about the backup, for the screen.
     pub fn summary(&self) -> String {
         let header = self.backup.header();
-        format!(
+        let mut text = format!(
             "restore      cluster {} as of {}, etcd from {}; what was done after that is lost",
             header.cluster, header.created, header.etcd.member
-        )
+        );
+        if let Some(manifest) = &self.manifest {
+            text.push_str("\n             ");
+            text.push_str(&self.origin.summary(manifest));
+        }
+        text
     }
 
     /// Refuses a cluster that still lives on other hosts: there would be two of it.
@@ -177,7 +197,8 @@ impl Restore {
     }
 
     /// Puts etcd's data, the master's files and the operator's into their places. The declaration
-    /// of cluster and first host is written by the caller, who then calls [`Restore::placed`].
+    /// of cluster and first host is written by the caller, who then calls [`Restore::placed`]. The
+    /// time is that of the clock after it was set.
     ///
     /// # Errors
     /// The bundle has no program for it, or the system refuses.
@@ -185,6 +206,7 @@ impl Restore {
         &mut self,
         preparation: &Preparation,
         declared: &Declared,
+        time: Timestamp,
         screen: &mut Screen,
     ) -> anyhow::Result<()> {
         if self.progress == Progress::Placed {
@@ -195,7 +217,7 @@ impl Restore {
                 "etcd         is external and stays as it is: its snapshot in the backup is not restored",
             );
             self.begin()?;
-            return self.fill_files();
+            return self.fill_files(time);
         }
         let address = declared.control_plane(&preparation.name);
         let member = Member {
@@ -207,12 +229,13 @@ impl Restore {
         let layout = preparation.bundle.join("images");
         screen.progress("restore: etcd");
         let restorer = |to: &Path| Restorer::unpack(&layout, reference, to);
-        self.fill(&member, restorer)
+        self.fill(&member, time, restorer)
     }
 
     fn fill(
         &mut self,
         member: &Member,
+        time: Timestamp,
         restorer: impl FnOnce(&Path) -> anyhow::Result<Restorer>,
     ) -> anyhow::Result<()> {
         self.begin()?;
@@ -225,7 +248,7 @@ impl Restore {
             files::remove_any(&snapshot)?;
         }
         member.record(&self.places.etcd, &self.places.record)?;
-        self.fill_files()
+        self.fill_files(time)
     }
 
     /// Notes that the host is no longer bare.
@@ -235,8 +258,8 @@ impl Restore {
         Ok(())
     }
 
-    fn fill_files(&self) -> anyhow::Result<()> {
-        let epoch = self.backup.header().epoch;
+    fn fill_files(&self, time: Timestamp) -> anyhow::Result<()> {
+        let epoch = place::epoch(self.backup.header(), time);
         self.places.fill(self.scratch.path(), epoch)
     }
 

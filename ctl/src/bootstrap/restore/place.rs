@@ -5,10 +5,11 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{CONFIG, STATE};
+use halite_backup::{CONFIG, Header, STATE};
 use halite_durable::files;
 use halite_host_reports::etcd::{DATA, RECORD};
 use halite_pillar::masters::ACTS_ALONE;
+use jiff::Timestamp;
 
 use super::super::authority;
 use crate::paths;
@@ -49,8 +50,6 @@ pub struct Places {
     pub record: PathBuf,
     /// What the restore needs while it runs.
     pub work: PathBuf,
-    /// The time of the restore.
-    pub now: jiff::Timestamp,
 }
 
 impl Places {
@@ -62,7 +61,6 @@ impl Places {
             etcd: DATA.into(),
             record: RECORD.into(),
             work: WORK.into(),
-            now: jiff::Timestamp::now(),
         }
     }
 
@@ -134,8 +132,8 @@ impl Places {
         )?)
     }
 
-    /// Copies the unpacked files of a backup with this epoch into their places, but the cluster
-    /// document.
+    /// Copies the unpacked files of a backup into their places, but the cluster document. The master
+    /// continues from this epoch.
     ///
     /// # Errors
     /// The system's reason.
@@ -143,15 +141,20 @@ impl Places {
         directory(&self.state, PRIVATE)?;
         directory(&self.config, PUBLIC)?;
         copy_all(&unpacked.join(STATE), &self.state, PRIVATE)?;
-        // Minions obey no lower epoch than the highest that they have seen, and masters after this
-        // backup may have had any: only time has passed for sure. The master continues from here.
-        let seconds = u64::try_from(self.now.as_second()).unwrap_or_default();
-        let noted = format!("{} 0\n", epoch.max(seconds));
+        let noted = format!("{epoch} 0\n");
         files::replace(&self.state.join(EPOCH), 0o600, noted.as_bytes())?;
         // No other master is left.
         files::replace(&self.state.join(ACTS_ALONE), 0o600, b"")?;
         copy_all(&unpacked.join(CONFIG), &self.config, PUBLIC)
     }
+}
+
+/// The epoch after a restore at a time. Minions obey no lower epoch than the highest that they have
+/// seen, and masters after this backup may have had any: only time has passed for sure. A clock that
+/// is behind knows at least that the backup was made before.
+pub fn epoch(backup: &Header, time: Timestamp) -> u64 {
+    let seconds = u64::try_from(time.max(backup.created).as_second());
+    backup.epoch.max(seconds.unwrap_or_default())
 }
 
 /// Copies files, each as a whole, with their modes.

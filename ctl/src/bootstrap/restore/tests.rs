@@ -5,11 +5,11 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 
-use halite_backup::{Directory, EtcdSource, Header};
+use halite_backup::{Directory, EtcdSource, Header, SIGNATURE};
 use halite_errors::chain;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
-use halite_testkit::empty_etcd_snapshot;
+use halite_testkit::{BackupCa, empty_etcd_snapshot};
 
 use super::super::{add_existing, documents};
 use super::*;
@@ -29,21 +29,33 @@ struct Scene {
     dir: tempfile::TempDir,
     backup: PathBuf,
     key: Identity,
+    ca: BackupCa,
+}
+
+/// The time of the restores.
+fn time() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
 }
 
 impl Scene {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let key = Identity::generate().unwrap();
-        let backup = Self::backup(dir.path(), &key, 0);
-        Self { dir, backup, key }
+        let ca = BackupCa::new();
+        let backup = Self::backup(dir.path(), &key, Some(&ca), 0);
+        Self {
+            dir,
+            backup,
+            key,
+            ca,
+        }
     }
 
-    fn backup(dir: &Path, key: &Identity, second: i64) -> PathBuf {
+    fn backup(dir: &Path, key: &Identity, ca: Option<&BackupCa>, second: i64) -> PathBuf {
         let header = Header {
             cluster: "prod".to_owned(),
-            cluster_id: "a".repeat(64),
-            created: jiff::Timestamp::from_second(1_800_000_000 + second).unwrap(),
+            cluster_id: ca.map_or_else(|| "a".repeat(64), BackupCa::hash),
+            created: Timestamp::from_second(1_800_000_000 + second).unwrap(),
             epoch: 3,
             halite: "0.1.0".to_owned(),
             kubernetes: "v1.36.3".to_owned(),
@@ -58,35 +70,36 @@ impl Scene {
         };
         let etcd = "  etcd:\n    member: cp-2\n    initialCluster: \"cp-1=https://10.0.0.1:2380,cp-2=https://127.0.0.1:2380\"\n";
         let planes = "registry, etcd, control-plane";
+        let facts = serde_json::to_value(&header).unwrap();
         let mut pending = Directory::new(&dir.join("backups")).begin(header).unwrap();
-        for (path, mode, content) in [
-            ("config/cluster.yaml", 0o600, CLUSTER.to_owned()),
-            ("config/custom/app/init.sls", 0o644, "own: {}\n".to_owned()),
+        let mut files: Vec<(&str, u32, Vec<u8>)> = vec![
+            ("config/cluster.yaml", 0o600, CLUSTER.into()),
+            ("config/custom/app/init.sls", 0o644, "own: {}\n".into()),
             (
                 "config/nodes/cp-1.yaml",
                 0o644,
-                node("cp-1", "10.0.0.1", &format!("bootstrap, {planes}"), ""),
+                node("cp-1", "10.0.0.1", &format!("bootstrap, {planes}"), "").into(),
             ),
             (
                 "config/nodes/cp-2.yaml",
                 0o644,
-                node("cp-2", "10.0.0.2", planes, etcd),
+                node("cp-2", "10.0.0.2", planes, etcd).into(),
             ),
-            ("state/ca/halite.key", 0o600, "the key".to_owned()),
-            ("state/store.db", 0o600, "the store".to_owned()),
-        ] {
-            let size = content.len() as u64;
-            pending
-                .writer
-                .file(path, mode, size, &mut content.as_bytes())
-                .unwrap();
+            ("state/ca/halite.key", 0o600, "the key".into()),
+            ("state/store.db", 0o600, "the store".into()),
+            (SNAPSHOT, 0o600, empty_etcd_snapshot()),
+        ];
+        if let Some(ca) = ca {
+            let signature = ca.sign(&BackupCa::statement(&facts, &files));
+            files.push((SIGNATURE, 0o600, signature.to_string().into()));
         }
-        let content = empty_etcd_snapshot();
-        let size = content.len() as u64;
-        pending
-            .writer
-            .file(SNAPSHOT, 0o600, size, &mut content.as_slice())
-            .unwrap();
+        for (path, mode, content) in files {
+            let size = content.len() as u64;
+            let added = pending
+                .writer
+                .file(path, mode, size, &mut content.as_slice());
+            added.unwrap();
+        }
         pending.finish().unwrap().path().to_owned()
     }
 
@@ -98,13 +111,20 @@ impl Scene {
             etcd: at("etcd"),
             record: at("etcd-member.json"),
             work: at("restore"),
-            now: jiff::Timestamp::from_second(1_800_000_000).unwrap(),
         }
     }
 
     fn open(&self) -> anyhow::Result<Restore> {
+        self.open_from(Origin {
+            ca_hash: Some(self.ca.hash()),
+            ..Origin::default()
+        })
+    }
+
+    fn open_from(&self, origin: Origin) -> anyhow::Result<Restore> {
         let keys = Identity::parse_file(&self.key.to_text()).unwrap();
-        Restore::of_backup(BackupFile::open(&self.backup)?, keys, self.places())
+        let file = BackupFile::open(&self.backup)?;
+        Restore::of_backup(file, keys, origin, self.places())
     }
 
     /// A program that notes how it was called and makes a member, or fails after half of it.
@@ -130,7 +150,7 @@ impl Scene {
             name: "cp-1".to_owned(),
             address: Ipv4Addr::new(10, 0, 0, 1),
         };
-        restore.fill(&member, |_| Ok(self.restorer(fails)))
+        restore.fill(&member, time(), |_| Ok(self.restorer(fails)))
     }
 
     /// The files of the host but those of the restore itself.
@@ -320,6 +340,7 @@ fn after_the_last_mark_the_hosts_own_state_counts() {
     let mut again = Restore::of_backup(
         BackupFile::open(&scene.backup).unwrap(),
         Vec::new(),
+        Origin::default(),
         scene.places(),
     )
     .unwrap();
@@ -333,6 +354,75 @@ fn after_the_last_mark_the_hosts_own_state_counts() {
     again.finish().unwrap();
     let error = refused(scene.open());
     assert!(error.contains("this host has a cluster"), "{error}");
+}
+
+/// A host of a wrong clock, without a time server: minions obey no epoch lower than one they have seen.
+#[test]
+fn the_epoch_after_a_restore_is_no_lower_than_the_time_of_the_backup() {
+    let scene = Scene::new();
+    let file = BackupFile::open(&scene.backup).unwrap();
+    let epoch = |second: i64| place::epoch(file.header(), Timestamp::from_second(second).unwrap());
+    assert_eq!(epoch(1_577_836_800), 1_800_000_000, "the clock says 2020");
+    assert_eq!(epoch(1_900_000_000), 1_900_000_000);
+    let restored = Header {
+        epoch: 2_000_000_000,
+        ..file.header().clone()
+    };
+    assert_eq!(place::epoch(&restored, time()), 2_000_000_000);
+}
+
+#[test]
+fn a_backup_of_another_cluster_is_not_restored() {
+    let mut scene = Scene::new();
+    let from = |ca_hash: Option<String>, unsigned, asks| Origin {
+        ca_hash,
+        unsigned,
+        asks,
+    };
+    let other = BackupCa::new().hash();
+    let error = refused(scene.open_from(from(Some(other.clone()), false, true)));
+    assert!(
+        error.contains(&format!(
+            "it is signed by the CA {}, and --ca-hash has {other}",
+            scene.ca.hash()
+        )),
+        "{error}"
+    );
+    // Without the hash a person compares it.
+    let error = refused(scene.open_from(from(None, false, false)));
+    assert!(
+        error.contains(&scene.ca.hash()) && error.contains("pass --ca-hash"),
+        "{error}"
+    );
+    let asked = scene.open_from(from(None, false, true)).unwrap();
+    let text = asked.summary();
+    assert!(
+        text.contains(&scene.ca.hash()) && text.contains("only if that is the hash that you noted"),
+        "{text}"
+    );
+    let text = scene.open().unwrap().summary();
+    assert!(text.contains("as --ca-hash says"), "{text}");
+
+    // One of an earlier version, or one whose signature was taken away.
+    scene.backup = Scene::backup(scene.dir.path(), &scene.key, None, 1);
+    for origin in [
+        from(None, false, true),
+        from(None, false, false),
+        from(Some("a".repeat(64)), false, true),
+    ] {
+        let error = refused(scene.open_from(origin));
+        assert!(
+            error.contains("it is not signed") && error.contains("pass --unsigned"),
+            "{error}"
+        );
+    }
+    let restore = scene.open_from(from(None, true, false)).unwrap();
+    assert!(
+        restore.summary().contains("not signed"),
+        "{}",
+        restore.summary()
+    );
+    assert_eq!(scene.host(), [], "opening changes nothing");
 }
 
 #[test]
@@ -363,6 +453,7 @@ fn another_backup_key_or_byte_is_refused() {
         Restore::of_backup(
             BackupFile::open(&scene.backup).unwrap(),
             keys,
+            Origin::default(),
             scene.places(),
         )
     };
@@ -379,7 +470,7 @@ fn another_backup_key_or_byte_is_refused() {
         .places()
         .begin(BackupFile::open(&scene.backup).unwrap().digest())
         .unwrap();
-    scene.backup = Scene::backup(scene.dir.path(), &scene.key, 1);
+    scene.backup = Scene::backup(scene.dir.path(), &scene.key, Some(&scene.ca), 1);
     let error = refused(scene.open());
     assert!(
         error.contains("a restore of another backup was begun"),

@@ -187,6 +187,8 @@ fn document(created: &Created) -> Value {
         "backup": created.path.file_name().map(|name| name.to_string_lossy()),
         "path": created.path,
         "cluster": header.cluster,
+        "ca_hash": header.cluster_id,
+        "signed": created.is_signed,
         "created": header.created,
         "bytes": created.size,
         "files": created.files,
@@ -213,6 +215,17 @@ fn report(created: &Created, paint: &Paint) -> String {
         created.files,
         created.header.etcd.member
     );
+    let ca = &created.header.cluster_id;
+    if created.is_signed {
+        text.push_str(&format!(
+            "signed by the CA {ca}: note that beside the key, a restore compares it\n"
+        ));
+    } else {
+        text.push_str(&format!(
+            "{} it is not signed: the master is of an earlier version; update it, and make another one\n",
+            paint.bad("✗")
+        ));
+    }
     if !created.pruned.removed.is_empty() {
         text.push_str(&format!("removed: {}\n", created.pruned.removed.join(", ")));
     }

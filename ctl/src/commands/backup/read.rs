@@ -144,7 +144,7 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     }
     copied?;
     let same = BackupFile::open(to)?;
-    same.check()?;
+    same.check_on_disk()?;
     let sound = same.digest() == file.digest();
     let document =
         json!({"path": to, "bytes": same.size(), "digest": same.digest(), "sound": sound});

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use halite_backup::{BackupFile, Identity};
+use halite_backup::{BackupFile, Identity, SIGNATURE};
 use halite_proto::v1::BackupFile as File;
-use halite_testkit::empty_etcd_snapshot;
 use halite_testkit::process::{done, script};
+use halite_testkit::{BackupCa, empty_etcd_snapshot};
 
 use super::*;
 
@@ -319,6 +319,43 @@ fn a_backup_stays_made_when_it_cannot_be_reported() {
     let cut = written(dir.path(), &head(&[]), parts()[..3].to_vec());
     let error = outcome(cut, lost()).err().unwrap();
     assert!(format!("{error:#}").contains("the connection is closed"));
+}
+
+#[test]
+fn a_backup_says_which_ca_has_signed_it_or_that_none_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = |parts| {
+        let created = written(dir.path(), &head(&[]), parts).unwrap();
+        super::report(&created, &Paint { colour: false })
+    };
+    assert!(report(parts()).contains("✗ it is not signed"));
+    let (mut signed, ca) = (parts(), BackupCa::new());
+    let files = [
+        ("config/cluster.yaml", 0o600, b"abcd".to_vec()),
+        ("state/empty", 0o600, Vec::new()),
+        ("etcd/snapshot.db", 0o600, empty_etcd_snapshot()),
+    ];
+    let mut facts = head(&[]).facts;
+    facts["cluster_id"] = json!(ca.hash());
+    let text = ca.sign(&BackupCa::statement(&facts, &files)).to_string();
+    let file = File {
+        path: SIGNATURE.to_owned(),
+        mode: 0o600,
+        size: text.len() as u64,
+    };
+    let end = signed.len() - 1;
+    signed.splice(end..end, [Part::File(file), Part::Data(text.into())]);
+    let mut head = head(&[]);
+    head.facts = facts;
+    let created = written(dir.path(), &head, signed).unwrap();
+    let text = super::report(&created, &Paint { colour: false });
+    assert!(
+        text.contains(&format!("signed by the CA {}", ca.hash())),
+        "{text}"
+    );
+    // What the master sends and this program writes fits together.
+    let file = BackupFile::open(&created.path).unwrap();
+    assert!(file.read(&[], &mut |_, _, _| Ok(())).unwrap().is_signed);
 }
 
 #[test]

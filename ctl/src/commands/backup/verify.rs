@@ -8,7 +8,7 @@
 use std::io;
 use std::path::Path;
 
-use halite_backup::{BackupFile, Header, Identity, SNAPSHOT};
+use halite_backup::{BackupFile, Header, Identity, Manifest, SNAPSHOT};
 use halite_host_reports::Good;
 use serde_json::json;
 
@@ -37,8 +37,8 @@ pub struct How<'a> {
 /// The findings about a good backup.
 struct Found {
     file: BackupFile,
-    /// The number of files in it, if it could be opened.
-    files: Option<usize>,
+    /// The list of the files in it, if it could be opened.
+    list: Option<Manifest>,
     started: Option<Started>,
 }
 
@@ -90,31 +90,30 @@ async fn verify(
     refuse_foreign(&file)?;
     let trial = how.start.then(Trial::new).transpose()?;
     let is_readable = file.header().recipients.is_empty() || !how.keys.is_empty();
-    let files = match is_readable {
+    let list = match is_readable {
         true => Some(read(&file, &how.keys, trial.as_ref())?),
         false => None,
     };
     let started = match trial {
-        Some(trial) => Some(start(global, &file, &trial, how, files.is_some(), screen).await?),
+        Some(trial) => Some(start(global, &file, &trial, how, list.is_some(), screen).await?),
         None => None,
     };
     Ok(Found {
         file,
-        files,
+        list,
         started,
     })
 }
 
 /// Reads all of a backup; a trial gets etcd's snapshot.
-fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::Result<usize> {
-    let read = file.read(keys, &mut |path, _, content| {
+fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::Result<Manifest> {
+    Ok(file.read(keys, &mut |path, _, content| {
         let Some(trial) = trial.filter(|_| path == SNAPSHOT) else {
             return Ok(());
         };
         let mut to = trial.begin().map_err(io::Error::other)?;
         io::copy(content, &mut to).map(drop)
-    })?;
-    Ok(read.files.len())
+    })?)
 }
 
 /// Starts an etcd with the snapshot that the trial has; without one, with that of a new backup.
@@ -176,16 +175,18 @@ impl Found {
 fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
     let Found {
         file,
-        files,
+        list,
         started,
     } = found;
+    let files = list.as_ref().map(|list| list.files.len());
+    let signed = list.as_ref().map(|list| list.is_signed);
     let header = file.header();
     let started_document = started.as_ref().map(|started| {
         json!({"keys": started.keys, "revision": started.revision, "compared": started.compared,
             "made": started.made.as_ref().map(|made| &made.name)})
     });
     let document = json!({"path": file.path(), "cluster": header.cluster, "created": header.created, "bytes": file.size(),
-        "digest": file.digest(), "files": files, "sound": true, "started": started_document});
+        "digest": file.digest(), "files": files, "ca_hash": header.cluster_id, "signed": signed, "sound": true, "started": started_document});
     screen.answer(&document, |paint| {
         let good = paint.good("✓");
         let begin = format!(
@@ -196,12 +197,22 @@ fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
         let mut text = match files {
             Some(files) => format!(
                 "{begin}; {}, each as in the list; the hash of etcd's snapshot fits\n",
-                count(*files, "file")
+                count(files, "file")
             ),
             None => format!(
                 "{begin}. It is encrypted, and what is in it was not read: --key FILE does\n"
             ),
         };
+        match signed {
+            Some(true) => {
+                text.push_str(&format!("{good} signed by the CA {}\n", header.cluster_id))
+            }
+            Some(false) => text.push_str(&format!(
+                "{} it is not signed: a restore asks for --unsigned\n",
+                paint.bad("✗")
+            )),
+            None => {}
+        }
         if let Some(started) = started {
             let of = match &started.made {
                 Some(made) => format!(

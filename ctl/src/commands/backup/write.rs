@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_backup::{Directory, Header, Pruned, SNAPSHOT, unmounted};
+use halite_backup::{Directory, Header, Pruned, SIGNATURE, SNAPSHOT, unmounted};
 use halite_durable::disk_space::Room;
 use halite_host_reports::Good;
 
@@ -21,6 +21,8 @@ pub struct Created {
     pub header: Header,
     pub size: u64,
     pub files: usize,
+    /// True when the master has signed it.
+    pub is_signed: bool,
     pub pruned: Pruned,
     /// The time since which the standby that made it has not followed the master.
     pub behind: Option<String>,
@@ -65,7 +67,7 @@ pub fn write(
     let place = Directory::new(directory);
     let cannot = || format!("cannot make a backup in {}", directory.display());
     let mut pending = place.begin(header.clone()).with_context(cannot)?;
-    let mut files = 0;
+    let (mut files, mut is_signed) = (0, false);
     while let Some(file) = parts.next_file().context("cannot make the backup")? {
         let is_snapshot = file.path == SNAPSHOT;
         if is_snapshot {
@@ -84,6 +86,7 @@ pub fn write(
         }
         .with_context(cannot)?;
         files += 1;
+        is_signed |= file.path == SIGNATURE;
     }
     let made = pending.finish().with_context(cannot)?;
     let mut created = Created {
@@ -91,6 +94,7 @@ pub fn write(
         path: made.path().to_owned(),
         header,
         files,
+        is_signed,
         pruned: Pruned::default(),
         behind: None,
     };

@@ -13,9 +13,10 @@ use crate::support::{contents, files, header, make};
 fn what_was_written_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let key = Identity::generate().unwrap();
-    for recipients in [vec![], vec![key.recipient()]] {
+    for keys in [&[][..], std::slice::from_ref(&key)] {
+        let recipients = keys.iter().map(Identity::recipient).collect();
         let path = make(dir.path(), header("a", 0, recipients)).unwrap();
-        let (manifest, read) = contents(&path, std::slice::from_ref(&key)).unwrap();
+        let (manifest, read) = contents(&path, keys).unwrap();
         assert_eq!(manifest.header, *BackupFile::open(&path).unwrap().header());
         let written = files();
         assert_eq!(read.len(), written.len());
@@ -162,14 +163,15 @@ proptest! {
     fn a_backup_with_one_changed_byte_is_refused(place in 0.0..1.0_f64, bit in 0_u8..8, sealed: bool) {
         let dir = tempfile::tempdir().unwrap();
         let key = Identity::generate().unwrap();
-        let recipients = if sealed { vec![key.recipient()] } else { vec![] };
+        let keys = if sealed { vec![key] } else { vec![] };
+        let recipients = keys.iter().map(Identity::recipient).collect();
         let path = make(dir.path(), header("a", 0, recipients)).unwrap();
         let mut bytes = fs::read(&path).unwrap();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a small file")]
         let place = (place * bytes.len() as f64) as usize;
         bytes[place] ^= 1 << bit;
         fs::write(&path, &bytes).unwrap();
-        prop_assert!(contents(&path, &[key]).is_err(), "byte {place}");
+        prop_assert!(contents(&path, &keys).is_err(), "byte {place}");
     }
 
     /// Also where an attacker writes the digest again: the encryption shows the change.

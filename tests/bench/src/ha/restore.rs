@@ -34,6 +34,10 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
         "json",
     ])?;
     let made: Value = serde_json::from_str(&made)?;
+    let ca_hash = made["ca_hash"]
+        .as_str()
+        .context("no hash of the CA")?
+        .to_owned();
     let backup = fs::read(first.file(made["path"].as_str().context("no path")?))?;
     ensure!(
         backup.len() > 100_000_000,
@@ -49,7 +53,11 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
         .lab
         .power_on(std::slice::from_ref(&first.spec.name))?;
     fs::write(first.file(FILE), &backup)?;
-    let words = [&INSTALL[..], &["--restore", FILE, "--yes"]].concat();
+    let words = [
+        &INSTALL[..],
+        &["--restore", FILE, "--ca-hash", &ca_hash, "--yes"],
+    ]
+    .concat();
     let start = Instant::now();
     if !first.show(&words)?.success() {
         bail!("the restore failed; again: {}", words.join(" "));

@@ -59,7 +59,7 @@ fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
     cluster.lab.power_off(&name, true)?;
     cluster.lab.power_on(&name)?;
     kept.carry(host)?;
-    let line = restoring::with_key()?;
+    let line = kept.command()?;
     let mut first = kills::spawn(host, &line)?;
     moments::wait_for(kill.moment, host, host, &mut first)?;
     moments::strike(kill.victim, &cluster.lab, host, host)?;

@@ -31,6 +31,8 @@ const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key
 /// A backup away from the hosts, and what a restore of it has to bring back.
 pub(crate) struct Kept {
     backup: Vec<u8>,
+    /// The hash of the CA that signed it, which the operator noted.
+    ca_hash: String,
     before: Seen,
     objects: Objects,
 }
@@ -45,15 +47,17 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     let before = seen(cluster)?;
     declare(host)?;
     host.sh(&format!("rm -rf {DIRECTORY}"))?;
-    let (objects, backup) = Objects::around(cluster, || {
+    let (objects, (backup, ca_hash)) = Objects::around(cluster, || {
         let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
-        Ok(fs::read(
-            host.file(made["path"].as_str().context("no path")?),
-        )?)
+        ensure!(made["signed"] == true, "it is not signed: {made}");
+        let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
+        let ca_hash = made["ca_hash"].as_str().context("no hash of the CA")?;
+        Ok((backup, ca_hash.to_owned()))
     })?;
     cluster.kubectl(&["create", "configmap", "later", "-n", NAMESPACE])?;
     Ok(Kept {
         backup,
+        ca_hash,
         before,
         objects,
     })
@@ -65,31 +69,33 @@ pub(crate) fn without_key() -> Vec<&'static str> {
     words.chain(["--restore", FILE, "--yes"]).collect()
 }
 
-/// The guide's command, which has the key, without a question.
-pub(crate) fn with_key() -> Result<Vec<String>> {
-    let heading = "## The first host, or all control planes, are lost";
-    let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY}");
-    let mut words = guide::command("disaster.md", heading, &begin)?;
-    words.push("--yes".to_owned());
-    Ok(words)
-}
-
 /// Puts the key where the guide has it.
 pub(super) fn put_key(host: &Host) -> Result<()> {
     fs::create_dir_all(host.file(STICK))?;
     Ok(fs::write(host.file(KEY), SECRET_KEY)?)
 }
 
-/// Restores on a host, and shows what that shows.
-pub(crate) fn run(host: &Host) -> Result<()> {
-    let words = with_key()?;
-    if !host.show(&words)?.success() {
-        bail!("the restore failed; again: {}", words.join(" "));
-    }
-    Ok(())
-}
-
 impl Kept {
+    /// The guide's command, which has the key and the hash of the CA, without a question.
+    pub(crate) fn command(&self) -> Result<Vec<String>> {
+        let heading = "## The first host, or all control planes, are lost";
+        let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY} --ca-hash HASH");
+        let mut words = guide::command("disaster.md", heading, &begin)?;
+        let hash = words.iter_mut().find(|word| *word == "HASH");
+        hash.context("no hash")?.clone_from(&self.ca_hash);
+        words.push("--yes".to_owned());
+        Ok(words)
+    }
+
+    /// Restores on a host, and shows what that shows.
+    pub(crate) fn restore(&self, host: &Host) -> Result<()> {
+        let words = self.command()?;
+        if !host.show(&words)?.success() {
+            bail!("the restore failed; again: {}", words.join(" "));
+        }
+        Ok(())
+    }
+
     /// Copies backup and key to a host that must be bare.
     pub(crate) fn carry(&self, host: &Host) -> Result<()> {
         ensure!(!host.file(DOCUMENT).exists(), "the host is not bare");

@@ -34,7 +34,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     cluster.lab.power_off(&planes, true)?;
     cluster.lab.power_on(std::slice::from_ref(own))?;
     kept.carry(first)?;
-    restoring::run(first)?;
+    kept.restore(first)?;
     kept.came_back(cluster)?;
     cluster.lab.power_on(others)?;
     // The worker's firewall still has the entries of before.
@@ -73,7 +73,7 @@ pub(super) fn restored_without_the_first_host(cluster: &Cluster) -> Result<Count
     cluster.lab.power_off(std::slice::from_ref(&name), true)?;
     cluster.lab.power_on(std::slice::from_ref(&name))?;
     kept.carry(host)?;
-    restoring::run(host)?;
+    kept.restore(host)?;
     kept.came_back(&left)?;
     let restored = fs::read_to_string(&document)?;
     for part in ["example.com/site: north", "bootstrap", "etcd"] {
