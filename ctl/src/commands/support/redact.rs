@@ -2,23 +2,35 @@
 
 /// What stands for a secret.
 const HIDDEN: &str = "[redacted]";
-/// Words before a secret; it ends with the next space, quote or comma.
-const BEFORE: [&str; 7] = [
-    "Bearer ",
-    "bearer ",
-    "token=",
-    "password=",
-    "passwd=",
-    "secret=",
-    "AGE-SECRET-KEY-",
+/// Ends of the names of secrets, in lower case and with underscores: `HALITE_TOKEN`, `api-key`.
+const NAMES: [&str; 15] = [
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "credentials",
+    "authorization",
+    "cookie",
+    "api_key",
+    "apikey",
+    "access_key",
+    "secret_key",
+    "private_key",
+    "key_data",
 ];
-/// Beginnings of lines with a key, as in kubeconfig files and in PEM.
-const KEYS: [&str; 3] = ["client-key-data:", "token:", "password:"];
+/// Words before a secret, which no name has.
+const BEFORE: [&str; 3] = ["Bearer ", "bearer ", "AGE-SECRET-KEY-"];
+/// The kinds of an Authorization header, which are no secret.
+const SCHEMES: [&str; 4] = ["Basic ", "Bearer ", "Digest ", "Token "];
 
 /// A text without secrets of usual forms. The lines of private keys are left out.
 pub fn redacted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
+    // The indentation of a name whose value is a YAML block.
+    let mut block = None;
     for line in text.lines() {
         if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY-----") {
             in_key = !line.contains("-----END ");
@@ -30,32 +42,197 @@ pub fn redacted(text: &str) -> String {
             in_key = !line.contains("-----END ");
             continue;
         }
-        out.push_str(&line_without(line));
+        let indent = indentation(line);
+        if block.is_some_and(|outer| line.trim().is_empty() || indent > outer) {
+            continue;
+        }
+        let (line, is_block) = line_without(line);
+        block = is_block.then_some(indent);
+        out.push_str(&line);
         out.push('\n');
     }
     out
 }
 
-fn line_without(line: &str) -> String {
-    let start = line.trim_start();
-    if let Some(key) = KEYS.iter().find(|key| start.starts_with(**key)) {
-        let indent = &line[..line.len() - start.len()];
-        return format!("{indent}{key} {HIDDEN}");
-    }
-    let mut line = line.to_owned();
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// The line without secrets, and whether those are on the lines below it.
+fn line_without(line: &str) -> (String, bool) {
+    let (mut line, is_block) = without_named(line);
     for word in BEFORE {
         let mut from = 0;
         while let Some(at) = line[from..].find(word) {
             let begin = from + at + word.len();
-            let ends = |c: char| c.is_whitespace() || "\"',;&".contains(c);
-            let end = line[begin..]
-                .find(ends)
-                .map_or(line.len(), |end| begin + end);
-            line.replace_range(begin..end, HIDDEN);
-            from = begin + HIDDEN.len();
+            let end = begin + word_length(&line[begin..]);
+            if &line[begin..end] != HIDDEN {
+                line.replace_range(begin..end, HIDDEN);
+            }
+            from = begin + HIDDEN.len().min(line.len() - begin);
         }
     }
-    line
+    (without_telling(&without_users(&line)), is_block)
+}
+
+/// The bytes up to the end of a value that has no quotes.
+fn word_length(text: &str) -> usize {
+    let ends = |c: char| c.is_whitespace() || "\"'\\,;&)}".contains(c);
+    text.find(ends).unwrap_or(text.len())
+}
+
+/// Hides the values of names, as `name: value`, `name=value`, `"name": "value"` and `--name value`.
+fn without_named(line: &str) -> (String, bool) {
+    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(at) = rest.find([':', '=', ' ']) {
+        let (before, after) = rest.split_at(at);
+        let separator = &after[..1];
+        let whole = line.len() - rest.len() + at;
+        let name = name_before(&line[..whole]);
+        out.push_str(before);
+        out.push_str(separator);
+        rest = &after[1..];
+        let is_flag = line[..whole].ends_with(name) && {
+            let start = &line[..whole - name.len()];
+            name.starts_with("--") && (start.is_empty() || start.ends_with(' '))
+        };
+        if !is_secret(name) || (separator == " " && !is_flag) {
+            continue;
+        }
+        let value = rest.trim_start_matches([' ', '\t']);
+        out.push_str(&rest[..rest.len() - value.len()]);
+        let is_whole = separator == ":" && begins_line(&line[..whole], name);
+        if is_whole && value.starts_with(['|', '>']) {
+            out.push_str(HIDDEN);
+            return (out, true);
+        }
+        rest = hide(value, is_whole, &mut out);
+    }
+    out.push_str(rest);
+    (out, false)
+}
+
+/// Hides the value at the beginning of a text, and answers with what is behind it.
+fn hide<'a>(value: &'a str, is_whole: bool, out: &mut String) -> &'a str {
+    let mut rest = value;
+    let quote = rest.len() - rest.trim_start_matches('\\').len();
+    let quoted = rest[quote..].starts_with(['"', '\'']);
+    if quoted {
+        let opening = &rest[..=quote];
+        out.push_str(opening);
+        rest = &rest[opening.len()..];
+        for scheme in SCHEMES {
+            if let Some(after) = rest.strip_prefix(scheme) {
+                out.push_str(scheme);
+                rest = after;
+            }
+        }
+        let end = closing(rest, opening);
+        if end > 0 {
+            out.push_str(HIDDEN);
+        }
+        return &rest[end..];
+    }
+    for scheme in SCHEMES {
+        if let Some(after) = rest.strip_prefix(scheme) {
+            out.push_str(scheme);
+            rest = after;
+        }
+    }
+    let end = match is_whole {
+        true => rest.trim_end().len(),
+        false => word_length(rest),
+    };
+    if end > 0 {
+        out.push_str(HIDDEN);
+    }
+    &rest[end..]
+}
+
+/// The place of the closing quote; the end, when it is cut off.
+fn closing(text: &str, quote: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = text[from..].find(quote) {
+        let place = from + at;
+        if quote.len() > 1 || !text[..place].ends_with('\\') {
+            return place;
+        }
+        from = place + quote.len();
+    }
+    text.len()
+}
+
+/// The name at the end of a text, which may be in quotes.
+fn name_before(text: &str) -> &str {
+    let text = text.trim_end_matches([' ', '"', '\'', '\\']);
+    let is_part = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let start = text.rfind(|c| !is_part(c));
+    match start {
+        None => text,
+        Some(at) => &text[at + text[at..].chars().next().map_or(1, char::len_utf8)..],
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    NAMES.iter().any(|end| name.ends_with(end))
+}
+
+/// Returns whether nothing but a list's dash is before a name, as in YAML and in headers.
+fn begins_line(before: &str, name: &str) -> bool {
+    let before = before.trim_end().trim_end_matches(['"', '\'']);
+    let start = before.strip_suffix(name).unwrap_or(before);
+    start
+        .trim_start_matches([' ', '\t', '-', '>', '<'])
+        .is_empty()
+}
+
+/// Hides user and password in `https://user:password@host`.
+fn without_users(line: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        out.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || "/\"'<>".contains(c));
+        let authority = &after[..end.unwrap_or(after.len())];
+        rest = match authority.rsplit_once('@') {
+            Some((user, _)) => {
+                out.push_str(HIDDEN);
+                &after[user.len()..]
+            }
+            None => after,
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Hides words whose form is that of a secret: tokens of Halite, and JSON Web Tokens.
+fn without_telling(line: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(at) = rest.find(is_part) {
+        let (before, after) = rest.split_at(at);
+        let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+        let word = &after[..end];
+        out.push_str(before);
+        out.push_str(if is_token(word) { HIDDEN } else { word });
+        rest = &after[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn is_token(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('.').collect();
+    let hex = |part: &str, length| {
+        part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match parts[..] {
+        [id, secret, ca] if hex(id, 16) && hex(secret, 64) && hex(ca, 64) => true,
+        [head, claims, _] => head.starts_with("eyJ") && claims.starts_with("eyJ"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -64,15 +241,17 @@ mod tests {
 
     #[test]
     fn secrets_of_usual_forms_are_hidden_and_the_rest_stays() {
+        let token = format!("0123456789abcdef.{}.{}", "a".repeat(64), "b".repeat(64));
         for (before, after) in [
             ("nothing here", "nothing here"),
             (
                 "Authorization: Bearer abc.def, next",
-                "Authorization: Bearer [redacted], next",
+                "Authorization: Bearer [redacted]",
             ),
+            ("got Bearer abc.def, next", "got Bearer [redacted], next"),
             (
                 "a token=1 b token='2' c",
-                "a token=[redacted] b token=[redacted]'2' c",
+                "a token=[redacted] b token='[redacted]' c",
             ),
             ("GET /x?password=p&y=z", "GET /x?password=[redacted]&y=z"),
             (
@@ -83,11 +262,71 @@ mod tests {
                 "key AGE-SECRET-KEY-1ABC end",
                 "key AGE-SECRET-KEY-[redacted] end",
             ),
+            (
+                r#"{"token": "x y", "n": 1}"#,
+                r#"{"token": "[redacted]", "n": 1}"#,
+            ),
+            (
+                r#"{"token":"x\"y","n":1}"#,
+                r#"{"token":"[redacted]","n":1}"#,
+            ),
+            (
+                r#"msg="{\"apiKey\":\"x\",\"n\":1}""#,
+                r#"msg="{\"apiKey\":\"[redacted]\",\"n\":1}""#,
+            ),
+            ("- password: x y", "- password: [redacted]"),
+            ("  - Password: 'x y'", "  - Password: '[redacted]'"),
+            ("TOKEN=x", "TOKEN=[redacted]"),
+            (
+                "export HALITE_TOKEN=x; y",
+                "export HALITE_TOKEN=[redacted]; y",
+            ),
+            (
+                "Authorization: Basic dTpw",
+                "Authorization: Basic [redacted]",
+            ),
+            (
+                "-H 'Authorization: Basic dTpw' -v",
+                "-H 'Authorization: Basic [redacted]' -v",
+            ),
+            ("secret: x", "secret: [redacted]"),
+            (
+                "pull https://u:p@host/v2 x",
+                "pull https://[redacted]@host/v2 x",
+            ),
+            (
+                "proxy=http://u:p%40@10.0.0.1:3128",
+                "proxy=http://[redacted]@10.0.0.1:3128",
+            ),
+            (
+                "run ctl --token x --password=y z",
+                "run ctl --token [redacted] --password=[redacted] z",
+            ),
+            (
+                "aws_secret_access_key = x",
+                "aws_secret_access_key = [redacted]",
+            ),
+            ("Set-Cookie: session=x; Path=/", "Set-Cookie: [redacted]"),
+            (&format!("enrol {token}, next"), "enrol [redacted], next"),
+            ("jwt eyJhbGciOi.eyJpc3Mi.c2ln end", "jwt [redacted] end"),
+            // What only looks like one.
+            ("secretName: tls", "secretName: tls"),
+            ("tokens    void: make others", "tokens    void: make others"),
+            ("the token of cp-1 is void", "the token of cp-1 is void"),
+            ("secret:", "secret:"),
+            ("https://host:6443/a@b", "https://host:6443/a@b"),
+            (
+                "registry.k8s.io/pause:3.10 v1.2.3",
+                "registry.k8s.io/pause:3.10 v1.2.3",
+            ),
+            ("ümlaut: é token=ö, ß", "ümlaut: é token=[redacted], ß"),
         ] {
             assert_eq!(redacted(before), format!("{after}\n"), "{before}");
         }
         let pem =
             "a\n-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQEE\n-----END EC PRIVATE KEY-----\nb\n";
         assert_eq!(redacted(pem), "a\n[redacted]\nb\n");
+        let block = "a:\n  password: |\n    x\n\n    y\n  user: z\n";
+        assert_eq!(redacted(block), "a:\n  password: [redacted]\n  user: z\n");
     }
 }
