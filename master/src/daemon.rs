@@ -23,7 +23,7 @@ use crate::standby::follow;
 use crate::standby::follow::StandbyError;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
 use crate::succession;
-use crate::succession::Replaced;
+use crate::succession::{NotStarted, Replaced};
 use crate::supervision::supervise;
 use crate::{descriptors, metrics, other_masters, serve, watchdog};
 
@@ -69,6 +69,9 @@ pub enum DaemonError {
     /// Another master has replaced this one.
     #[error(transparent)]
     Replaced(#[from] Replaced),
+    /// It does not start.
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
     /// A port.
     #[error("cannot listen on {address}")]
     Listen {

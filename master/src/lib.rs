@@ -22,6 +22,7 @@ pub mod daemon;
 pub mod declared;
 mod descriptors;
 mod due;
+pub mod epoch;
 pub mod etcd;
 pub mod event_bus;
 pub mod event_stream;

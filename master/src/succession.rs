@@ -1,12 +1,15 @@
 //! The end of a master that was replaced: it hears of a higher epoch than its own, notes that on
 //! disk, and serves no longer.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
 use tokio::sync::watch;
 
 use crate::ca::files;
+use crate::epoch::{EpochError, check_claim};
+use crate::store::Millis;
 
 /// A master that was replaced by another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +28,42 @@ pub struct Replaced {
     pub witness: String,
 }
 
+/// The reason why a master does not serve a host that claims a higher epoch.
+#[derive(Debug, thiserror::Error)]
+pub enum Claimed {
+    /// The claim is believed: the master stops.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// It is not believed: the master goes on.
+    #[error(transparent)]
+    Implausible(#[from] EpochError),
+}
+
+/// The reason why a master does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// It was replaced before.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// The record cannot be read.
+    #[error(
+        "cannot read {}, so it is not known whether another master has replaced this one; if none has (`ctl master list` on \
+         the other control planes), remove the file", path.display()
+    )]
+    Unreadable {
+        /// The record.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The record has something else than an epoch and a witness.
+    #[error(
+        "cannot parse {}, so it is not known whether another master has replaced this one; if none has (`ctl master list` on \
+         the other control planes), remove the file", .0.display()
+    )]
+    Damaged(PathBuf),
+}
+
 /// What this master has heard of others.
 pub struct Succession {
     own: u64,
@@ -41,19 +80,25 @@ fn mark(state_dir: &Path) -> PathBuf {
 /// Refuses the start of a master that was replaced before.
 ///
 /// # Errors
-/// It was replaced by one of a higher epoch.
-pub fn check(state_dir: &Path, own: u64) -> Result<(), Replaced> {
+/// It was replaced by one of a higher epoch, or it is not known whether.
+pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
     let mark = mark(state_dir);
-    let text = std::fs::read_to_string(&mark).unwrap_or_default();
-    let (heard, witness) = text.trim().split_once(' ').unwrap_or_default();
-    match heard.parse() {
-        Ok(heard) if heard > own => Err(Replaced {
-            own,
-            heard,
-            witness: witness.to_owned(),
-        }),
-        _ => Ok(()),
+    let text = match std::fs::read_to_string(&mark) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(NotStarted::Unreadable { path: mark, source }),
+    };
+    let parts = text.trim().split_once(' ');
+    let noted = parts.and_then(|(heard, witness)| Some((heard.parse::<u64>().ok()?, witness)));
+    let (heard, witness) = noted.ok_or(NotStarted::Damaged(mark))?;
+    if heard <= own {
+        return Ok(());
     }
+    Err(NotStarted::Replaced(Replaced {
+        own,
+        heard,
+        witness: witness.to_owned(),
+    }))
 }
 
 /// Forgets that the master of this host was replaced: it is the master again.
@@ -102,7 +147,16 @@ impl Succession {
         let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
     }
 
-    /// Takes the epoch that a minion or standby has heard of.
+    /// Takes the epoch of which a minion or standby claims to have heard.
+    ///
+    /// # Errors
+    /// It is higher than this master's: the master stops, unless no master can have that epoch.
+    pub fn hear_claim(&self, heard: u64, now: Millis, witness: &str) -> Result<(), Claimed> {
+        check_claim(heard, self.own, now, witness)?;
+        Ok(self.hear(heard, witness)?)
+    }
+
+    /// Takes the epoch of a master that has answered this one.
     ///
     /// # Errors
     /// It is higher than this master's: the master stops.
@@ -164,7 +218,11 @@ mod tests {
         check(directory.path(), 3).unwrap();
         let refused = own.hear(4, "minion:b").unwrap_err();
         assert_eq!(own.replaced().await, refused);
-        assert_eq!(check(directory.path(), 3).unwrap_err(), refused);
+        let started = check(directory.path(), 3).unwrap_err();
+        assert!(
+            matches!(&started, NotStarted::Replaced(replaced) if *replaced == refused),
+            "{started}"
+        );
         let text = refused.to_string();
         for part in ["epoch 3", "epoch 4", "minion:b"] {
             assert!(text.contains(part), "{text}");
@@ -172,5 +230,41 @@ mod tests {
         check(directory.path(), 5).unwrap();
         forget(directory.path()).unwrap();
         check(directory.path(), 3).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_claim_of_an_impossible_epoch_ends_no_master() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = Succession::new(directory.path(), 3);
+        for heard in [u64::MAX, i64::MAX.unsigned_abs(), 1 << 63, 1 << 62] {
+            let refused = own.hear_claim(heard, 1_800_000_000_000, "minion:a");
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, Claimed::Implausible(_)), "{refused}");
+        }
+        check(directory.path(), 3).unwrap();
+        // A promotion, and a restore.
+        own.hear_claim(3, 1_800_000_000_000, "minion:a").unwrap();
+        let refused = own.hear_claim(1_800_000_000, 1_800_000_000_000, "minion:a");
+        assert!(matches!(refused.unwrap_err(), Claimed::Replaced(_)));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_refuses_the_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let mark = mark(directory.path());
+        check(directory.path(), 3).unwrap();
+        for damaged in ["", "4", "four minion:b", "-1 minion:b"] {
+            std::fs::write(&mark, damaged).unwrap();
+            let refused = check(directory.path(), 3).unwrap_err();
+            assert!(matches!(refused, NotStarted::Damaged(_)), "{refused}");
+            assert!(refused.to_string().contains("remove the file"), "{refused}");
+        }
+        forget(directory.path()).unwrap();
+        std::fs::create_dir(&mark).unwrap();
+        let refused = check(directory.path(), 3).unwrap_err();
+        assert!(
+            matches!(refused, NotStarted::Unreadable { .. }),
+            "{refused}"
+        );
     }
 }

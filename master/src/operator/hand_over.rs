@@ -16,6 +16,7 @@ use super::masters::declared;
 use crate::app::App;
 use crate::clock::rfc3339;
 use crate::declared::Snapshot;
+use crate::epoch;
 use crate::jobs::Jobs;
 use crate::leaving::{Confirmed, Leaving};
 use crate::refusal::Refusal;
@@ -81,7 +82,9 @@ pub async fn hand_over(
         losses = leaving.losses(false);
     }
     let waits = running(app).await?;
-    let note = note(app, declaration, request, &host, &to);
+    let epoch = epoch::next(app.store.epoch());
+    let epoch = epoch.map_err(|error| Refusal::conflict(error.to_string()))?;
+    let note = note(app, declaration, request, (&host, &to), epoch);
     let begins = !request.check_only && waits.is_empty();
     if begins && problems.is_empty() {
         problems.extend(begin(app, &note).map_err(internal)?);
@@ -318,8 +321,8 @@ fn note(
     app: &App,
     declaration: &Declaration,
     request: &HandOverRequest,
-    host: &str,
-    to: &str,
+    (host, to): (&str, &str),
+    epoch: u64,
 ) -> HandOver {
     let standbys = declaration.standbys().into_iter();
     let mut others: Vec<(String, Option<String>)> = standbys
@@ -335,7 +338,7 @@ fn note(
         from: host.to_owned(),
         to: to.to_owned(),
         leaves: request.leaves,
-        epoch: app.store.epoch() + 1,
+        epoch,
         masters: (others.iter())
             .filter_map(|(_, address)| address.clone())
             .collect(),

@@ -95,9 +95,11 @@ impl Minion for Services {
                 only,
             )]))));
         }
-        let heard = (self.app.succession).hear(hello.epoch.unwrap_or_default(), &peer.name());
-        if let Err(replaced) = heard {
-            return Err(Status::failed_precondition(replaced.to_string()));
+        let (heard, now) = (hello.epoch.unwrap_or_default(), self.app.clock.now());
+        let heard = self.app.succession.hear_claim(heard, now, &peer.name());
+        if let Err(refused) = heard {
+            tracing::warn!(%minion, reason = %refused, "minion refused");
+            return Err(Status::failed_precondition(refused.to_string()));
         }
         self.store_facts(&minion, &hello.grains_json, &hello.version)
             .await

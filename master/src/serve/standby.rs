@@ -107,8 +107,11 @@ pub(super) fn compare(
     let peer = Peer::of(request)?;
     caller_minion(peer)?;
     let epoch = request.get_ref().epoch;
-    if let Err(replaced) = app.succession.hear(epoch, &peer.name()) {
-        tracing::warn!(reason = %replaced, "another master has called");
+    let heard = app
+        .succession
+        .hear_claim(epoch, app.clock.now(), &peer.name());
+    if let Err(reason) = heard {
+        tracing::warn!(%reason, "another master has called");
     }
     // The caller needs it in each case.
     let epoch = app.store.epoch();
@@ -160,8 +163,10 @@ pub(super) async fn accept(
     if let Some(reason) = protocol_refusal(hello.protocol) {
         return Err(Status::failed_precondition(reason));
     }
-    let heard = app.succession.hear(hello.epoch, &peer.name());
-    heard.map_err(|replaced| Status::failed_precondition(replaced.to_string()))?;
+    let heard = app
+        .succession
+        .hear_claim(hello.epoch, app.clock.now(), &peer.name());
+    heard.map_err(|refused| Status::failed_precondition(refused.to_string()))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (stored, stored_receiver) = watch::channel(0);
     tokio::spawn(async move {

@@ -14,6 +14,7 @@ use halite_proto::v1::CompareRequest;
 use halite_proto::v1::standby_client::StandbyClient;
 
 use super::follow::{SessionError, identity};
+use crate::epoch::HIGHEST;
 
 /// The longest wait for an answer: the start of the master waits for it.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -70,10 +71,14 @@ pub async fn others(addresses: &[String], own: u64, minion: &Path) -> Result<Hea
     let mut heard = Heard::default();
     for (address, answer) in join_all(asked).await {
         match answer {
-            Answer::Refused => heard.note(address, own + 1),
+            Answer::Refused => heard.note(address, own.saturating_add(1)),
+            // A master whose record of its epoch is damaged acts all the same: its number is not taken.
+            Answer::Master(epoch) if epoch > HIGHEST => {
+                heard.note(address, own.saturating_add(1));
+            }
             // Of two masters with the same epoch neither knows what the other has done.
             Answer::Master(epoch) if epoch >= own => {
-                heard.note(address, epoch.max(own + 1));
+                heard.note(address, epoch.max(own.saturating_add(1)));
             }
             Answer::Master(_) | Answer::NoMaster => {}
             Answer::Silent => heard.silent.push(address),

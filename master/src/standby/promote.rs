@@ -27,13 +27,14 @@ use super::{directory, hand_over, isolation, mark, mark_before, masters};
 use crate::ca::CaError;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::epoch::{EpochError, next};
 use crate::init::init;
 use crate::refusal::Refusal;
 use crate::saved;
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 use crate::store::{StoreError, fold_log, note_epoch, noted_epoch, raise_epoch};
 use crate::succession;
-use crate::succession::Replaced;
+use crate::succession::{NotStarted, Replaced};
 
 pub use self::boundary::Boundary;
 pub use self::copy_check::CheckError;
@@ -95,6 +96,12 @@ pub enum PromoteError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The epoch.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
+    /// The record of another master.
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
     /// The CAs, or the identities of this host.
     #[error(transparent)]
     Ca(#[from] CaError),
@@ -269,7 +276,10 @@ impl<'a> Promotion<'a> {
     fn obstacle(&self) -> Result<Option<(u64, PromoteError)>, PromoteError> {
         let own = noted_epoch(&self.config.state_dir.join(STORE))?;
         Ok(match succession::check(&self.config.state_dir, own) {
-            Err(replaced) => Some((replaced.heard, PromoteError::from(replaced))),
+            Err(NotStarted::Replaced(replaced)) => {
+                Some((replaced.heard, PromoteError::from(replaced)))
+            }
+            Err(unknown) => return Err(PromoteError::from(unknown)),
             Ok(()) => match hand_over::under_way(self.config)? {
                 Some(note) => Some((note.epoch, PromoteError::HandedOver(note.to))),
                 None => isolation::is_noted(&self.config.state_dir)
@@ -293,7 +303,7 @@ impl<'a> Promotion<'a> {
         let store = self.config.state_dir.join(STORE);
         self.stop()?;
         self.reach(Boundary::Stopped)?;
-        let epoch = heard + 1;
+        let epoch = next(heard)?;
         let starts = raise_epoch(&store, epoch).await?;
         self.reach(Boundary::Raised)?;
         // Before the epoch is noted: from then on the host is the master's, and another start only starts
@@ -370,7 +380,7 @@ impl<'a> Promotion<'a> {
     /// Chooses the epoch: higher than each that this host has heard of.
     fn note(&self, note: &Path) -> Result<u64, PromoteError> {
         let own = noted_epoch(&self.config.state_dir.join(STORE))?;
-        let epoch = self.heard()?.max(own) + 1;
+        let epoch = next(self.heard()?.max(own))?;
         write_json(note, &Note { epoch })?;
         Ok(epoch)
     }

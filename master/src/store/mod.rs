@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 use halite_proto::ids::{JobId, MinionId};
 
+use crate::epoch::EpochError;
+
 pub use records::*;
 pub use sqlite::{
     SqliteStore, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch,
@@ -58,6 +60,9 @@ pub enum StoreError {
     /// The write-ahead log of the store.
     #[error("cannot follow the store's log")]
     Log(#[from] wal::WalError),
+    /// No epoch is left.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
     /// The file is not a sound database. The text says how to go back to the last good copy.
     #[error("{0}")]
     Corrupt(String),

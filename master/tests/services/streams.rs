@@ -175,6 +175,29 @@ async fn a_master_stops_when_a_minion_has_obeyed_a_higher_epoch() {
 }
 
 #[tokio::test]
+async fn a_minion_that_claims_an_impossible_epoch_is_refused_and_stops_no_master() {
+    let site = start().await;
+    let minion = site.enrolled(MINION).await;
+    for epoch in [u64::MAX, 1 << 63, i64::MAX.unsigned_abs(), 1 << 62] {
+        let mut first = hello(1);
+        if let Some(minion_message::Body::Hello(hello)) = &mut first.body {
+            hello.epoch = Some(epoch);
+        }
+        let channel = site.channel(Some(&minion)).await;
+        let stream = futures_util::stream::iter([first]);
+        let refused = MinionClient::new(channel)
+            .connect(Request::new(stream))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains("cannot believe"), "{refused}");
+    }
+    // It serves on, also the same host once it tells the truth.
+    let (_sender, mut stream) = open(&site, &minion, hello(1)).await;
+    next(&mut stream).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_newer_stream_of_a_minion_wins() {
     let site = start().await;
     let minion = site.enrolled(MINION).await;

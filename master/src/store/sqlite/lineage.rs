@@ -11,6 +11,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::files::{beside, read, replace};
 use super::{SqliteStore, StoreError, revoked};
+use crate::epoch::EpochError;
 
 /// The reason of each part of a job that had not ended.
 const WENT_BACK: &str = "the master's store went back to an earlier state: whether this part ran since then is not known; run it again";
@@ -75,7 +76,9 @@ impl SqliteStore {
         let last = last(&self.path)?;
         let went_back = row.try_get(2)? || last.is_some_and(|last| (epoch, starts) < last);
         let (known, started) = last.unwrap_or_default();
-        let epoch = epoch.max(known) + i64::from(went_back);
+        let epoch = epoch.max(known);
+        let raised = epoch.checked_add(i64::from(went_back));
+        let epoch = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
         let starts = starts.max(started) + 1;
         sqlx::query("UPDATE lineage SET epoch = ?, starts = ?, is_copy = 0")
             .bind(epoch)

@@ -8,6 +8,7 @@ use sqlx::{Connection as _, Row as _, SqliteConnection};
 use super::backup::check_whole;
 use super::files::{beside, replace};
 use super::{explain, lineage, options};
+use crate::epoch::EpochError;
 use crate::store::StoreError;
 
 /// Writes the log of a store that no process uses into its file; the log is gone then.
@@ -49,14 +50,14 @@ pub async fn finish_copy(path: &Path) -> Result<(), StoreError> {
 /// void: the master before may have taken their uses. It may be repeated.
 ///
 /// # Errors
-/// The copy is damaged or cannot be written.
+/// The copy is damaged or cannot be written, or the store cannot count to this epoch.
 pub async fn raise_epoch(path: &Path, epoch: u64) -> Result<i64, StoreError> {
+    let epoch = i64::try_from(epoch).map_err(|_| EpochError::UsedUp(epoch))?;
     let options = options(path);
     let checked = check_whole(&options).await;
     checked.map_err(|error| explain(path, error))?;
     let mut store = SqliteConnection::connect_with(&options).await?;
     let mut transaction = store.begin_with("BEGIN IMMEDIATE").await?;
-    let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
     sqlx::query("UPDATE lineage SET epoch = ?, is_copy = 0")
         .bind(epoch)
         .execute(&mut *transaction)
