@@ -101,7 +101,7 @@ pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
         match backend.surroundings().await {
-            Ok(seen) => app.isolation.look(app.clock.now(), seen),
+            Ok(seen) => app.isolation.look(app.clock.steady(), seen),
             Err(refusal) => tracing::warn!(
                 reason = refusal.message,
                 "cannot see whether this master is isolated"

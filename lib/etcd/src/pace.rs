@@ -26,9 +26,13 @@ pub struct Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (since, limit) = (self.since.as_secs(), self.limit.as_secs());
+        let limit = match limit {
+            0 => String::new(),
+            limit => format!(" of {limit} s"),
+        };
         write!(
             f,
-            "waiting until {}, for {since} s of {limit} s: {}",
+            "waiting until {}, for {since} s{limit}: {}",
             self.until, self.because
         )
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::fixture::{ScriptedMinion, Site};
 use super::hand_over_tests::site;
 use crate::backend::Backend as _;
+use crate::clock::Steady;
 use crate::refusal::RefusalKind;
 use crate::standby::isolation::{AFTER, Surroundings};
 use crate::standby::roster::State;
@@ -38,7 +39,8 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
         connected: 1,
     };
     assert_eq!(seen, lost);
-    life.app.isolation.look(life.app.clock.now(), seen);
+    life.app.isolation.look(Steady(0), seen);
+    life.app.isolation.look(Steady(AFTER), seen);
     let events = life.run("test.ping", "bootstrap-1", json!({}), false);
     let last = events.last().unwrap();
     assert_eq!(last.retcode, 0, "{}", last.data_json);
@@ -96,7 +98,8 @@ fn an_isolated_master_answers_and_begins_nothing() {
         accepted: 5,
         connected: 2,
     };
-    life.app.isolation.look(AFTER, lost);
+    life.app.isolation.look(Steady(0), lost);
+    life.app.isolation.look(Steady(AFTER), lost);
     let pinged = life.run("test.ping", "*", json!({}), false);
     assert_eq!(pinged.last().unwrap().retcode, 0);
     let planned = life.run("state.highstate", "worker-1", json!({}), true);

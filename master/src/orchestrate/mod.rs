@@ -20,6 +20,9 @@ mod etcd_steps;
 #[cfg(test)]
 #[macro_use]
 mod fixture;
+mod isolated;
+#[cfg(test)]
+mod isolated_tests;
 mod leave_steps;
 #[cfg(test)]
 mod leave_tests;

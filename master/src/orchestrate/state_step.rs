@@ -374,6 +374,8 @@ impl StepRunner<'_> {
         new: &NewJob,
         minions: &[MinionId],
     ) -> Result<JobId, Failure> {
+        // The master may have become isolated since the step began.
+        self.wait_while_isolated(index).await;
         self.recorder.cancellation().check()?;
         let jid = self.jobs.next_jid();
         self.recorder.note_job(index, &jid).await?;

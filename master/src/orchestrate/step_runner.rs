@@ -60,6 +60,7 @@ impl<'a> StepRunner<'a> {
     }
 
     async fn step(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+        self.wait_while_isolated(index).await;
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("halite", "state") => self.state(chunk, index).await,
             ("halite", "function") => self.function(chunk, index).await,

@@ -13,7 +13,7 @@ use halite_errors::chain;
 use halite_pillar::masters::ACTS_ALONE;
 
 use super::disk::{CopyError, PRIVATE, remove, write};
-use crate::clock::rfc3339;
+use crate::clock::{Steady, rfc3339};
 use crate::refusal::Refusal;
 use crate::store::Millis;
 
@@ -22,13 +22,16 @@ use crate::store::Millis;
 pub const AFTER: Millis = 60_000;
 
 const ISOLATED: &str = "isolated";
+/// Why a master that has just started is isolated.
+const BEFORE: &str = "this master was isolated when it stopped, and has not seen yet whether its standbys or half of the \
+    minions are back";
 
 /// What a master sees of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Surroundings {
     /// The declared standbys.
     pub standbys: usize,
-    /// Since when none of them follows; none while one does.
+    /// Since when none of them follows, by the time of day; none while one does.
     pub alone_since: Option<Millis>,
     /// The accepted minions, this host's among them.
     pub accepted: usize,
@@ -38,8 +41,8 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// No standby follows, and most minions are not connected.
-    fn are_lost(&self, now: Millis) -> bool {
-        let is_alone = self.alone_since.is_some_and(|since| now - since >= AFTER);
+    fn are_lost(&self, is_long: bool) -> bool {
+        let is_alone = self.alone_since.is_some() && is_long;
         self.standbys > 0 && is_alone && self.connected * 2 < self.accepted
     }
 }
@@ -47,30 +50,46 @@ impl Surroundings {
 /// Whether this master is isolated, since the last look.
 pub struct Isolation {
     directory: PathBuf,
-    found: Mutex<Option<Surroundings>>,
+    /// Why it is.
+    found: Mutex<Option<String>>,
+    /// The time of day from which no standby follows, and the first look since, by the clock that no one sets.
+    alone: Mutex<Option<(Millis, Steady)>>,
 }
 
 impl Isolation {
-    /// The isolation of the master with this directory, which is in the midst of others until a look.
+    /// The isolation of the master with this directory. One that was isolated when it stopped still is;
+    /// another one is in the midst of others until a look.
     #[must_use]
     pub fn new(state_dir: &Path) -> Self {
         Self {
             directory: state_dir.to_owned(),
-            found: Mutex::default(),
+            found: Mutex::new(is_noted(state_dir).then(|| BEFORE.to_owned())),
+            alone: Mutex::default(),
         }
     }
 
+    /// The time since the first look at which no standby followed, without one that did since.
+    fn alone_for(&self, now: Steady, since: Option<Millis>) -> Millis {
+        let mut held = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = held.filter(|(began, _)| since == Some(*began));
+        *held = since.map(|since| same.unwrap_or((since, now)));
+        held.map_or(0, |(_, first)| now - first)
+    }
+
     /// Takes what the master sees now.
-    pub fn look(&self, now: Millis, seen: Surroundings) {
-        let is_lost = seen.are_lost(now) && !self.directory.join(ACTS_ALONE).exists();
-        let found = is_lost.then_some(seen);
-        let before = {
+    pub fn look(&self, now: Steady, seen: Surroundings) {
+        let alone_for = self.alone_for(now, seen.alone_since);
+        let acts_alone = self.directory.join(ACTS_ALONE).exists();
+        let is_lost = {
             let mut held = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *held, found)
+            let is_long = alone_for >= AFTER || held.is_some();
+            let found = (seen.are_lost(is_long) && !acts_alone).then(|| reason(&seen));
+            if let (None, Some(reason)) = (&*held, &found) {
+                tracing::warn!("{reason}");
+            }
+            *held = found;
+            held.is_some()
         };
-        if let (None, Some(seen)) = (before, found) {
-            tracing::warn!("{}", reason(&seen));
-        }
         if let Err(error) = self.note(is_lost, seen.alone_since.is_none()) {
             tracing::error!(
                 error = chain(&error),
@@ -99,7 +118,7 @@ impl Isolation {
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let held = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(reason)
+        held.clone()
     }
 
     /// Refuses to begin something that changes a host or the cluster.
@@ -142,6 +161,7 @@ pub fn act_alone(state_dir: &Path) -> Result<(), CopyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Clock as _, ManualClock};
 
     fn seen(alone_since: Option<Millis>, accepted: usize, connected: usize) -> Surroundings {
         Surroundings {
@@ -157,9 +177,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let isolation = Isolation::new(directory.path());
         let lost = seen(Some(1000), 4, 1);
-        isolation.look(1000 + AFTER - 1, lost);
+        isolation.look(Steady(5), lost);
+        isolation.look(Steady(5 + AFTER - 1), lost);
         isolation.check("a highstate").unwrap();
-        isolation.look(1000 + AFTER, lost);
+        isolation.look(Steady(5 + AFTER), lost);
         let refused = isolation.check("a highstate").unwrap_err().message;
         for part in [
             "cannot begin a highstate",
@@ -170,7 +191,7 @@ mod tests {
         }
         assert!(is_noted(directory.path()));
         // One comes back.
-        isolation.look(1000 + AFTER, seen(Some(1000), 4, 2));
+        isolation.look(Steady(5 + AFTER), seen(Some(1000), 4, 2));
         isolation.check("a highstate").unwrap();
         assert!(!is_noted(directory.path()));
     }
@@ -179,7 +200,8 @@ mod tests {
     fn what_a_dead_half_leaves_may_be_repaired() {
         let directory = tempfile::tempdir().unwrap();
         let isolation = Isolation::new(directory.path());
-        let now = 10 * AFTER;
+        let now = Steady(10 * AFTER);
+        isolation.look(Steady(0), seen(Some(0), 4, 4));
         let none_declared = Surroundings {
             standbys: 0,
             ..seen(Some(0), 4, 1)
@@ -194,7 +216,8 @@ mod tests {
             isolation.look(now, seen);
             assert_eq!(isolation.reason(), None, "{seen:?}");
         }
-        isolation.look(now, seen(Some(0), 3, 1));
+        isolation.look(Steady(0), seen(Some(1), 3, 1));
+        isolation.look(now, seen(Some(1), 3, 1));
         assert!(isolation.reason().is_some());
     }
 
@@ -202,7 +225,8 @@ mod tests {
     fn the_operators_word_counts_until_a_standby_follows() {
         let directory = tempfile::tempdir().unwrap();
         let isolation = Isolation::new(directory.path());
-        let (now, lost) = (10 * AFTER, seen(Some(0), 4, 1));
+        let (now, lost) = (Steady(10 * AFTER), seen(Some(0), 4, 1));
+        isolation.look(Steady(0), lost);
         isolation.look(now, lost);
         act_alone(directory.path()).unwrap();
         assert!(!is_noted(directory.path()));
@@ -210,10 +234,52 @@ mod tests {
         isolation.check("a highstate").unwrap();
         // Also after a restart of the master.
         let isolation = Isolation::new(directory.path());
+        isolation.look(Steady(0), lost);
         isolation.look(now, lost);
         isolation.check("a highstate").unwrap();
         isolation.look(now, seen(None, 4, 4));
         isolation.look(now, lost);
+        isolation.look(now + AFTER, lost);
         isolation.check("a highstate").unwrap_err();
+    }
+
+    #[test]
+    fn a_master_that_was_isolated_begins_nothing_after_a_restart_until_others_are_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let isolation = Isolation::new(directory.path());
+        let lost = seen(Some(0), 4, 1);
+        isolation.look(Steady(0), lost);
+        isolation.look(Steady(AFTER), lost);
+        isolation.check("a highstate").unwrap_err();
+        for back in [seen(Some(9), 4, 2), seen(None, 4, 1)] {
+            write(&directory.path().join(ISOLATED), b"", PRIVATE).unwrap();
+            let isolation = Isolation::new(directory.path());
+            isolation.check("a highstate").unwrap_err();
+            isolation.look(Steady(0), seen(Some(9), 4, 1));
+            isolation.check("a highstate").unwrap_err();
+            isolation.look(Steady(1), back);
+            isolation.check("a highstate").unwrap();
+            Isolation::new(directory.path())
+                .check("a highstate")
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_neither_delays_nor_begins_the_isolation() {
+        const HOUR: Millis = 3_600_000;
+        for step in [HOUR, -HOUR, 24 * HOUR, -24 * HOUR] {
+            let directory = tempfile::tempdir().unwrap();
+            let clock = ManualClock::at(1_800_000_000_000);
+            let isolation = Isolation::new(directory.path());
+            let lost = seen(Some(clock.now()), 4, 1);
+            isolation.look(clock.steady(), lost);
+            clock.step(step);
+            isolation.look(clock.steady(), lost);
+            assert_eq!(isolation.reason(), None, "{step}");
+            clock.advance(AFTER);
+            isolation.look(clock.steady(), lost);
+            assert!(isolation.reason().is_some(), "{step}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::ca::Cas;
-use crate::clock::{Clock as _, SystemClock};
+use crate::clock::{Clock as _, Steady, SystemClock};
 use crate::init::init;
 use crate::standby::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
@@ -314,14 +314,16 @@ async fn an_isolated_master_acts_alone_by_force_only_and_with_a_higher_epoch() {
         accepted: 4,
         connected: 1,
     };
-    isolation.look(AFTER, lost);
+    isolation.look(Steady(0), lost);
+    isolation.look(Steady(AFTER), lost);
     let refused = promote(&host, &Wanted::default(), None).await.unwrap_err();
     assert!(matches!(refused, PromoteError::Isolated), "{refused}");
     let promoted = promote(&host, &forced(), None).await.unwrap();
     assert_eq!(promoted, Promoted::Done(before + 1));
     // The master that starts then.
     let isolation = Isolation::new(directory);
-    isolation.look(AFTER, lost);
+    isolation.look(Steady(0), lost);
+    isolation.look(Steady(AFTER), lost);
     assert_eq!(isolation.reason(), None);
     let store = host.store().await;
     assert_eq!(store.epoch(), before + 1);
@@ -335,14 +337,13 @@ async fn a_promoted_standby_acts_alone() {
     let (host, _) = standby().await;
     promote(&host, &forced(), None).await.unwrap();
     let isolation = Isolation::new(&host.config.state_dir);
-    isolation.look(
-        AFTER,
-        Surroundings {
-            standbys: 1,
-            alone_since: Some(0),
-            accepted: 3,
-            connected: 1,
-        },
-    );
+    let lost = Surroundings {
+        standbys: 1,
+        alone_since: Some(0),
+        accepted: 3,
+        connected: 1,
+    };
+    isolation.look(Steady(0), lost);
+    isolation.look(Steady(AFTER), lost);
     assert_eq!(isolation.reason(), None);
 }

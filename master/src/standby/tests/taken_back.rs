@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::hand_over::note;
 use super::promotion::forced;
 use super::*;
-use crate::clock::SystemClock;
+use crate::clock::{Steady, SystemClock};
 use crate::standby::hand_over::{HandOver, Phase, under_way, write as write_note};
 use crate::standby::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
@@ -82,7 +82,11 @@ async fn host(why: Why) -> Host {
             };
             write_note(&host.config, &decided).unwrap();
         }
-        Why::Isolated => Isolation::new(&host.config.state_dir).look(AFTER, LOST),
+        Why::Isolated => {
+            let isolation = Isolation::new(&host.config.state_dir);
+            isolation.look(Steady(0), LOST);
+            isolation.look(Steady(AFTER), LOST);
+        }
     }
     host
 }
@@ -101,7 +105,8 @@ async fn take_back(
 async fn check_acts(host: &Host, case: &str) {
     assert_eq!(under_way(&host.config).unwrap(), None, "{case}");
     let isolation = Isolation::new(&host.config.state_dir);
-    isolation.look(AFTER, LOST);
+    isolation.look(Steady(0), LOST);
+    isolation.look(Steady(AFTER), LOST);
     assert_eq!(isolation.reason(), None, "{case}");
     let store = host.store().await;
     let raised = store.epoch();

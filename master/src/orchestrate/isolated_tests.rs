@@ -1,0 +1,87 @@
+//! Runs that are open when their master becomes isolated.
+
+use futures_util::StreamExt as _;
+use halite_proto::v1;
+use halite_proto::v1::minion_message::Body;
+use serde_json::{Value, json};
+
+use super::stall_fixture::{begin, site};
+use crate::backend::Backend as _;
+use crate::backend::fixture::Life;
+use crate::backend::wire::Wire;
+use crate::clock::Steady;
+use crate::event_stream::EventStream;
+use crate::standby::isolation::{AFTER, Surroundings};
+use crate::store::Store as _;
+
+fn look(life: &Life, connected: usize) {
+    let seen = Surroundings {
+        standbys: 2,
+        alone_since: Some(0),
+        accepted: 4,
+        connected,
+    };
+    life.app.isolation.look(Steady(0), seen);
+    life.app.isolation.look(Steady(AFTER), seen);
+}
+
+fn done(wire: &Wire<'_>, job: String) {
+    wire.say(Body::Returned(v1::JobReturn {
+        job,
+        retcode: 0,
+        return_json: json!({"states": []}).to_string(),
+        error: String::new(),
+    }));
+}
+
+/// Follows the run to the report of its wait.
+async fn waits(events: &mut EventStream) -> Value {
+    loop {
+        let event = events.next().await.expect("it waits").unwrap();
+        assert!(!event.last, "it ended: {}", event.data_json);
+        if event.tag.ends_with("/wait") {
+            return serde_json::from_str(&event.data_json).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_open_run_waits_while_its_master_is_isolated_and_goes_on_by_itself() {
+    let site = site();
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    let (_, mut events) = life.runtime.block_on(begin(&life, "two"));
+    let job = wire.job();
+    look(&life, 1);
+    // What was sent before goes on; the next step does not.
+    done(&wire, job);
+    let wait = life.runtime.block_on(waits(&mut events));
+    assert_eq!(wait["step"], "second", "{wait}");
+    let because = wait["because"].as_str().unwrap();
+    assert!(because.contains("1 of 4 minions are connected"), "{wait}");
+    let jobs = life.runtime.block_on(life.store.jobs(9)).unwrap();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    look(&life, 2);
+    let job = wire.job();
+    done(&wire, job);
+    let events = life.collect(events);
+    let last = events.last().unwrap();
+    assert_eq!(last.retcode, 0, "{}", last.data_json);
+    life.kill();
+}
+
+#[test]
+fn a_run_that_waits_for_the_end_of_the_isolation_can_be_cancelled() {
+    let site = site();
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    let (run, mut events) = life.runtime.block_on(begin(&life, "two"));
+    let job = wire.job();
+    look(&life, 1);
+    done(&wire, job);
+    life.runtime.block_on(waits(&mut events));
+    let cancelled = life.backend.cancel_run(&run, "alice");
+    let answer = life.runtime.block_on(cancelled).unwrap();
+    assert_eq!(answer["status"], "cancelled", "{answer}");
+    life.kill();
+}
