@@ -277,8 +277,9 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     kept.restore(host)?;
     kept.came_back(cluster)?;
     cluster.wait_for_pods(BACK)?;
+    let again = kept.command()?;
     kept.goes_on(cluster)?;
-    let text = refused(host, &kept.command()?)?;
+    let text = refused(host, &again)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
     // A member that is silent for a moment is a problem of that moment.
     wait::until("etcd without a problem", etcd::ANSWER, || {

@@ -5,6 +5,7 @@
 //! or `back FINGERPRINT` (it was accepted again). The last line of a key counts.
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 
 use sqlx::SqliteConnection;
@@ -147,10 +148,13 @@ impl SqliteStore {
             }
             Ok(())
         });
-        noted.await.unwrap_or_else(|_| {
-            Err(StoreError::Corrupt(
-                "the record of revocations was not written: the master is stopping".to_owned(),
-            ))
-        })
+        match noted.await {
+            Ok(noted) => noted,
+            // The program ends: what waits for this goes on in the next life, and has not failed.
+            Err(error) if error.is_cancelled() => pending().await,
+            Err(_) => Err(StoreError::Corrupt(
+                "the record of revocations was not written".to_owned(),
+            )),
+        }
     }
 }
