@@ -6,12 +6,11 @@ use std::io::{Read, Write};
 use std::path::{Component, Path};
 
 use halite_durable::Digest;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::SNAPSHOT;
 use crate::error::Damage;
-use crate::header::Header;
+use crate::manifest::{Entry, Manifest};
 use crate::signature;
 use crate::signature::SIGNATURE;
 use crate::snapshot::SnapshotCheck;
@@ -22,30 +21,6 @@ pub const LIST: &str = "manifest.json";
 const LARGEST_LIST: u64 = 64 << 20;
 /// The largest signature that is read: it has the list too.
 const LARGEST_SIGNATURE: u64 = 2 * LARGEST_LIST;
-
-/// The list of the files of a backup.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// The header again: that outside of the encryption can be replaced.
-    pub header: Header,
-    /// The files, by path.
-    pub files: BTreeMap<String, Entry>,
-    /// True when the CA that the header names has signed this. Which CA that is has to be compared
-    /// with what the reader trusts.
-    #[serde(skip)]
-    pub is_signed: bool,
-}
-
-/// A file of a backup.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// SHA-256 of its content.
-    pub sha256: Digest,
-    /// Its size in bytes.
-    pub size: u64,
-    /// The permissions.
-    pub mode: u32,
-}
 
 /// Receives the files of a backup while it is read. What it does not read is read all the same.
 pub type Sink<'a> = dyn FnMut(&str, u32, &mut dyn Read) -> io::Result<()> + 'a;

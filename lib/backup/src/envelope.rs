@@ -10,10 +10,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::age::{AgeError, Decryptor, Identity};
 use crate::archive;
-use crate::archive::{Manifest, Sink};
+use crate::archive::Sink;
 use crate::error::{Damage, Error};
 use crate::from_disk;
 use crate::header::Header;
+use crate::manifest::Manifest;
 
 /// The first line.
 pub(crate) const MAGIC: &str = "halite-backup 1\n";

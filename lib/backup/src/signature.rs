@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use x509_parser::pem::parse_x509_pem;
 
-use crate::archive::{Entry, Manifest};
 use crate::header::Header;
+use crate::manifest::{Entry, Manifest};
 
 /// The path of the signature in the archive, where it comes after all other files.
 pub const SIGNATURE: &str = "signature.json";

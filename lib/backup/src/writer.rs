@@ -8,10 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::SNAPSHOT;
 use crate::age::Encryptor;
-use crate::archive::{Counted, Entry, LIST, Manifest};
+use crate::archive::{Counted, LIST};
 use crate::envelope::MAGIC;
 use crate::error::{Damage, Error};
 use crate::header::Header;
+use crate::manifest::{Entry, Manifest};
 use crate::snapshot::SnapshotCheck;
 
 /// The mode of the list in the archive.

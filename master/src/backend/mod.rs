@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod alone_tests;
 #[cfg(test)]
+mod backup_tests;
+#[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
 mod etcd_tests;

@@ -63,7 +63,7 @@ const COMMANDS: &[Command] = &[
             // A step of the other hosts: as after `ready`.
             "other-masters",
             // The last one: the command has ended well, and what dies is one of three control planes.
-            "custom",
+            "pod-network",
         ],
         run: while_added,
     },
@@ -270,6 +270,7 @@ mod tests {
                 "components",
                 "ready",
                 "dns",
+                "custom",
             ]
         );
         assert_eq!(

@@ -1,0 +1,89 @@
+//! The reasons for which a promotion cannot be done.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::super::disk::CopyError;
+use super::super::follow::SessionError;
+#[cfg(test)]
+use super::boundary::Boundary;
+use super::copy_check::CheckError;
+use crate::ca::CaError;
+use crate::epoch::EpochError;
+use crate::refusal::Refusal;
+use crate::store::StoreError;
+use crate::succession::{NotStarted, Replaced};
+
+/// A promotion that cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum PromoteError {
+    /// The host had the master, which was replaced.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// The host has the master, and hands it over.
+    #[error(
+        "this host hands the master over to {0}, which takes it as soon as it is there: `ctl master list` there shows it. If \
+         {0} is dead, `ctl master promote --force --cluster NAME` makes this host the master's again"
+    )]
+    HandedOver(String),
+    /// The host has the master, which begins nothing.
+    #[error(
+        "this host has the master, which has lost its standbys and most minions and begins nothing: another host may have \
+         taken its place. If none has, `ctl master promote --force --cluster NAME` has it act alone"
+    )]
+    Isolated,
+    /// The host is neither a standby nor was its promotion interrupted.
+    #[error("this host is no standby: {} is not there", .0.display())]
+    NoStandby(PathBuf),
+    /// There is no copy.
+    #[error(
+        "this standby has no whole copy of the master yet: promote another one, or restore a backup with `ctl bootstrap \
+         --restore`"
+    )]
+    NoCopy,
+    /// The copy is damaged, or another standby may have more.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// A master answers.
+    #[error(
+        "the master at {0} answers: two masters must not act. Stop it first (`systemctl disable --now halite-master` there), \
+         or promote with --force --cluster NAME"
+    )]
+    Alive(String),
+    /// The name of the cluster is missing or another one.
+    #[error("--force needs --cluster {0}: what the other master does from now on is lost")]
+    Cluster(String),
+    /// The minion's identity.
+    #[error(transparent)]
+    Identity(#[from] SessionError),
+    /// The copy.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The epoch.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
+    /// The record of another master.
+    #[error(transparent)]
+    NotStarted(#[from] NotStarted),
+    /// The CAs, or the identities of this host.
+    #[error(transparent)]
+    Ca(#[from] CaError),
+    /// The files that are there.
+    #[error(transparent)]
+    Saved(#[from] Refusal),
+    /// The daemon.
+    #[error("cannot {action} the unit halite-master")]
+    Unit {
+        /// A verb.
+        action: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A test ended it.
+    #[cfg(test)]
+    #[error("ended at {0:?}")]
+    Ended(Boundary),
+}
