@@ -166,35 +166,41 @@ impl Trial<'_, '_> {
     async fn attempt(&self) -> Result<Attempt, ApiError> {
         let api = self.api.as_ref();
         let (node, plugin) = (self.node.as_str(), self.cluster.cni.plugin);
-        let replicas = ready_replicas(api).await?;
-        let started = self.started().await?;
-        let sources: Vec<Ipv4Addr> = started.address.into_iter().collect();
-        let mut asked = question(self.cluster, node, &sources, &replicas);
-        if sources.is_empty() {
-            asked.targets.clear();
+        // First: a pod that starts too early is tried again by its kubelet after ten seconds only.
+        let daemons = daemons::inspect(api, plugin, &[node].into()).await?;
+        if let Some(fault) = daemons.into_iter().find(|fault| fault.host == node) {
+            return Ok(Attempt::Not(fault));
         }
+        let replicas = ready_replicas(api).await?;
+        let nothing = Question {
+            targets: Vec::new(),
+            ..question(self.cluster, node, &[], &replicas)
+        };
+        let before = match self.ask(&nothing).await {
+            // A minion of an earlier version has no such function.
+            Err(Unanswered::Refused(_)) => Answer::default(),
+            Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
+            Ok(answer) => answer,
+        };
+        let setup = before.setup.as_ref();
+        if let Some(fault) = setup.and_then(|setup| judge::setup(node, plugin, setup)) {
+            return Ok(Attempt::Not(fault));
+        }
+        let address = match self.started().await? {
+            Started::At(address) => address,
+            Started::Not(fault) => return Ok(Attempt::Not(fault)),
+        };
+        let asked = question(self.cluster, node, &[address], &replicas);
         let mut untried = Vec::new();
         let answer = match self.ask(&asked).await {
             Ok(answer) => answer,
-            // A minion of an earlier version has no such function.
             Err(Unanswered::Refused(reason)) => {
                 untried.push(format!("what its pods reach: {reason}"));
                 Answer::default()
             }
-            Err(error) => {
-                let remedy = "`systemctl status halite-minion` there shows more".to_owned();
-                return Ok(Attempt::Not(self.fault(chain(&error), remedy)));
-            }
+            Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
         };
-        let setup = answer.setup.as_ref();
-        let setup = setup.and_then(|setup| judge::setup(node, plugin, setup));
-        let daemons = daemons::inspect(api, plugin, &[node].into()).await?;
-        let daemon = daemons.into_iter().find(|fault| fault.host == node);
-        // What explains others comes first.
-        let first = daemon.or(setup).or(started.fault);
-        if let Some(fault) =
-            first.or_else(|| judge::traffic(node, plugin, &asked, &answer, |_| false))
-        {
+        if let Some(fault) = judge::traffic(node, plugin, &asked, &answer, |_| false) {
             return Ok(Attempt::Not(fault));
         }
         if replicas.is_empty() {
@@ -207,6 +213,11 @@ impl Trial<'_, '_> {
             untried.push("the cluster's DNS, of which no replica is ready".to_owned());
         }
         Ok(Attempt::Well(untried))
+    }
+
+    fn unanswered(&self, error: &Unanswered) -> Fault {
+        let remedy = "`systemctl status halite-minion` there shows more".to_owned();
+        self.fault(chain(error), remedy)
     }
 
     async fn ask(&self, asked: &Question) -> Result<Answer, Unanswered> {
@@ -229,15 +240,12 @@ impl Trial<'_, '_> {
             api.delete(&reference).await?;
             let reason = text("/status/message").or_else(|| text("/status/reason"));
             let message = format!("a pod on {node} fails: {}", reason.unwrap_or("no reason"));
-            return Ok(Started::not(self.fault(message, self.remedy())));
+            return Ok(Started::Not(self.fault(message, self.remedy())));
         }
         let address: Option<Ipv4Addr> =
             text("/status/podIP").and_then(|address| address.parse().ok());
         match address {
-            Some(address) if pods.contains(&address) => Ok(Started {
-                address: Some(address),
-                fault: None,
-            }),
+            Some(address) if pods.contains(&address) => Ok(Started::At(address)),
             Some(address) => {
                 let message = format!(
                     "a new pod on {node} has the address {address}, which is not in {pods}"
@@ -245,12 +253,12 @@ impl Trial<'_, '_> {
                 let remedy = format!(
                     "`ctl cmd {node} -- 'ls /etc/cni/net.d'` shows the networks that are configured there"
                 );
-                Ok(Started::not(self.fault(message, remedy)))
+                Ok(Started::Not(self.fault(message, remedy)))
             }
             None => {
                 let why = self.last_event(&reference).await;
                 let message = format!("a new pod on {node} has no address yet{why}");
-                Ok(Started::not(self.fault(message, self.remedy())))
+                Ok(Started::Not(self.fault(message, self.remedy())))
             }
         }
     }
@@ -298,18 +306,9 @@ impl Trial<'_, '_> {
 }
 
 /// The pod, as far as it has come.
-struct Started {
-    /// Its address in the network of pods.
-    address: Option<Ipv4Addr>,
+enum Started {
+    /// It has this address in the network of pods.
+    At(Ipv4Addr),
     /// The reason why it has none.
-    fault: Option<Fault>,
-}
-
-impl Started {
-    fn not(fault: Fault) -> Self {
-        Self {
-            address: None,
-            fault: Some(fault),
-        }
-    }
+    Not(Fault),
 }

@@ -61,7 +61,8 @@ fn a_pod_of_its_own_is_asked_from_and_is_gone_afterwards() {
         "{data}"
     );
     let questions = asked.lock().unwrap();
-    let question = &questions[0];
+    assert_eq!(questions[0]["targets"], json!([]), "before there is a pod");
+    let question = &questions[1];
     assert_eq!(question["sources"], json!(["10.233.0.9"]));
     let targets = question["targets"].as_array().unwrap();
     let addresses: Vec<&str> = targets
