@@ -24,6 +24,8 @@ const HEADING: &str = "### A secret for a chart";
 const NAMESPACE: &str = "app";
 const NAME: &str = "app-login";
 const VALUE: &str = "another-word-of-no-dictionary";
+/// The copy of the last valid documents, which only root can read.
+const LAST_VALID: &str = "/var/lib/halite/master/last-valid/documents.json";
 
 /// The files on a host that contain a text, and the lines of its journal that do.
 pub(super) fn holders(host: &Host, text: &str) -> Result<Vec<String>> {
@@ -33,6 +35,15 @@ pub(super) fn holders(host: &Host, text: &str) -> Result<Vec<String>> {
          journalctl --no-pager | grep -F '{text}' | grep -vF 'ctr -n' ; true"
     ))?;
     Ok(found.lines().map(str::to_owned).collect())
+}
+
+/// The files that have what is declared: on the host of the master the document, and the copy of the last valid ones.
+pub(super) fn declared(host: &Host) -> &'static [&'static str] {
+    if host.spec.name == BOOTSTRAP {
+        &[DOCUMENT, LAST_VALID]
+    } else {
+        &[]
+    }
 }
 
 fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
@@ -92,12 +103,7 @@ fn made(cluster: &Cluster) -> Result<()> {
     );
     for host in cluster.hosts() {
         let found = holders(host, VALUE)?;
-        let expected: &[&str] = if host.spec.name == BOOTSTRAP {
-            &[DOCUMENT]
-        } else {
-            &[]
-        };
-        ensure!(found == expected, "on {}: {found:?}", host.spec.name);
+        ensure!(found == declared(host), "on {}: {found:?}", host.spec.name);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
-use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::addons::declare;
 use super::registry::{CA, curl};
 use super::repair::{highstate, quiet};
-use super::secret::holders;
+use super::secret::{declared, holders};
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -223,12 +223,7 @@ fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
             "{found:?}"
         );
         let found = holders(host, PASSWORD)?;
-        let expected: &[&str] = if host.spec.name == BOOTSTRAP {
-            &[DOCUMENT]
-        } else {
-            &[]
-        };
-        ensure!(found == expected, "on {}: {found:?}", host.spec.name);
+        ensure!(found == declared(host), "on {}: {found:?}", host.spec.name);
     }
     Ok(())
 }
