@@ -36,8 +36,7 @@ use crate::succession;
 use crate::succession::NotStarted;
 
 pub use self::boundary::Boundary;
-pub use self::copy_check::CheckError;
-pub use self::error::PromoteError;
+pub use self::error::{CheckError, PromoteError};
 
 /// The time in which a master must answer to count as alive.
 const ALIVE: Duration = Duration::from_secs(5);

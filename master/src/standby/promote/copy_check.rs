@@ -6,43 +6,10 @@ use halite_errors::chain;
 use super::super::copy::Copy;
 use super::super::declared::{declaration, other_standbys};
 use super::super::directory;
-use super::super::report::{Missed, age, report};
-use super::{PromoteError, Promotion, Wanted};
+use super::super::report::{age, report};
+use super::error::{CheckError, PromoteError};
+use super::{Promotion, Wanted};
 use crate::clock::millis;
-
-/// A copy that is promoted by force only.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// The copy is not what this standby has acknowledged.
-    #[error(
-        "the copy of the master on this standby is damaged: {damage}; promote another standby, or restore a backup with `ctl \
-         bootstrap --restore`; with --force --cluster {cluster} this host takes what is left, and the rest is lost"
-    )]
-    Damaged {
-        /// The parts that are damaged.
-        damage: String,
-        /// The name of the cluster.
-        cluster: String,
-    },
-    /// Another standby may have more.
-    #[error(
-        "the copy of the master on this standby is of {until}, {age} ago, and the master may have gone on since: {missed}; `ctl \
-         master list` on {others} says until when it followed: promote the one with the later time, and this one only with \
-         --force --cluster {cluster}"
-    )]
-    Behind {
-        /// The time until which it had everything.
-        until: String,
-        /// The time since then.
-        age: String,
-        /// Why there may be more.
-        missed: Missed,
-        /// The other standbys.
-        others: String,
-        /// The name of the cluster.
-        cluster: String,
-    },
-}
 
 impl Promotion<'_> {
     /// Refuses a copy that is not what this standby has acknowledged. Nothing is changed; the daemon must
