@@ -79,7 +79,7 @@ impl Kept {
     /// The guide's command, which has the key and the hash of the CA, without a question.
     pub(crate) fn command(&self) -> Result<Vec<String>> {
         let heading = "## The first host, or all control planes, are lost";
-        let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY} --ca-hash HASH");
+        let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY}");
         let mut words = guide::command("disaster.md", heading, &begin)?;
         let hash = words.iter_mut().find(|word| *word == "HASH");
         hash.context("no hash")?.clone_from(&self.ca_hash);
