@@ -148,7 +148,7 @@ fn flannel_sends_from_the_address_that_halite_chose_for_the_host() {
     let (mut pillar, grains) = fixture("worker");
     pillar["halite"]["node"]["workloadPlane"] = json!("10.9.8.7");
     let worker = highstate(&pillar, &grains);
-    let path = "/etc/halite/pod-network/address";
+    let path = "/var/lib/halite/pod-network/address";
     assert_eq!(contents(&worker, path), "10.9.8.7\n");
     let place = |id: &str| worker.low.chunks.iter().position(|chunk| chunk.id == id);
     assert!(
@@ -183,7 +183,7 @@ fn the_script_of_flannel_prefers_the_file_of_the_host() {
     let own = directory.path().display().to_string();
     let script = container["args"][0].as_str().unwrap();
     let script = script
-        .replace("/etc/halite/pod-network", &own)
+        .replace("/var/lib/halite/pod-network", &own)
         .replace("/opt/bin/flanneld", "echo");
     let started = || {
         let output = std::process::Command::new("sh")

@@ -1,6 +1,6 @@
 {#- The files of the pod network on a host, before the kubelet, which starts its pods. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- set address = '/etc/halite/pod-network/address' %}
+{%- set address = '/var/lib/halite/pod-network/address' %}
 {%- if pillar.halite.cni.plugin == 'flannel' and node.get('workloadPlane') %}
 {{ address }}:
   file.managed:
