@@ -39,7 +39,7 @@ pub struct Restore {
     origin: Origin,
     places: Places,
     progress: Progress,
-    /// What was read of the backup; none after all is in its place.
+    /// The list of the backup's files; none once they are in their places.
     manifest: Option<Manifest>,
     /// The files of the backup but etcd's snapshot; empty after they are in their places.
     scratch: ScratchDir,

@@ -8,22 +8,22 @@ use halite_durable::digest::is_sha256;
 
 use crate::cli::Bootstrap;
 
-/// What the operator knows about the origin.
+/// The operator's knowledge of where a backup comes from.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
     /// The hash of the CA that must have signed it.
     pub ca_hash: Option<String>,
-    /// It may have no signature.
+    /// True if it may be unsigned.
     pub unsigned: bool,
-    /// A person is shown the CA, and asked.
+    /// True if the CA is shown to a person, who confirms it.
     pub asks: bool,
 }
 
 impl Origin {
-    /// What the command line says.
+    /// Reads the options of the command line.
     ///
     /// # Errors
-    /// The hash is none.
+    /// `--ca-hash` is not a SHA-256.
     pub fn from_args(args: &Bootstrap) -> anyhow::Result<Self> {
         Ok(Self {
             ca_hash: args.ca_hash.as_deref().map(parse).transpose()?,
@@ -87,7 +87,7 @@ fn parse(text: &str) -> anyhow::Result<String> {
         return Ok(digits);
     }
     bail!(
-        "--ca-hash is no SHA-256, which has 64 hexadecimal digits; `ctl backup create` shows that of the cluster's CA"
+        "invalid --ca-hash: a SHA-256 has 64 hexadecimal digits; `ctl backup create` shows the one of the cluster's CA"
     )
 }
 

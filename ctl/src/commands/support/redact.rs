@@ -22,7 +22,7 @@ const NAMES: [&str; 15] = [
 ];
 /// Words before a secret, which no name has.
 const BEFORE: [&str; 3] = ["Bearer ", "bearer ", "AGE-SECRET-KEY-"];
-/// The kinds of an Authorization header, which are no secret.
+/// The schemes of an Authorization header (RFC 9110), which are not secret.
 const SCHEMES: [&str; 4] = ["Basic ", "Bearer ", "Digest ", "Token "];
 
 /// A text without secrets of usual forms. The lines of private keys are left out.
