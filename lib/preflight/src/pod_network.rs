@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// The directory from which the container runtime takes the first file by name.
 const CONFIGURATION: &str = "/etc/cni/net.d";
-/// The interfaces of the host, by name.
-const INTERFACES: &str = "/sys/class/net";
+/// The interfaces of the host, one in each line after two of headings. What is mounted at `/sys` may be that of another
+/// network namespace.
+const INTERFACES: &str = "/proc/net/dev";
 /// The files that count as CNI configuration (`ConfFiles` in libcni).
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 /// Interfaces of flannel, kube-proxy's IPVS mode, node-local DNS, kube-router, Weave, Antrea and Calico.
@@ -41,7 +42,7 @@ impl PodNetworkTraces {
     /// The traces on this host.
     #[must_use]
     pub fn collect() -> Self {
-        Self::below(Path::new(CONFIGURATION), Path::new(INTERFACES))
+        Self::read(Path::new(CONFIGURATION), Path::new(INTERFACES))
     }
 
     /// Returns true if there are none.
@@ -50,7 +51,7 @@ impl PodNetworkTraces {
         self.files.is_empty() && self.interfaces.is_empty()
     }
 
-    fn below(configuration: &Path, interfaces: &Path) -> Self {
+    fn read(configuration: &Path, interfaces: &Path) -> Self {
         let is_configuration = |name: &String| {
             let extension = Path::new(name).extension().and_then(|text| text.to_str());
             extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
@@ -62,7 +63,7 @@ impl PodNetworkTraces {
         };
         Self {
             files: files.map(path).collect(),
-            interfaces: names(interfaces).into_iter().filter(is_interface).collect(),
+            interfaces: links(interfaces).into_iter().filter(is_interface).collect(),
         }
     }
 }
@@ -77,6 +78,15 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// The sorted names of interfaces; none if they cannot be read.
+fn links(table: &Path) -> Vec<String> {
+    let table = std::fs::read_to_string(table).unwrap_or_default();
+    let name = |line: &str| Some(line.split_once(':')?.0.trim().to_owned());
+    let mut names: Vec<String> = table.lines().filter_map(name).collect();
+    names.sort();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,11 +94,9 @@ mod tests {
     #[test]
     fn configuration_and_interfaces_of_pod_networks_are_found_and_no_others() {
         let scratch = tempfile::tempdir().unwrap();
-        let (cni, net) = (scratch.path().join("net.d"), scratch.path().join("net"));
-        assert!(PodNetworkTraces::below(&cni, &net).is_empty());
-        for directory in [&cni, &net] {
-            std::fs::create_dir(directory).unwrap();
-        }
+        let (cni, net) = (scratch.path().join("net.d"), scratch.path().join("dev"));
+        assert!(PodNetworkTraces::read(&cni, &net).is_empty());
+        std::fs::create_dir(&cni).unwrap();
         for name in [
             "87-other.conflist",
             "05-old.conf",
@@ -99,20 +107,22 @@ mod tests {
         ] {
             std::fs::write(cni.join(name), "").unwrap();
         }
-        for name in [
+        let names = [
             "lo",
             "eth0",
             "cali01",
             "cilium_host",
+            "flannel.1",
             "cni0",
             "cni1",
             "docker0",
-            "flannel.1",
             "veth1",
-        ] {
-            std::fs::create_dir(net.join(name)).unwrap();
-        }
-        let found = PodNetworkTraces::below(&cni, &net);
+        ];
+        let rows = names
+            .map(|name| format!("{name:>6}:  2986  12 0\n"))
+            .concat();
+        std::fs::write(&net, format!("Inter-|   Receive\n face |bytes\n{rows}")).unwrap();
+        let found = PodNetworkTraces::read(&cni, &net);
         let below = |name: &str| cni.join(name).display().to_string();
         let files = ["05-old.conf", "87-other.conflist", "old.json"].map(below);
         assert_eq!(found.files, files);

@@ -26,7 +26,7 @@ mod pod;
 mod proxies;
 mod proxies_health;
 mod quorum;
-mod reboot;
+pub(crate) mod reboot;
 mod release;
 mod retiring;
 mod returned;

@@ -16,6 +16,8 @@ use crate::test::Counts;
 /// Limit of the gap: three times the aim of a planned move. A run in which the machine was held up is repeated.
 const PLANNED: Duration = Duration::from_secs(3);
 
+const EMPTY: &str = "--delete-emptydir-data";
+
 /// The end of what is said of a host that has the address again.
 const TAKEN_BACK: &str = "took the address back";
 
@@ -56,7 +58,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
     let measured = under_writes(cluster, Way::Vip, "reboot", |holder| {
         lost.clone_from(&holder.spec.name);
-        reboot(cluster, holder)
+        reboot(cluster, holder, EMPTY)
     })?;
     let holder = wait_for_one_holder(cluster)?;
     ensure!(holder != lost, "{lost} {TAKEN_BACK}");
@@ -72,7 +74,7 @@ pub fn behind_the_proxy(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
     let measured = under_writes(cluster, Way::Proxy, "reboot-proxy", |host| {
         lost.clone_from(&host.spec.name);
-        reboot(cluster, host)
+        reboot(cluster, host, EMPTY)
     })?;
     is_as_before(cluster, &lost)?;
     Ok(measured)
@@ -92,18 +94,11 @@ fn is_as_before(cluster: &Cluster, lost: &str) -> Result<()> {
     same_content(cluster)
 }
 
-/// Reboots a host with `ctl`. The lab's hosts do not start again by themselves: it switches them
-/// on.
-fn reboot(cluster: &Cluster, host: &Host) -> Result<()> {
+/// Reboots a host with `ctl`, with this option for its drain. The lab's hosts do not start again by themselves: it switches
+/// them on.
+pub(crate) fn reboot(cluster: &Cluster, host: &Host, drain: &str) -> Result<()> {
     let name = host.spec.name.clone();
-    let words = [
-        "ctl",
-        "node",
-        "reboot",
-        &name,
-        "--yes",
-        "--delete-emptydir-data",
-    ];
+    let words = ["ctl", "node", "reboot", &name, "--yes", drain];
     thread::scope(|scope| {
         let command = scope.spawn(|| cluster.bootstrap.run(&words));
         // A command that fails leaves the host up.

@@ -1,10 +1,11 @@
 //! Damages of the pod network: each flips its check while the node stays Ready, and the remedy that is printed clears it.
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::wait;
 
 use super::{LIMIT, document, findings, is_well};
+use crate::ha::reboot::reboot;
 use crate::test::Counts;
 
 /// A rule of another program that drops flannel's packets.
@@ -48,6 +49,12 @@ fn highstate_repairs(cluster: &Cluster, damage: &str, check: &str, words: &str) 
     Ok(Counts::ONE)
 }
 
+/// The process of flannel on the worker.
+fn flannel(cluster: &Cluster) -> Result<String> {
+    let found = cluster.worker.sh("pgrep -x flanneld")?;
+    Ok(found.trim().to_owned())
+}
+
 /// No damage: flannel needs no way to a Service, and keeps to the address that the firewalls of the others know. The first
 /// address of the host is a lease, which flannel would choose last.
 pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
@@ -65,6 +72,7 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
     let gateway = default.split_whitespace().nth(2);
     let gateway = gateway.context("no default route")?;
     let (other, hosts) = ("10.20.0.250/24", "10.10.0.0/16");
+    let before = flannel(cluster)?;
     // The other hosts are reached by the router, as before.
     worker.sh(&format!(
         "ip addr change {own}/24 dev {device} valid_lft 86400 preferred_lft 86400; ip addr add {other} dev {device}; ip route add \
@@ -74,8 +82,9 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
         "flannel to run again with the host's address",
         LIMIT,
         || {
-            // One that has just started, and has written its file.
-            worker.sh("pgrep -x flanneld && test -s /run/flannel/subnet.env")?;
+            // A process of its own that has written its file.
+            ensure!(flannel(cluster)? != before, "{before} has not ended");
+            worker.sh("test -s /run/flannel/subnet.env")?;
             let link = worker.sh("ip -d link show flannel.1")?;
             ensure!(link.contains(&format!("local {own} ")), "{link}");
             Ok(())
@@ -192,8 +201,7 @@ pub(super) fn foreign_bridge(cluster: &Cluster) -> Result<Counts> {
         remedy.contains(&format!("`ctl node reboot {WORKER}`")),
         "{remedy}"
     );
-    let reboot = [CTL, "node", "reboot", WORKER, "--no-drain", "--yes"];
-    cluster.bootstrap.run(&reboot)?;
+    reboot(cluster, &cluster.worker, "--no-drain")?;
     is_well(cluster)?;
     Ok(Counts::ONE)
 }
