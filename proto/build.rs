@@ -25,6 +25,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(target.join("methods.rs"), list)?;
     tonic_prost_build::configure()
         .build_transport(false)
+        // Minions and standbys keep it in files.
+        .type_attribute(
+            "halite.v1.Epoch",
+            "#[derive(serde::Serialize, serde::Deserialize)]",
+        )
         .compile_fds(files)?;
     Ok(())
 }

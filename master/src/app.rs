@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::ca::{CaError, Cas};
+use crate::ca::{CaError, Cas, HALITE};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::connections::Connections;
@@ -73,6 +73,7 @@ impl App {
         store: Arc<dyn Store>,
     ) -> Result<Arc<Self>, OpenError> {
         let cas = Cas::load(&config.state_dir, clock.now())?;
+        let epoch = cas.sign_epoch(store.epoch(), store.holder())?;
         let metrics: Arc<Metrics> = Arc::default();
         keys::admit_own_operator(&config, store.as_ref(), clock.now()).await;
         let gate = Gate::load(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics)).await?;
@@ -80,7 +81,7 @@ impl App {
         Ok(Arc::new(Self {
             standbys: Roster::new(clock.now()),
             isolation: Isolation::new(&config.state_dir),
-            succession: Succession::new(&config.state_dir, store.epoch()),
+            succession: Succession::new(&config.state_dir, epoch, cas.certificate_pem(HALITE)?),
             config,
             clock,
             store,

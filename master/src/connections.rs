@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_proto::PROTOCOL;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use tokio::sync::mpsc::error::SendTimeoutError;
@@ -44,6 +45,8 @@ struct Connection {
     address: IpAddr,
     /// The masters that the minion was sent last, as `HOST:PORT`.
     masters: Vec<String>,
+    /// The protocol that the minion speaks.
+    protocol: u32,
 }
 
 /// The open streams, one for each connected minion.
@@ -70,6 +73,7 @@ impl Connections {
             sender,
             address: address.to_canonical(),
             masters: Vec::new(),
+            protocol: PROTOCOL,
         };
         open.insert(minion.clone(), connection);
         // Inside the lock: two joins must not get one number.
@@ -143,6 +147,19 @@ impl Connections {
         if let Some(connection) = self.open().get_mut(minion) {
             connection.masters = masters;
         }
+    }
+
+    /// Notes the protocol that a connected minion speaks.
+    pub fn speaks(&self, minion: &MinionId, protocol: u32) {
+        if let Some(connection) = self.open().get_mut(minion) {
+            connection.protocol = protocol;
+        }
+    }
+
+    /// The protocol that a minion speaks; none if it is not connected.
+    #[must_use]
+    pub fn protocol(&self, minion: &MinionId) -> Option<u32> {
+        self.open().get(minion).map(|open| open.protocol)
     }
 
     /// Ids of the connected minions that were last sent other masters than these, sorted.

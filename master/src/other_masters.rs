@@ -80,11 +80,11 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
     let own = app.config.endpoints();
     let further = addresses.iter().filter(|address| !own.contains(address));
     let further: Vec<String> = further.cloned().collect();
-    match others(&further, app.store.epoch(), minion).await {
+    match others(&further, app.succession.own(), minion).await {
         Ok(heard) => {
             if let Some(other) = heard.other {
                 let witness = format!("the master at {}", other.address);
-                app.succession.hear(other.epoch, &witness)?;
+                app.succession.hear(other.epoch, &other.holder, &witness)?;
             }
             Ok(heard.silent)
         }
@@ -153,6 +153,7 @@ pub async fn announce(app: &Arc<App>, backend: &dyn Backend) {
                 masters: now.clone(),
                 epoch: app.store.epoch(),
                 refused: String::new(),
+                evidence: Some(app.succession.own().clone()),
             };
             let message = MasterMessage {
                 body: Some(master_message::Body::Hello(hello)),

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
+use halite_proto::v1::Epoch;
 use tokio::sync::watch;
 
 use crate::ca::files;
@@ -22,7 +23,7 @@ use crate::store::Millis;
 pub struct Replaced {
     /// The epoch of this master.
     pub own: u64,
-    /// The higher one.
+    /// The other one: higher, or the same with another holder.
     pub heard: u64,
     /// The minion or standby that said so.
     pub witness: String,
@@ -37,6 +38,17 @@ pub enum Claimed {
     /// It is not believed: the master goes on.
     #[error(transparent)]
     Implausible(#[from] EpochError),
+    /// It is not believed, because anyone could have said it.
+    #[error(
+        "cannot believe that {witness} has heard of a master with the epoch {heard}: it does not show a signature of this \
+         cluster's CA; if the host is trusted, enrol it again (halite-minion enrol --force), otherwise reject its key"
+    )]
+    Unproven {
+        /// The epoch that it claims.
+        heard: u64,
+        /// The minion or standby.
+        witness: String,
+    },
 }
 
 /// The reason why a master does not start.
@@ -66,7 +78,9 @@ pub enum NotStarted {
 
 /// What this master has heard of others.
 pub struct Succession {
-    own: u64,
+    own: Epoch,
+    /// The certificate of the CA that signs epochs, PEM.
+    ca_pem: String,
     mark: PathBuf,
     replaced: watch::Sender<Option<Replaced>>,
     /// This master hands over: it is to stop.
@@ -91,7 +105,8 @@ pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
     let parts = text.trim().split_once(' ');
     let noted = parts.and_then(|(heard, witness)| Some((heard.parse::<u64>().ok()?, witness)));
     let (heard, witness) = noted.ok_or(NotStarted::Damaged(mark))?;
-    if heard <= own {
+    // The same number with another holder ends it, too.
+    if heard < own {
         return Ok(());
     }
     Err(NotStarted::Replaced(Replaced {
@@ -113,11 +128,12 @@ pub fn forget(state_dir: &Path) -> std::io::Result<()> {
 }
 
 impl Succession {
-    /// A master with this epoch.
+    /// A master with this epoch, in a cluster whose epochs this CA signs.
     #[must_use]
-    pub fn new(state_dir: &Path, own: u64) -> Self {
+    pub fn new(state_dir: &Path, own: Epoch, ca_pem: &str) -> Self {
         Self {
             own,
+            ca_pem: ca_pem.to_owned(),
             mark: mark(state_dir),
             replaced: watch::Sender::new(None),
             hands_over: watch::Sender::new(false),
@@ -147,25 +163,49 @@ impl Succession {
         let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
     }
 
-    /// Takes the epoch of which a minion or standby claims to have heard.
-    ///
-    /// # Errors
-    /// It is higher than this master's: the master stops, unless no master can have that epoch.
-    pub fn hear_claim(&self, heard: u64, now: Millis, witness: &str) -> Result<(), Claimed> {
-        check_claim(heard, self.own, now, witness)?;
-        Ok(self.hear(heard, witness)?)
+    /// The epoch of this master, as evidence for others.
+    #[must_use]
+    pub fn own(&self) -> &Epoch {
+        &self.own
     }
 
-    /// Takes the epoch of a master that has answered this one.
+    /// Takes what a minion or standby says of the highest epoch of which it has heard: a number in protocol 1, and the evidence.
+    ///
+    /// # Errors
+    /// The evidence is for a master that takes this one's place: it stops. Or a higher epoch is claimed without
+    /// evidence: then only the caller is refused.
+    pub fn hear_claim(
+        &self,
+        number: u64,
+        evidence: Option<&Epoch>,
+        now: Millis,
+        witness: &str,
+    ) -> Result<(), Claimed> {
+        let number = evidence.map_or(number, |claimed| claimed.number);
+        check_claim(number, self.own.number, now, witness)?;
+        match evidence {
+            Some(claimed) if claimed.rank() <= self.own.rank() => Ok(()),
+            Some(claimed) if claimed.is_proven(&self.ca_pem) => {
+                Ok(self.hear(claimed.number, &claimed.holder, witness)?)
+            }
+            None if number <= self.own.number => Ok(()),
+            _ => Err(Claimed::Unproven {
+                heard: number,
+                witness: witness.to_owned(),
+            }),
+        }
+    }
+
+    /// Takes the epoch of a master that has answered this one, or that was proven.
     ///
     /// # Errors
     /// It is higher than this master's: the master stops.
-    pub fn hear(&self, heard: u64, witness: &str) -> Result<(), Replaced> {
-        if heard <= self.own {
+    pub fn hear(&self, heard: u64, holder: &str, witness: &str) -> Result<(), Replaced> {
+        if (heard, holder) <= self.own.rank() {
             return Ok(());
         }
         let replaced = Replaced {
-            own: self.own,
+            own: self.own.number,
             heard,
             witness: witness.to_owned(),
         };
@@ -195,76 +235,5 @@ impl Succession {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_master_hands_over_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let own = Succession::new(directory.path(), 3);
-        assert_eq!(own.hand_over(|| Err("no room")), Err("no room"));
-        assert_eq!(own.hand_over(|| Ok::<(), ()>(())), Ok(true));
-        let second = own.hand_over(|| -> Result<(), ()> { panic!("written twice") });
-        assert_eq!(second, Ok(false));
-        own.hands_over().await;
-    }
-
-    #[tokio::test]
-    async fn a_higher_epoch_ends_the_master_and_each_later_start_of_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let own = Succession::new(directory.path(), 3);
-        own.hear(2, "minion:a").unwrap();
-        own.hear(3, "minion:a").unwrap();
-        check(directory.path(), 3).unwrap();
-        let refused = own.hear(4, "minion:b").unwrap_err();
-        assert_eq!(own.replaced().await, refused);
-        let started = check(directory.path(), 3).unwrap_err();
-        assert!(
-            matches!(&started, NotStarted::Replaced(replaced) if *replaced == refused),
-            "{started}"
-        );
-        let text = refused.to_string();
-        for part in ["epoch 3", "epoch 4", "minion:b"] {
-            assert!(text.contains(part), "{text}");
-        }
-        check(directory.path(), 5).unwrap();
-        forget(directory.path()).unwrap();
-        check(directory.path(), 3).unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_claim_of_an_impossible_epoch_ends_no_master() {
-        let directory = tempfile::tempdir().unwrap();
-        let own = Succession::new(directory.path(), 3);
-        for heard in [u64::MAX, i64::MAX.unsigned_abs(), 1 << 63, 1 << 62] {
-            let refused = own.hear_claim(heard, 1_800_000_000_000, "minion:a");
-            let refused = refused.unwrap_err();
-            assert!(matches!(refused, Claimed::Implausible(_)), "{refused}");
-        }
-        check(directory.path(), 3).unwrap();
-        // A promotion, and a restore.
-        own.hear_claim(3, 1_800_000_000_000, "minion:a").unwrap();
-        let refused = own.hear_claim(1_800_000_000, 1_800_000_000_000, "minion:a");
-        assert!(matches!(refused.unwrap_err(), Claimed::Replaced(_)));
-    }
-
-    #[test]
-    fn a_record_that_cannot_be_read_refuses_the_start() {
-        let directory = tempfile::tempdir().unwrap();
-        let mark = mark(directory.path());
-        check(directory.path(), 3).unwrap();
-        for damaged in ["", "4", "four minion:b", "-1 minion:b"] {
-            std::fs::write(&mark, damaged).unwrap();
-            let refused = check(directory.path(), 3).unwrap_err();
-            assert!(matches!(refused, NotStarted::Damaged(_)), "{refused}");
-            assert!(refused.to_string().contains("remove the file"), "{refused}");
-        }
-        forget(directory.path()).unwrap();
-        std::fs::create_dir(&mark).unwrap();
-        let refused = check(directory.path(), 3).unwrap_err();
-        assert!(
-            matches!(refused, NotStarted::Unreadable { .. }),
-            "{refused}"
-        );
-    }
-}
+#[path = "succession_tests.rs"]
+mod tests;

@@ -200,6 +200,7 @@ impl Session<'_> {
             running_jobs,
             unstored: Some(unstored),
             epoch: Some(masters.epoch()),
+            obeyed: masters.obeyed(),
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };
@@ -221,7 +222,8 @@ impl Session<'_> {
         if !hello.refused.is_empty() {
             return Err(End::Refused(hello.refused));
         }
-        masters.accept(hello.epoch, hello.masters)?;
+        let shown = hello.evidence.unwrap_or_default();
+        masters.accept(&shown, &identity.ca_pem, hello.masters)?;
         tracing::info!(
             master,
             version = hello.version,
@@ -243,7 +245,8 @@ impl Session<'_> {
                 message = stream.message() => match message?.map(|message| message.body) {
                     // Other masters are declared than before.
                     Some(Some(master_message::Body::Hello(hello))) => {
-                        masters.accept(hello.epoch, hello.masters)?;
+                        let shown = hello.evidence.unwrap_or_default();
+                        masters.accept(&shown, &identity.ca_pem, hello.masters)?;
                     }
                     Some(body) => self.handle(body),
                     None => return Ok(()),

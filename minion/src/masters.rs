@@ -3,11 +3,13 @@
 //!
 //! An epoch grows when another host becomes the master. A master of a lower one was replaced and
 //! does not know it: it is not obeyed. So an epoch is on the disk before its master is obeyed, and
-//! while the highest one is not known, none is.
+//! while the highest one is not known, none is. It is signed by the cluster's CA, and each master is shown
+//! that signature.
 
 use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
+use halite_proto::v1::Epoch;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -29,6 +31,26 @@ pub enum NotObeyed {
         epoch: u64,
         /// The highest epoch that this minion has obeyed.
         seen: u64,
+    },
+    /// Another one with the same epoch was obeyed.
+    #[error(
+        "this master has the epoch {epoch}, and another one ({seen}) has acted with the same epoch: two hosts were promoted at \
+         the same time, and this one gives way; enrol this host again if it is the right one (halite-minion enrol --force)"
+    )]
+    Double {
+        /// The epoch of both.
+        epoch: u64,
+        /// The holder that this minion has obeyed.
+        seen: String,
+    },
+    /// Other masters would not believe it.
+    #[error(
+        "cannot obey this master: its epoch {epoch} has no signature of this cluster's CA; if it is the right one, enrol this \
+         host again (halite-minion enrol --force)"
+    )]
+    Unproven {
+        /// Its epoch.
+        epoch: u64,
     },
     /// Its epoch would be forgotten, and a master that it replaced obeyed.
     #[error(
@@ -71,8 +93,14 @@ pub enum RecordError {
 /// What is in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Noted {
-    /// The highest epoch.
+    /// The number of the highest epoch.
     epoch: u64,
+    /// Its holder; empty in a record of protocol 1, as the signature.
+    #[serde(default)]
+    holder: String,
+    /// The signature of the CA.
+    #[serde(default)]
+    signature: String,
     /// `host:port`, in the order of the master that was heard last.
     masters: Vec<String>,
 }
@@ -112,19 +140,37 @@ impl Masters {
         all
     }
 
-    /// The highest epoch that was obeyed; 0 before the first, and while it is not known.
+    /// The highest epoch that was obeyed, for a master; none before the first, and while it is not known.
+    #[must_use]
+    pub fn obeyed(&self) -> Option<Epoch> {
+        let noted = self.noted.as_ref()?;
+        let is_known = !noted.signature.is_empty();
+        is_known.then(|| Epoch {
+            number: noted.epoch,
+            holder: noted.holder.clone(),
+            signature: noted.signature.clone(),
+        })
+    }
+
+    /// Its number, also of a record of protocol 1.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.noted.as_ref().map_or(0, |noted| noted.epoch)
     }
 
     /// Decides about a master by its hello, and notes its epoch and the masters that it names
-    /// before it is obeyed. A master that names none says nothing about the others.
+    /// before it is obeyed. A master that names none says nothing about the others. `ca_pem` is the CA of
+    /// this cluster's identities.
     ///
     /// # Errors
     /// A master with a higher epoch was obeyed before, or it is not known whether, or its own epoch
-    /// cannot be noted.
-    pub fn accept(&mut self, epoch: u64, named: Vec<String>) -> Result<(), NotObeyed> {
+    /// is not proven or cannot be noted.
+    pub fn accept(
+        &mut self,
+        shown: &Epoch,
+        ca_pem: &str,
+        named: Vec<String>,
+    ) -> Result<(), NotObeyed> {
         let known = match self.noted.take() {
             Some(known) => known,
             // An operator may have removed the file.
@@ -134,22 +180,40 @@ impl Masters {
             })?,
         };
         let known = self.noted.insert(known);
-        let seen = known.epoch;
+        let (epoch, seen) = (shown.number, known.epoch);
         if epoch < seen {
             return Err(NotObeyed::Outdated { epoch, seen });
+        }
+        if shown.rank() < (seen, &known.holder) {
+            let seen = known.holder.clone();
+            return Err(NotObeyed::Double { epoch, seen });
+        }
+        if !shown.is_proven(ca_pem) {
+            return Err(NotObeyed::Unproven { epoch });
         }
         let mut masters: Vec<String> = named.into_iter().filter(|a| is_address(a)).collect();
         masters.truncate(MOST);
         if masters.is_empty() {
             masters.clone_from(&known.masters);
         }
-        let noted = Noted { epoch, masters };
+        let is_new = shown.rank() > (seen, &known.holder);
+        // Each start of a master signs its epoch again, and no two signatures are the same.
+        let signature = match is_new {
+            true => &shown.signature,
+            false => &known.signature,
+        };
+        let noted = Noted {
+            epoch,
+            holder: shown.holder.clone(),
+            signature: signature.clone(),
+            masters,
+        };
         if noted == *known {
             return Ok(());
         }
         match write(&self.path, &noted) {
             Ok(()) => {}
-            Err(source) if epoch > seen => return Err(NotObeyed::NotNoted { epoch, source }),
+            Err(source) if is_new => return Err(NotObeyed::NotNoted { epoch, source }),
             // A full disk must not keep the only master away that could help: its epoch is noted.
             Err(error) => tracing::error!(
                 error = chain(&error),
@@ -192,116 +256,5 @@ pub fn forget(config: &Config) -> Result<(), HostError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the tests damage the file")]
-mod tests {
-    use super::*;
-
-    fn config(directory: &std::path::Path) -> Config {
-        Config {
-            state_dir: directory.to_owned(),
-            masters: vec!["a:1".into()],
-            ..Config::default()
-        }
-    }
-
-    fn texts(all: &[&str]) -> Vec<String> {
-        all.iter().map(|text| (*text).to_owned()).collect()
-    }
-
-    #[test]
-    fn configured_masters_go_first_and_the_others_survive_a_restart() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = config(directory.path());
-        let mut masters = Masters::load(&config);
-        assert_eq!(masters.addresses(), ["a:1"]);
-        masters
-            .accept(1, texts(&["b:1", "a:1", "no address", ":1"]))
-            .unwrap();
-        assert_eq!(masters.addresses(), ["a:1", "b:1"]);
-        assert_eq!(Masters::load(&config).addresses(), ["a:1", "b:1"]);
-        // Those that a later one does not name any more are gone.
-        masters.accept(1, texts(&["c:1"])).unwrap();
-        assert_eq!(Masters::load(&config).addresses(), ["a:1", "c:1"]);
-    }
-
-    #[test]
-    fn a_lower_epoch_than_the_highest_is_refused_after_a_restart_too() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = config(directory.path());
-        let mut masters = Masters::load(&config);
-        masters.accept(0, Vec::new()).unwrap();
-        masters.accept(4, texts(&["b:1"])).unwrap();
-        masters.accept(4, texts(&["b:1"])).unwrap();
-        for mut masters in [masters, Masters::load(&config)] {
-            assert_eq!(masters.epoch(), 4);
-            let refused = masters.accept(3, texts(&["c:1"])).unwrap_err();
-            assert!(
-                matches!(refused, NotObeyed::Outdated { epoch: 3, seen: 4 }),
-                "{refused}"
-            );
-            assert_eq!(masters.addresses(), ["a:1", "b:1"], "it teaches nothing");
-        }
-        forget(&config).unwrap();
-        assert_eq!(Masters::load(&config).epoch(), 0);
-    }
-
-    #[test]
-    fn while_the_highest_epoch_is_not_known_no_master_is_obeyed() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = config(directory.path());
-        Masters::load(&config).accept(4, texts(&["b:1"])).unwrap();
-        let owner = files::Owner::default();
-        for damaged in ["{\"epoch\": 4, \"mas", "", "{\"masters\": []}", "[]"] {
-            files::write(&config.known_masters(), damaged.as_bytes(), owner).unwrap();
-            let mut masters = Masters::load(&config);
-            // The configured one is asked, and refused.
-            assert_eq!(masters.addresses(), ["a:1"]);
-            for epoch in [3, 4, 5] {
-                let refused = masters.accept(epoch, texts(&["c:1"])).unwrap_err();
-                assert!(matches!(refused, NotObeyed::Damaged { .. }), "{refused}");
-                let text = chain(&refused);
-                let remedy = format!("remove {}", config.known_masters().display());
-                assert!(
-                    text.contains(&remedy) && text.contains("masters.json: it is damaged: "),
-                    "{text}"
-                );
-            }
-            let kept = std::fs::read(config.known_masters()).unwrap();
-            assert_eq!(kept, damaged.as_bytes(), "it is evidence");
-            // The operator has removed it: no restart is needed.
-            forget(&config).unwrap();
-            masters.accept(5, texts(&["c:1"])).unwrap();
-            assert_eq!(Masters::load(&config).epoch(), 5);
-        }
-    }
-
-    #[test]
-    fn an_epoch_that_cannot_be_noted_is_not_obeyed_until_it_is() {
-        let directory = tempfile::tempdir().unwrap();
-        let config = config(directory.path());
-        let mut masters = Masters::load(&config);
-        masters.accept(4, texts(&["b:1"])).unwrap();
-        // No file can be written in its place.
-        let in_the_way = config.known_masters();
-        std::fs::remove_file(&in_the_way).unwrap();
-        std::fs::create_dir_all(in_the_way.join("entry")).unwrap();
-        let refused = masters.accept(5, texts(&["c:1"])).unwrap_err();
-        assert!(
-            matches!(refused, NotObeyed::NotNoted { epoch: 5, .. }),
-            "{refused}"
-        );
-        let text = chain(&refused);
-        assert!(text.contains("tries again by itself"), "{text}");
-        assert!(text.contains("masters.json"), "{text}");
-        // Nothing of it counts, and the master of the noted epoch is obeyed as before.
-        assert_eq!(masters.epoch(), 4);
-        assert_eq!(masters.addresses(), ["a:1", "b:1"]);
-        masters.accept(4, texts(&["d:1"])).unwrap();
-        assert_eq!(masters.addresses(), ["a:1", "d:1"]);
-        std::fs::remove_dir_all(&in_the_way).unwrap();
-        masters.accept(5, texts(&["c:1"])).unwrap();
-        assert_eq!(Masters::load(&config).epoch(), 5);
-        let refused = masters.accept(4, Vec::new()).unwrap_err();
-        assert!(matches!(refused, NotObeyed::Outdated { .. }), "{refused}");
-    }
-}
+#[path = "masters_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 //! nothing, and knows nothing of states or jobs beyond their messages.
 
 pub mod authz;
+pub mod epoch;
 pub mod framing;
 pub mod identity;
 pub mod ids;
@@ -21,7 +22,7 @@ pub mod v1 {
 pub use tonic;
 
 /// The protocol version that this build speaks. A master accepts its own and the one before.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The paths of all methods in the proto file.
 pub const METHODS: &[&str] = include!(concat!(env!("OUT_DIR"), "/methods.rs"));

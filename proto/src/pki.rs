@@ -10,6 +10,7 @@ use rcgen::{
     CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256,
     PublicKeyData as _,
 };
+use ring::signature;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem};
 use sha2::{Digest as _, Sha256};
@@ -20,6 +21,13 @@ use crate::pkcs8;
 
 pub use crate::pkcs8::KeyFormError;
 pub use crate::pki_error::PkiError;
+
+/// The kinds of keys that a CA may have, signing with SHA-256 or what fits the curve.
+const ALGORITHMS: [&dyn signature::VerificationAlgorithm; 3] = [
+    &signature::ECDSA_P256_SHA256_ASN1,
+    &signature::ECDSA_P384_SHA384_ASN1,
+    &signature::RSA_PKCS1_2048_8192_SHA256,
+];
 
 /// A private key: ECDSA P-256 when made here. `Debug` shows only its fingerprint.
 pub struct PrivateKey(KeyPair);
@@ -272,6 +280,28 @@ impl Inspected {
             several => Err(PkiError::NotOneIdentity(several.len())),
         }
     }
+}
+
+/// Returns whether the first certificate in a PEM text has the key that made a signature (base64) of these bytes. The end of
+/// the certificate does not count.
+#[must_use]
+pub fn is_signed(certificate_pem: &str, statement: &[u8], signature: &str) -> bool {
+    let Ok(signature) = STANDARD.decode(signature) else {
+        return false;
+    };
+    let certificates = certificates(certificate_pem).unwrap_or_default();
+    let parsed = certificates
+        .first()
+        .and_then(|der| X509Certificate::from_der(der).ok());
+    let Some((_, certificate)) = &parsed else {
+        return false;
+    };
+    let key = &certificate.public_key().subject_public_key.data;
+    let fits = |algorithm| {
+        let key = signature::UnparsedPublicKey::new(algorithm, key);
+        key.verify(statement, &signature).is_ok()
+    };
+    ALGORITHMS.into_iter().any(fits)
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

@@ -7,13 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use halite_proto::pki;
 use jiff::Timestamp;
-use ring::signature;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use x509_parser::pem::parse_x509_pem;
 
 use crate::header::Header;
 use crate::manifest::{Entry, Manifest};
@@ -22,12 +19,6 @@ use crate::manifest::{Entry, Manifest};
 pub const SIGNATURE: &str = "signature.json";
 /// The kind of the statement. The CA signs certificates too, which do not begin with a brace.
 const KIND: &str = "halite-backup-signature 1";
-/// The kinds of keys that a CA may have, signing with SHA-256 or what fits the curve.
-const ALGORITHMS: [&dyn signature::VerificationAlgorithm; 3] = [
-    &signature::ECDSA_P256_SHA256_ASN1,
-    &signature::ECDSA_P384_SHA384_ASN1,
-    &signature::RSA_PKCS1_2048_8192_SHA256,
-];
 
 /// The reason why a signature counts for nothing.
 #[derive(Debug, thiserror::Error)]
@@ -69,26 +60,15 @@ struct Statement {
 /// Checks that the CA which the header names has signed header and files.
 pub(crate) fn verify(text: &[u8], manifest: &Manifest) -> Result<(), BadSignature> {
     let signed: Signed = serde_json::from_slice(text).map_err(|_| BadSignature::Malformed)?;
-    let signature = STANDARD.decode(&signed.signature);
-    let signature = signature.map_err(|_| BadSignature::Malformed)?;
-    let (_, pem) =
-        parse_x509_pem(signed.certificate.as_bytes()).map_err(|_| BadSignature::Malformed)?;
-    let hash = halite_durable::digest::sha256(&pem.contents);
+    let certificates =
+        pki::certificates(&signed.certificate).map_err(|_| BadSignature::Malformed)?;
+    let ca = certificates.first().ok_or(BadSignature::Malformed)?;
+    let hash = pki::sha256_hex(ca);
     if hash != manifest.header.cluster_id {
         return Err(BadSignature::OtherCa(hash));
     }
-    let certificate = pem.parse_x509().map_err(|_| BadSignature::Malformed)?;
-    let key = &certificate
-        .tbs_certificate
-        .subject_pki
-        .subject_public_key
-        .data;
     let statement = signed.statement.as_bytes();
-    let fits = |algorithm| {
-        let key = signature::UnparsedPublicKey::new(algorithm, key);
-        key.verify(statement, &signature).is_ok()
-    };
-    if !ALGORITHMS.into_iter().any(fits) {
+    if !pki::is_signed(&signed.certificate, statement, &signed.signature) {
         return Err(BadSignature::Forged);
     }
     compare(statement, manifest)

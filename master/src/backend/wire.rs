@@ -68,6 +68,7 @@ impl<'l> Wire<'l> {
                 jobs: list(unstored),
             }),
             epoch: None,
+            obeyed: None,
         };
         life.runtime
             .block_on(life.backend.on_connected(&minion(id), &hello))

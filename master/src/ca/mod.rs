@@ -18,8 +18,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_proto::pki;
 use halite_proto::pki::{Inspected, PrivateKey};
+use halite_proto::v1::Epoch;
 use rcgen::{Issuer, KeyPair, SigningKey as _};
 use rustls_pki_types::CertificateDer;
 
@@ -206,6 +209,21 @@ impl Cas {
     pub fn sign_statement(&self, ca: &str, statement: &str) -> Result<Vec<u8>, CaError> {
         let key = self.ca(ca)?.issuer.key();
         key.sign(statement.as_bytes()).map_err(CaError::Statement)
+    }
+
+    /// Signs the epoch of this master, as evidence for the hosts of the cluster.
+    ///
+    /// # Errors
+    /// The key of the CA cannot sign.
+    pub fn sign_epoch(&self, number: u64, holder: &str) -> Result<Epoch, CaError> {
+        let mut epoch = Epoch {
+            number,
+            holder: holder.to_owned(),
+            signature: String::new(),
+        };
+        let signature = self.sign_statement(HALITE, &epoch.statement())?;
+        epoch.signature = STANDARD.encode(signature);
+        Ok(epoch)
     }
 
     /// The public key of service accounts, PKIX PEM.

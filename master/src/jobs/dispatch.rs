@@ -4,20 +4,27 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_proto::PROTOCOL;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Jobs;
 use super::core::{OpenRow, Session, due};
-use super::function::{Function, Place, RENEW};
+use super::function::{Function, MINION_SLS, Place, RENEW};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
 use crate::store::{Answer, Job, JobRow};
 
 /// The pause between two checks whether the target `master` has finished.
 const OWN_PART: Duration = Duration::from_millis(50);
+
+/// Returns whether a job only brings a host its minion.
+fn is_update_of_minion(job: &Job) -> bool {
+    let args: Value = serde_json::from_str(&job.args_json).unwrap_or_default();
+    job.function == "state.apply" && args["sls"] == json!([MINION_SLS])
+}
 
 impl Jobs {
     /// Takes the hello of a minion: notes what it runs and which returns it will hand in, and sends
@@ -208,6 +215,21 @@ impl Jobs {
         Ok(true)
     }
 
+    /// Refuses a change by a minion of an earlier protocol, other than its own update: it obeys each master that shows a
+    /// certificate, also one that was replaced.
+    fn check_protocol(&self, job: &Job, minion: &MinionId) -> Result<(), Refusal> {
+        let protocol = self.app.connections.protocol(minion).unwrap_or(PROTOCOL);
+        let changes = Function::find(&job.function)?.changes() && !job.test;
+        if protocol >= PROTOCOL || !changes || is_update_of_minion(job) {
+            return Ok(());
+        }
+        Err(Refusal::conflict(format!(
+            "cannot have {minion} run {}: its minion speaks the protocol {protocol} of an earlier version, and is updated before \
+             anything else; `ctl highstate {minion}` updates it, and says why if it cannot",
+            job.function
+        )))
+    }
+
     fn has_open_part(&self, minion: &MinionId) -> bool {
         let open = self.open_jobs();
         open.values().any(|job| job.pending.contains(minion))
@@ -231,6 +253,7 @@ impl Jobs {
 
     /// The message to a minion; the only form of a job that contains secrets.
     async fn message(&self, job: &Job, row: &JobRow) -> Result<v1::Job, Refusal> {
+        self.check_protocol(job, &row.minion)?;
         let mut low_json = String::new();
         if let Some(stored) = &row.low_json {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {

@@ -31,6 +31,9 @@ pub struct Function {
     pub timeout: u32,
 }
 
+/// The SLS that brings a host its minion: the only change that a minion of an earlier protocol makes.
+pub const MINION_SLS: &str = "halite.services.minion";
+
 /// The part of a highstate that renews certificates and loads them.
 pub const RENEW: &str = "state.certificates";
 

@@ -22,14 +22,13 @@ use crate::due::{Due, SAY};
 use crate::event_stream::EventStream;
 use crate::jobs::cancel::was_cancelled;
 use crate::jobs::failure::{failure, succeeded};
+use crate::jobs::function::MINION_SLS;
 use crate::jobs::{Jobs, NewJob, target};
 use crate::refusal::Refusal;
 use crate::store::{Event, JobRow};
 
 /// The program's path in a bundle.
 const BUNDLED: &str = "bin/halite-minion";
-/// The SLS that brings a host its minion.
-const SLS: &str = "halite.services.minion";
 /// The id of the state there that restarts the minion with the new program, after its return.
 const RESTART: &str = "halite-minion-restart";
 
@@ -276,7 +275,7 @@ impl Update {
         }
         let new = NewJob {
             function: "state.apply".into(),
-            args: json!({"sls": [SLS]}),
+            args: json!({"sls": [MINION_SLS]}),
             operator: highstate.operator.clone(),
             target: hosts.join(","),
             minions: hosts.clone(),

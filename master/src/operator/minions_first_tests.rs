@@ -216,6 +216,50 @@ fn another_program_is_replaced_before_any_other_state_is_sent() {
     }
 }
 
+#[test]
+fn a_minion_of_an_earlier_protocol_gets_no_other_change_than_its_update() {
+    let site = site(TREE);
+    let (life, host) = begin(&site, Some(OLD));
+    life.app.connections.speaks(&minion(HOST), 1);
+    let ended = |function: &str, args: Value, test: bool| {
+        let events = life.run(function, HOST, args, test);
+        let last = events.last().unwrap().retcode;
+        let said: String = events
+            .iter()
+            .map(|event| event.data_json.as_str())
+            .collect();
+        (last, said)
+    };
+    let host_sls = json!({"sls": ["host"]});
+    for (function, args) in [
+        ("cmd.run", json!({"cmd": "true"})),
+        ("state.apply", host_sls.clone()),
+    ] {
+        let (retcode, said) = ended(function, args, false);
+        assert_eq!(retcode, 1, "{function}: {said}");
+        let remedy = format!("`ctl highstate {HOST}` updates it");
+        assert!(
+            said.contains("the protocol 1") && said.contains(&remedy),
+            "{said}"
+        );
+    }
+    assert_eq!(received(&host), [[""; 0]; 0], "nothing was sent");
+    // It answers questions.
+    assert_eq!(ended("test.ping", json!({}), false).0, 0);
+    host.journal.lock().unwrap().received.clear();
+    assert_eq!(ended("state.apply", host_sls, true).0, 0);
+    host.journal.lock().unwrap().received.clear();
+
+    let before = functions(&life).len();
+    let stream = start_as(&life, "highstate");
+    updated(&life, before);
+    assert_eq!(received(&host), [UPDATE]);
+    reports(&life, Some(NEW), None);
+    life.reconnect(&host);
+    life.collect(stream);
+    assert_eq!(received(&host), [UPDATE.to_vec(), ALL.to_vec()]);
+}
+
 fn start_as(life: &Life, id: &str) -> EventStream {
     let request = v1::RunRequest {
         target: HOST.into(),

@@ -98,10 +98,11 @@ impl Standby for HandsOver {
             }
             return Err(Status::failed_precondition(reason));
         }
-        let (epoch, decision) = (self.app.store.epoch(), Arc::clone(&self.decision));
+        let epoch = self.app.succession.own().clone();
+        let decision = Arc::clone(&self.decision);
         let feed = |stream: Stream| async move {
             let decide = || decision.decide();
-            match stream.feed.hand_over(epoch, &stream.hello, decide).await {
+            match stream.feed.hand_over(&epoch, &stream.hello, decide).await {
                 Ok(()) => tracing::info!(to = stream.name, "the master is handed over"),
                 Err(error) => {
                     // It may have stored the order all the same: then it serves soon.

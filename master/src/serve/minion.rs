@@ -84,6 +84,7 @@ impl Minion for Services {
             masters: self.masters().await,
             epoch: self.app.store.epoch(),
             refused: String::new(),
+            evidence: Some(self.app.succession.own().clone()),
         };
         if let Some(reason) = protocol_refusal(hello.protocol) {
             tracing::warn!(%minion, reason, "minion refused");
@@ -95,8 +96,9 @@ impl Minion for Services {
                 only,
             )]))));
         }
-        let (heard, now) = (hello.epoch.unwrap_or_default(), self.app.clock.now());
-        let heard = self.app.succession.hear_claim(heard, now, &peer.name());
+        let (number, evidence) = (hello.epoch.unwrap_or_default(), hello.obeyed.as_ref());
+        let (succession, now) = (&self.app.succession, self.app.clock.now());
+        let heard = succession.hear_claim(number, evidence, now, &peer.name());
         if let Err(refused) = heard {
             tracing::warn!(%minion, reason = %refused, "minion refused");
             return Err(Status::failed_precondition(refused.to_string()));
@@ -107,6 +109,7 @@ impl Minion for Services {
         let (connection, messages) = self.app.connections.join(&minion, peer.address.ip());
         let named = answer.masters.clone();
         self.app.connections.knows(&minion, named);
+        self.app.connections.speaks(&minion, hello.protocol);
         let (ended, listener) = oneshot::channel();
         tokio::spawn(
             self.clone()

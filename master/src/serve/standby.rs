@@ -70,7 +70,7 @@ impl Standby for Services {
                 app.standbys
                     .set(&stream.name, stream.number, State::Following, "", now);
             };
-            let (epoch, hello) = (app.store.epoch(), &stream.hello);
+            let (epoch, hello) = (app.succession.own(), &stream.hello);
             let Err(reason) = stream.feed.run(epoch, hello, following).await;
             let reason = chain(&reason);
             tracing::warn!(
@@ -106,16 +106,20 @@ pub(super) fn compare(
 ) -> Result<Response<CompareReply>, Status> {
     let peer = Peer::of(request)?;
     caller_minion(peer)?;
-    let epoch = request.get_ref().epoch;
+    let asked = request.get_ref();
+    let (number, evidence) = (asked.epoch, asked.evidence.as_ref());
     let heard = app
         .succession
-        .hear_claim(epoch, app.clock.now(), &peer.name());
+        .hear_claim(number, evidence, app.clock.now(), &peer.name());
     if let Err(reason) = heard {
         tracing::warn!(%reason, "another master has called");
     }
     // The caller needs it in each case.
-    let epoch = app.store.epoch();
-    Ok(Response::new(CompareReply { epoch }))
+    let own = app.succession.own().clone();
+    Ok(Response::new(CompareReply {
+        epoch: own.number,
+        evidence: Some(own),
+    }))
 }
 
 /// Feeds a standby in a task that ends when a newer stream of the standby enters; answers with the
@@ -163,9 +167,10 @@ pub(super) async fn accept(
     if let Some(reason) = protocol_refusal(hello.protocol) {
         return Err(Status::failed_precondition(reason));
     }
+    let (number, evidence) = (hello.epoch, hello.heard.as_ref());
     let heard = app
         .succession
-        .hear_claim(hello.epoch, app.clock.now(), &peer.name());
+        .hear_claim(number, evidence, app.clock.now(), &peer.name());
     heard.map_err(|refused| Status::failed_precondition(refused.to_string()))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (stored, stored_receiver) = watch::channel(0);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use halite_errors::chain;
 use halite_proto::transport::{ClientIdentity, ConnectError, HandshakeError, MasterAlert, connect};
-use halite_proto::v1::CompareRequest;
 use halite_proto::v1::standby_client::StandbyClient;
+use halite_proto::v1::{CompareRequest, Epoch};
 
 use super::follow::{SessionError, identity};
 use crate::epoch::HIGHEST;
@@ -26,27 +26,34 @@ pub struct Other {
     pub address: String,
     /// Its epoch, or the lowest that makes this master stop.
     pub epoch: u64,
+    /// The holder of that epoch; empty if it does not count.
+    pub holder: String,
 }
 
 /// What the other hosts have said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// The master of the highest epoch, if one is not lower than this one's.
+    /// The master of the highest epoch, if one takes the place of this one.
     pub other: Option<Other>,
     /// The addresses of hosts that have said nothing: they are off, or the network is.
     pub silent: Vec<String>,
 }
 
 impl Heard {
-    fn note(&mut self, address: String, epoch: u64) {
-        if self.other.as_ref().is_none_or(|other| epoch > other.epoch) {
-            self.other = Some(Other { address, epoch });
+    fn note(&mut self, address: String, epoch: u64, holder: String) {
+        let is_higher = |other: &Other| (epoch, holder.as_str()) > (other.epoch, &other.holder);
+        if self.other.as_ref().is_none_or(is_higher) {
+            self.other = Some(Other {
+                address,
+                epoch,
+                holder,
+            });
         }
     }
 }
 
 enum Answer {
-    Master(u64),
+    Master(Epoch),
     /// A master that does not say its epoch to this host.
     Refused,
     NoMaster,
@@ -58,7 +65,11 @@ enum Answer {
 ///
 /// # Errors
 /// This host's minion has no identity.
-pub async fn others(addresses: &[String], own: u64, minion: &Path) -> Result<Heard, SessionError> {
+pub async fn others(
+    addresses: &[String],
+    own: &Epoch,
+    minion: &Path,
+) -> Result<Heard, SessionError> {
     if addresses.is_empty() {
         return Ok(Heard::default());
     }
@@ -71,14 +82,15 @@ pub async fn others(addresses: &[String], own: u64, minion: &Path) -> Result<Hea
     let mut heard = Heard::default();
     for (address, answer) in join_all(asked).await {
         match answer {
-            Answer::Refused => heard.note(address, own.saturating_add(1)),
+            Answer::Refused => heard.note(address, own.number.saturating_add(1), String::new()),
             // A master whose record of its epoch is damaged acts all the same: its number is not taken.
-            Answer::Master(epoch) if epoch > HIGHEST => {
-                heard.note(address, own.saturating_add(1));
+            Answer::Master(other) if other.number > HIGHEST => {
+                heard.note(address, own.number.saturating_add(1), String::new());
             }
-            // Of two masters with the same epoch neither knows what the other has done.
-            Answer::Master(epoch) if epoch >= own => {
-                heard.note(address, epoch.max(own.saturating_add(1)));
+            // Of two masters with the same epoch the holder decides, and each of them knows it. One of protocol 1
+            // has none, and stops by itself if it asks first.
+            Answer::Master(other) if other.rank() > own.rank() => {
+                heard.note(address, other.number, other.holder);
             }
             Answer::Master(_) | Answer::NoMaster => {}
             Answer::Silent => heard.silent.push(address),
@@ -87,7 +99,7 @@ pub async fn others(addresses: &[String], own: u64, minion: &Path) -> Result<Hea
     Ok(heard)
 }
 
-async fn ask(address: &str, own: u64, ca: &str, identity: &ClientIdentity) -> Answer {
+async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) -> Answer {
     let channel = match connect(address, ca, Some(identity)).await {
         Ok(channel) => channel,
         Err(error) => {
@@ -95,9 +107,19 @@ async fn ask(address: &str, own: u64, ca: &str, identity: &ClientIdentity) -> An
             return of_no_connection(&error);
         }
     };
-    let request = CompareRequest { epoch: own };
+    let request = CompareRequest {
+        epoch: own.number,
+        evidence: Some(own.clone()),
+    };
     match StandbyClient::new(channel).compare(request).await {
-        Ok(reply) => Answer::Master(reply.into_inner().epoch),
+        Ok(reply) => {
+            let reply = reply.into_inner();
+            // Its certificate shows that it is a master: what it says of itself needs no other evidence.
+            Answer::Master(reply.evidence.unwrap_or(Epoch {
+                number: reply.epoch,
+                ..Epoch::default()
+            }))
+        }
         // It has shown the certificate of a master of this cluster: it has cut this host off, or knows
         // no such question.
         Err(status) => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{
-    FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord, TakeOver,
+    Epoch, FollowStart, LogPiece, LogPosition, StandbyFile, StandbyHello, StandbyRecord, TakeOver,
 };
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -186,7 +186,7 @@ impl Feed {
     /// Always: it has no other end.
     pub async fn run(
         mut self,
-        epoch: u64,
+        epoch: &Epoch,
         hello: &StandbyHello,
         following: impl FnOnce(),
     ) -> Result<Infallible, FeedError> {
@@ -215,7 +215,7 @@ impl Feed {
     /// nothing.
     pub async fn hand_over(
         mut self,
-        epoch: u64,
+        epoch: &Epoch,
         hello: &StandbyHello,
         decide: impl FnOnce() -> Result<TakeOver, CopyError>,
     ) -> Result<(), FeedError> {
@@ -231,7 +231,7 @@ impl Feed {
     /// while the guard is held the store's file stays as it is.
     async fn catch_up(
         &mut self,
-        epoch: u64,
+        epoch: &Epoch,
         hello: &StandbyHello,
     ) -> Result<(Follower, OwnedMutexGuard<()>), FeedError> {
         // The file of the store stays as it is until the standby follows.
@@ -249,9 +249,10 @@ impl Feed {
         let start = FollowStart {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            epoch,
+            epoch: epoch.number,
             base: known.is_none(),
             refused: String::new(),
+            evidence: Some(epoch.clone()),
         };
         self.send(false, Some(Body::Start(start))).await?;
         if known.is_none() {

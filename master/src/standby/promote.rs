@@ -24,6 +24,7 @@ use super::disk::{
     write_json,
 };
 use super::follow::identity;
+use super::receiver::heard_epoch;
 use super::{directory, hand_over, isolation, mark, mark_before, masters};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -298,8 +299,8 @@ impl<'a> Promotion<'a> {
     /// The highest epoch of which this standby has heard.
     fn heard(&self) -> Result<u64, PromoteError> {
         let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
-        let heard: Option<u64> = read_json(&directory(self.config).join("epoch"))?;
-        Ok(copy.epoch().max(heard.unwrap_or_default()))
+        let heard = heard_epoch(&directory(self.config))?;
+        Ok(copy.epoch().max(heard.number))
     }
 
     /// Chooses the epoch: higher than each that this host has heard of.

@@ -5,18 +5,48 @@ use std::path::{Path, PathBuf};
 
 use halite_errors::chain;
 use halite_proto::v1::standby_record::Body;
-use halite_proto::v1::{FollowStart, StandbyHello, StandbyRecord, TakeOver};
+use halite_proto::v1::{Epoch, FollowStart, StandbyHello, StandbyRecord, TakeOver};
+use serde::Deserialize;
 
 use super::copy::Copy;
 use super::disk::{CopyError, make_directory, read_json, write_json};
 use super::feed::wire;
 use super::take_over::write_order;
 
+/// The record of the highest epoch of which a standby has heard.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Heard {
+    /// As it is written.
+    Evidence(Epoch),
+    /// By a version that knew no evidence.
+    Number(u64),
+}
+
+fn number_only(number: u64) -> Epoch {
+    Epoch {
+        number,
+        ..Epoch::default()
+    }
+}
+
+/// The highest epoch of which the standby of this directory has heard; 0 if of none.
+///
+/// # Errors
+/// The record cannot be read.
+pub(super) fn heard_epoch(root: &Path) -> Result<Epoch, CopyError> {
+    Ok(match read_json(&root.join("epoch"))? {
+        Some(Heard::Evidence(epoch)) => epoch,
+        Some(Heard::Number(number)) => number_only(number),
+        None => Epoch::default(),
+    })
+}
+
 /// A standby.
 pub struct Receiver {
     root: PathBuf,
     /// The highest epoch that this host has heard of.
-    epoch: u64,
+    epoch: Epoch,
     /// The copy that counts.
     copy: Option<Copy>,
     /// A base that is under way.
@@ -36,12 +66,17 @@ impl Receiver {
     /// A file cannot be read or made.
     pub fn open(root: &Path, heard: u64) -> Result<Self, CopyError> {
         make_directory(root)?;
-        let noted: Option<u64> = read_json(&root.join("epoch"))?;
+        let noted = heard_epoch(root)?;
         let copy = Copy::open(root)?;
-        let of_copy = copy.as_ref().map_or(0, Copy::epoch);
+        let known = heard.max(copy.as_ref().map_or(0, Copy::epoch));
+        let epoch = if known > noted.number {
+            number_only(known)
+        } else {
+            noted
+        };
         Ok(Self {
             root: root.to_owned(),
-            epoch: noted.unwrap_or_default().max(heard).max(of_copy),
+            epoch,
             copy,
             base: None,
             named: None,
@@ -53,7 +88,7 @@ impl Receiver {
     /// The highest epoch that this host has heard of.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.epoch.number
     }
 
     /// The copy; none before the first base.
@@ -74,8 +109,10 @@ impl Receiver {
         StandbyHello {
             protocol: halite_proto::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            epoch: self.epoch,
+            epoch: self.epoch.number,
             position: (self.copy.as_ref()).and_then(|copy| copy.position().as_ref().map(wire)),
+            // One without a signature is a number of protocol 1.
+            heard: Some(self.epoch.clone()).filter(|heard| !heard.signature.is_empty()),
         }
     }
 
@@ -125,7 +162,7 @@ impl Receiver {
 
     /// Takes the order to be the master. It counts from the moment in which it is on disk.
     fn take_order(&mut self, order: &TakeOver) -> Result<(), CopyError> {
-        if order.epoch <= self.epoch {
+        if order.epoch <= self.epoch.number {
             return Err(CopyError::Unexpected("a hand-over without a new epoch"));
         }
         self.sync()?;
@@ -135,20 +172,24 @@ impl Receiver {
     }
 
     fn start(&mut self, start: &FollowStart) -> Result<(), CopyError> {
-        if start.epoch < self.epoch {
+        // The certificate of the master shows that it is one; the evidence is for the other masters.
+        let evidence = start.evidence.clone();
+        let epoch = evidence.unwrap_or_else(|| number_only(start.epoch));
+        if epoch.rank() < self.epoch.rank() {
             return Err(CopyError::Epoch {
-                master: start.epoch,
-                seen: self.epoch,
+                master: epoch.number,
+                seen: self.epoch.number,
             });
         }
-        if start.epoch > self.epoch {
-            write_json(&self.root.join("epoch"), &start.epoch)?;
-            self.epoch = start.epoch;
+        if epoch != self.epoch {
+            write_json(&self.root.join("epoch"), &epoch)?;
+            self.epoch = epoch;
         }
+        let number = self.epoch.number;
         if start.base {
-            self.base = Some(Copy::begin(&self.root, start.epoch)?);
+            self.base = Some(Copy::begin(&self.root, number)?);
         } else if let Some(copy) = &mut self.copy {
-            copy.set_epoch(start.epoch)?;
+            copy.set_epoch(number)?;
         }
         self.named = Some(BTreeSet::new());
         self.started = true;

@@ -117,6 +117,8 @@ pub enum Created<T> {
 pub trait Store: Send + Sync {
     /// The epoch: it grows whenever the store goes back to an earlier state.
     fn epoch(&self) -> u64;
+    /// Which of two masters with the same epoch this one is: it changes with the epoch only.
+    fn holder(&self) -> &str;
 
     /// The write-ahead log, which standbys follow: each change waits for them before it is answered.
     fn log(&self) -> Arc<log::Log>;

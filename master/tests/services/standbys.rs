@@ -17,7 +17,9 @@ use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log
 use halite_proto::tonic::{Code, Request, Status};
 use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
+use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -26,7 +28,7 @@ use super::site::{SOON, Site, start};
 
 /// Asks a master for its epoch, as one that has seen none.
 pub async fn compare(channel: Channel) -> Result<(), Status> {
-    let request = v1::CompareRequest { epoch: 0 };
+    let request = v1::CompareRequest::default();
     StandbyClient::new(channel).compare(request).await.map(drop)
 }
 
@@ -171,7 +173,10 @@ async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
     let site = start().await;
     let own = site.enrolled(MINION).await;
     let host = TempDir::new().unwrap();
-    let mut receiver = Receiver::open(host.path(), 9).unwrap();
+    // As it is written when a standby follows a master.
+    let heard = site.app.cas.sign_epoch(9, "cp-2-22").unwrap();
+    std::fs::write(host.path().join("epoch"), json!(heard).to_string()).unwrap();
+    let mut receiver = Receiver::open(host.path(), 0).unwrap();
     let channel = site.channel(Some(&own)).await;
     let app = Arc::clone(&site.app);
     let stopped = tokio::spawn(async move { app.succession.replaced().await });
@@ -203,10 +208,10 @@ fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
 }
 
 /// The answers of all these hosts. One that needs longer than a question waits is asked again.
-async fn heard_of_all(addresses: &[String], epoch: u64, minion: &Path) -> Heard {
+async fn heard_of_all(addresses: &[String], own: &Epoch, minion: &Path) -> Heard {
     let heard = async {
         loop {
-            let heard = others(addresses, epoch, minion).await.unwrap();
+            let heard = others(addresses, own, minion).await.unwrap();
             if heard.silent.is_empty() {
                 return heard;
             }
@@ -224,19 +229,21 @@ async fn of_two_masters_the_one_with_the_lower_epoch_stops_whichever_asks() {
     let host = minion_directory(&site, &own);
     let addresses = ["127.0.0.1:1".to_owned(), site.endpoint.clone()];
     let there = site.app.store.epoch();
-    let asked = async |epoch: u64| {
+    let asked = async |epoch: u64, holder: &str| {
+        let asking = site.app.cas.sign_epoch(epoch, holder).unwrap();
         // One has no master, and says so.
-        let heard = heard_of_all(&addresses, epoch, host.path()).await;
+        let heard = heard_of_all(&addresses, &asking, host.path()).await;
         heard.other.map(|other| (other.address, other.epoch))
     };
     let other = |epoch: u64| Some((site.endpoint.clone(), epoch));
-    assert_eq!(asked(there - 1).await, other(there));
-    assert_eq!(asked(there).await, other(there + 1), "neither acts");
+    assert_eq!(asked(there - 1, "z").await, other(there));
+    // Of two with the same epoch the holder decides.
+    assert_eq!(asked(there, "").await, other(there));
     let app = Arc::clone(&site.app);
     let stopped = tokio::spawn(async move { app.succession.replaced().await });
-    assert_eq!(asked(there + 4).await, None);
+    assert_eq!(asked(there, "~").await, None);
     let replaced = tokio::time::timeout(SOON, stopped).await.unwrap().unwrap();
-    assert_eq!(replaced.heard, there + 4);
+    assert_eq!(replaced.heard, there);
 }
 
 #[tokio::test]
@@ -246,14 +253,17 @@ async fn a_master_whose_host_was_cut_off_does_not_act() {
     let host = minion_directory(&site, &own);
     site.app.gate.close(&"worker-2".parse().unwrap(), None);
     let addresses = [site.endpoint.clone()];
-    let heard = heard_of_all(&addresses, 9, host.path()).await;
+    let asking = site.app.cas.sign_epoch(9, "cp-1-11").unwrap();
+    let heard = heard_of_all(&addresses, &asking, host.path()).await;
     assert_eq!(heard.other.unwrap().epoch, 10);
 }
 
-/// The link is back: a master without a standby asks, and of two with the same epoch it stops itself.
+/// The link is back: a master without a standby asks, and of two with the same epoch one stops itself.
 #[tokio::test]
 async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_answers() {
-    let (there, here) = (start().await, start().await);
+    let mut sites = [start().await, start().await];
+    sites.sort_by_key(|site| site.app.store.holder().to_owned());
+    let [here, there] = sites;
     let own = there.enrolled("worker-2").await;
     let host = minion_directory(&there, &own);
     (here.backend.masters.lock().unwrap()).push(there.endpoint.clone());
@@ -272,7 +282,7 @@ async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_an
         }
     };
     let replaced = tokio::time::timeout(SOON, found).await.unwrap();
-    assert_eq!(replaced.heard, here.app.store.epoch() + 1);
+    assert_eq!(replaced.heard, here.app.store.epoch());
     let witness = format!("the master at {}", there.endpoint);
     assert_eq!(replaced.witness, witness);
     assert_eq!(here.app.succession.replaced().await, replaced);

@@ -7,7 +7,9 @@ use halite_proto::v1;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
-use halite_proto::v1::{MasterMessage, MinionHello, MinionMessage, master_message, minion_message};
+use halite_proto::v1::{
+    Epoch, MasterMessage, MinionHello, MinionMessage, master_message, minion_message,
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -64,7 +66,8 @@ async fn hello_jobs_and_returns_travel() {
     let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else {
         panic!("no hello")
     };
-    assert_eq!((answer.protocol, answer.refused.as_str()), (1, ""));
+    assert_eq!((answer.protocol, answer.refused.as_str()), (2, ""));
+    assert!(answer.evidence.unwrap().is_proven(&site.ca_pem));
     assert_eq!(answer.masters, ["127.0.0.1:4550"]);
     assert!(
         site.app
@@ -125,7 +128,7 @@ async fn hello_jobs_and_returns_travel() {
 async fn another_protocol_is_refused_with_a_reason() {
     let site = start().await;
     let minion = site.enrolled(MINION).await;
-    for protocol in [0, 2] {
+    for protocol in [0, 3] {
         let (_sender, mut stream) = open(&site, &minion, hello(protocol)).await;
         let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else {
             panic!("no hello")
@@ -159,7 +162,8 @@ async fn a_master_stops_when_a_minion_has_obeyed_a_higher_epoch() {
     let minion = site.enrolled(MINION).await;
     let mut first = hello(1);
     if let Some(minion_message::Body::Hello(hello)) = &mut first.body {
-        hello.epoch = Some(site.app.store.epoch() + 1);
+        let next = site.app.store.epoch() + 1;
+        hello.obeyed = Some(site.app.cas.sign_epoch(next, "cp-2-22").unwrap());
     }
     let channel = site.channel(Some(&minion)).await;
     let stream = futures_util::stream::iter([first]);
@@ -175,13 +179,20 @@ async fn a_master_stops_when_a_minion_has_obeyed_a_higher_epoch() {
 }
 
 #[tokio::test]
-async fn a_minion_that_claims_an_impossible_epoch_is_refused_and_stops_no_master() {
+async fn a_minion_that_claims_an_epoch_without_evidence_is_refused_and_stops_no_master() {
     let site = start().await;
     let minion = site.enrolled(MINION).await;
-    for epoch in [u64::MAX, 1 << 63, i64::MAX.unsigned_abs(), 1 << 62] {
+    let own = site.app.succession.own().clone();
+    let numbers = [u64::MAX, 1 << 63, i64::MAX.unsigned_abs(), 1 << 62].map(|n| (Some(n), None));
+    let raised = Epoch {
+        number: own.number + 1,
+        ..own.clone()
+    };
+    let claims = [(Some(own.number + 1), None), (None, Some(raised))];
+    for (epoch, obeyed) in numbers.into_iter().chain(claims) {
         let mut first = hello(1);
         if let Some(minion_message::Body::Hello(hello)) = &mut first.body {
-            hello.epoch = Some(epoch);
+            (hello.epoch, hello.obeyed) = (epoch, obeyed);
         }
         let channel = site.channel(Some(&minion)).await;
         let stream = futures_util::stream::iter([first]);

@@ -35,7 +35,9 @@ async fn a_master_that_the_minion_only_heard_of_is_called_when_the_other_is_gone
     first.stop();
     drop(stream);
     let (mut stream, hello) = second.stream().await;
-    assert_eq!(hello.epoch, Some(3), "it says what it has seen");
+    let seen = hello.obeyed.unwrap();
+    assert_eq!(seen.number, 3, "it says what it has seen");
+    assert!(seen.is_proven(&first.master.ca.pem));
     obeyed(&mut stream, order(&first, 8)).await;
     going.send_replace(true);
 }

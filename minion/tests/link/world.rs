@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_minion::config::Config;
 use halite_minion::jobs::Jobs;
 use halite_minion::{enrol, link};
@@ -21,7 +23,7 @@ use halite_proto::v1::*;
 use halite_proto::{pki, tonic};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
-    PublicKeyData as _, SanType,
+    PublicKeyData as _, SanType, SigningKey as _,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -47,6 +49,18 @@ impl Ca {
             pem,
             issuer: Issuer::new(params, key),
         }
+    }
+
+    /// The epoch of a master of this cluster.
+    pub fn epoch(&self, number: u64) -> Epoch {
+        let mut epoch = Epoch {
+            number,
+            holder: "cp-1".to_owned(),
+            signature: String::new(),
+        };
+        let signature = self.issuer.key().sign(epoch.statement().as_bytes());
+        epoch.signature = STANDARD.encode(signature.unwrap());
+        epoch
     }
 
     pub fn params(uri: &str) -> CertificateParams {
@@ -227,11 +241,12 @@ async fn master(ca: Arc<Ca>) -> World {
         .unwrap()
         .pem();
     let (sender, streams) = mpsc::channel(4);
-    let ca_pem = ca.pem.clone();
+    let (ca_pem, evidence) = (ca.pem.clone(), ca.epoch(1));
     let master = Arc::new(Master {
         ca,
         hello: Mutex::new(MasterHello {
-            protocol: 1,
+            protocol: halite_proto::PROTOCOL,
+            evidence: Some(evidence),
             ..MasterHello::default()
         }),
         files: Mutex::default(),
@@ -283,6 +298,7 @@ impl World {
     pub fn says(&self, epoch: u64, masters: &[&Self]) {
         let mut hello = self.master.hello.lock().unwrap();
         hello.epoch = epoch;
+        hello.evidence = Some(self.master.ca.epoch(epoch));
         hello.masters = masters.iter().map(|one| one.endpoint.clone()).collect();
     }
 

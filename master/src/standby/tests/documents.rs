@@ -85,12 +85,12 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
         Arc::default(),
     );
     let (begun, following) = oneshot::channel();
-    let (epoch, hello) = (store.epoch(), standby.receiver().hello());
+    let (epoch, hello) = (super::epoch(&store), standby.receiver().hello());
     let feeding = tokio::spawn(async move {
         let begun = || {
             let _ = begun.send(());
         };
-        feed.run(epoch, &hello, begun).await.unwrap_err()
+        feed.run(&epoch, &hello, begun).await.unwrap_err()
     });
     // A round takes so long that another commit waits for the next one when it ends.
     let rounds = Arc::new(AtomicU64::new(0));

@@ -72,7 +72,7 @@ async fn life(master: &Host, standby: &Host, killed_at: Option<u64>) -> bool {
     let ends = ends(master, &store, standby.receiver(), PATIENT, killed_at);
     let done = ends
         .feed
-        .hand_over(store.epoch(), &ends.hello, || decision.decide())
+        .hand_over(&super::epoch(&store), &ends.hello, || decision.decide())
         .await;
     let (_, error) = ends.standby.await.unwrap();
     assert!(error.is_none(), "{error:?}");

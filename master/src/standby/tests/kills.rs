@@ -177,12 +177,12 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
     );
     let hello = receiver.hello();
     let (begun, following) = oneshot::channel();
-    let epoch = store.epoch();
+    let epoch = super::epoch(&store);
     let feed = tokio::spawn(async move {
         let begun = || {
             let _ = begun.send(());
         };
-        feed.run(epoch, &hello, begun).await.unwrap_err()
+        feed.run(&epoch, &hello, begun).await.unwrap_err()
     });
     // The round with the files is acknowledged, so that it follows.
     while let Some(record) = incoming.recv().await {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halite_proto::v1::{StandbyHello, StandbyRecord};
+use halite_proto::v1::{Epoch, StandbyHello, StandbyRecord};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -151,6 +151,24 @@ pub fn ends(
     }
 }
 
+/// The epoch of the first master.
+pub fn first() -> Epoch {
+    Epoch {
+        number: 1,
+        holder: "cp-1-11".to_owned(),
+        signature: String::new(),
+    }
+}
+
+/// The epoch of a master with this store; the streams of these tests have no evidence.
+pub fn epoch(store: &SqliteStore) -> Epoch {
+    Epoch {
+        number: store.epoch(),
+        holder: store.holder().to_owned(),
+        signature: String::new(),
+    }
+}
+
 /// Connects a standby, as [`ends`], and feeds it.
 pub fn link(
     master: &Host,
@@ -166,12 +184,12 @@ pub fn link(
         alive,
     } = ends(master, store, receiver, times, killed_at);
     let (begun, following) = oneshot::channel();
-    let epoch = store.epoch();
+    let epoch = epoch(store);
     let feed = tokio::spawn(async move {
         let begun = || {
             let _ = begun.send(());
         };
-        match feed.run(epoch, &hello, begun).await {
+        match feed.run(&epoch, &hello, begun).await {
             Err(error) => error,
             Ok(never) => match never {},
         }

@@ -176,8 +176,8 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
     store.close().await;
     let was = promote(&host, &Wanted::default(), None).await.unwrap();
     assert_eq!(was, Promoted::WasMaster);
-    let own = Succession::new(&host.config.state_dir, 1);
-    own.hear(6, "minion:a").unwrap_err();
+    let own = Succession::new(&host.config.state_dir, first(), "");
+    own.hear(6, "cp-2-22", "minion:a").unwrap_err();
     let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
     assert!(matches!(error, PromoteError::Replaced(_)), "{error}");
     let done = promote(&host, &forced(), None).await.unwrap();

@@ -9,14 +9,14 @@ use crate::standby::budget::{Budget, Limits};
 fn feed(
     feed: Feed,
     hello: StandbyHello,
-    epoch: u64,
+    epoch: Epoch,
 ) -> (JoinHandle<FeedError>, oneshot::Receiver<()>) {
     let (begun, following) = oneshot::channel();
     let feed = tokio::spawn(async move {
         let begun = || {
             let _ = begun.send(());
         };
-        feed.run(epoch, &hello, begun).await.unwrap_err()
+        feed.run(&epoch, &hello, begun).await.unwrap_err()
     });
     (feed, following)
 }
@@ -32,7 +32,7 @@ async fn a_directory_of_documents_that_hangs_stops_no_task_and_no_commit() {
     };
     let ends = ends(&master, &store, standby.receiver(), impatient, None);
     let files = ends.feed.beside();
-    let (feed, following) = feed(ends.feed, ends.hello, store.epoch());
+    let (feed, following) = feed(ends.feed, ends.hello, super::epoch(&store));
     following.await.unwrap();
     // A thread has the files and does not go on, as one that waits for a file system.
     let (free, hangs) = threads::channel::<()>();
@@ -91,7 +91,7 @@ async fn a_standby_that_stores_each_change_just_in_time_is_cut_off_and_stays_so_
             }
         }
     });
-    let (feed, following) = feed(slow, hello, store.epoch());
+    let (feed, following) = feed(slow, hello, super::epoch(&store));
     following.await.unwrap();
     let mut number = 0;
     while !feed.is_finished() {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use halite_proto::v1::standby_record::Body;
-use halite_proto::v1::{FollowStart, LogPiece, StandbyFile};
+use halite_proto::v1::{Epoch, FollowStart, LogPiece, StandbyFile};
 
 use super::*;
 use crate::standby::copy::Copy;
@@ -43,6 +43,39 @@ async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
     assert!(error.is_err(), "nothing of it is taken");
     let mut heard = Receiver::open(&directory(&standby.config), 9).unwrap();
     assert!(heard.take(start(8, true)).await.is_err());
+}
+
+#[tokio::test]
+async fn of_two_masters_with_the_same_epoch_one_is_followed() {
+    let shown = |holder: &str| {
+        let start = FollowStart {
+            protocol: 2,
+            epoch: 4,
+            base: true,
+            evidence: Some(Epoch {
+                number: 4,
+                holder: holder.to_owned(),
+                signature: "signed".to_owned(),
+            }),
+            ..FollowStart::default()
+        };
+        record(1, false, Body::Start(start))
+    };
+    let standby = Host::new();
+    // What an earlier version has noted is only the number.
+    std::fs::create_dir_all(directory(&standby.config)).unwrap();
+    std::fs::write(directory(&standby.config).join("epoch"), "4").unwrap();
+    let mut receiver = standby.receiver();
+    assert_eq!((receiver.hello().epoch, receiver.hello().heard), (4, None));
+    receiver.take(shown("cp-1-11")).await.unwrap();
+    receiver.take(shown("cp-2-22")).await.unwrap();
+    for mut receiver in [receiver, standby.receiver()] {
+        let heard = receiver.hello().heard.unwrap();
+        assert_eq!(heard.rank(), (4, "cp-2-22"));
+        assert!(receiver.take(shown("cp-1-11")).await.is_err());
+        assert!(receiver.take(start(4, true)).await.is_err(), "an older one");
+        receiver.take(shown("cp-2-22")).await.unwrap();
+    }
 }
 
 #[tokio::test]

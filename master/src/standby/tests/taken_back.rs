@@ -72,8 +72,8 @@ async fn host(why: Why) -> Host {
     store.close().await;
     match why {
         Why::Replaced => {
-            let own = Succession::new(&host.config.state_dir, 1);
-            own.hear(2, "minion:a").unwrap_err();
+            let own = Succession::new(&host.config.state_dir, first(), "");
+            own.hear(2, "cp-2-22", "minion:a").unwrap_err();
         }
         Why::HandedOver => {
             let decided = HandOver {

@@ -27,6 +27,10 @@ impl Store for SqliteStore {
         self.epoch.unsigned_abs()
     }
 
+    fn holder(&self) -> &str {
+        &self.holder
+    }
+
     fn log(&self) -> Arc<Log> {
         Arc::clone(&self.log)
     }

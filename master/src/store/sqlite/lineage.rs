@@ -32,6 +32,12 @@ const SETTLE: [&str; 6] = [
     "DELETE FROM tokens",
 ];
 
+/// The holder of an epoch that begins now, by the name that the host has now.
+fn new_holder(random: &str) -> String {
+    let system = rustix::system::uname();
+    format!("{}-{random}", system.nodename().to_string_lossy())
+}
+
 fn noted(path: &Path) -> PathBuf {
     beside(path, ".epoch")
 }
@@ -69,20 +75,29 @@ impl SqliteStore {
         // With the lock from the start: the master before may still write, and a transaction that
         // has read already does not wait for it.
         let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let row = sqlx::query("SELECT epoch, starts, is_copy FROM lineage")
-            .fetch_one(&mut *transaction)
-            .await?;
+        let row = sqlx::query(
+            "SELECT epoch, starts, is_copy, holder, lower(hex(randomblob(8))) FROM lineage",
+        )
+        .fetch_one(&mut *transaction)
+        .await?;
         let (epoch, starts): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let last = last(&self.path)?;
         let went_back = row.try_get(2)? || last.is_some_and(|last| (epoch, starts) < last);
         let (known, started) = last.unwrap_or_default();
         let epoch = epoch.max(known);
         let raised = epoch.checked_add(i64::from(went_back));
-        let epoch = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
+        let raised = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
+        let held: String = row.try_get(3)?;
+        let holder = match held.is_empty() || raised != row.try_get::<i64, _>(0)? {
+            true => new_holder(row.try_get(4)?),
+            false => held,
+        };
+        let epoch = raised;
         let starts = starts.max(started) + 1;
-        sqlx::query("UPDATE lineage SET epoch = ?, starts = ?, is_copy = 0")
+        sqlx::query("UPDATE lineage SET epoch = ?, starts = ?, is_copy = 0, holder = ?")
             .bind(epoch)
             .bind(starts)
+            .bind(&holder)
             .execute(&mut *transaction)
             .await?;
         if went_back {
@@ -103,6 +118,7 @@ impl SqliteStore {
         // After the store: a start that ends in between must not look like a way back.
         replace(&noted(&self.path), &format!("{epoch} {starts}\n"))?;
         self.epoch = epoch;
+        self.holder = holder;
         Ok(())
     }
 }

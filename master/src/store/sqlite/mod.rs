@@ -88,6 +88,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "cancelled runs",
         include_str!("../../../migrations/0010_cancelled_runs.sql"),
     ),
+    (
+        11,
+        "holder",
+        include_str!("../../../migrations/0011_holder.sql"),
+    ),
 ];
 
 /// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has
@@ -103,6 +108,7 @@ pub struct SqliteStore {
     /// Readers see the last commit and never wait for a writer.
     reader: SqlitePool,
     epoch: i64,
+    holder: String,
     /// Changes of rows that wait for the writer.
     row_changes: Arc<RowChanges>,
     /// The write-ahead log, which standbys follow.
@@ -153,6 +159,7 @@ impl SqliteStore {
             writer: pool(1, options(path).pragma("wal_autocheckpoint", "0")).await?,
             reader: readers(path).await?,
             epoch: 1,
+            holder: String::new(),
             row_changes: Arc::default(),
             log: Arc::new(Log::new(path)),
             copying: tokio::sync::Mutex::default(),

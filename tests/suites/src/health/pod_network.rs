@@ -100,7 +100,18 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// Waits until flannel has run for a while: one that has just started writes its routes and its file again, and a highstate
+/// leaves it alone.
+fn settled(cluster: &Cluster) -> Result<()> {
+    let old = "ps -C flanneld -o etimes= | awk '$1 > 40 { old = 1 } END { exit !old }'";
+    let waited = wait::until("flannel to run for a while", LIMIT, || {
+        cluster.worker.sh(old)
+    });
+    waited.map(drop)
+}
+
 pub(super) fn routes(cluster: &Cluster) -> Result<Counts> {
+    settled(cluster)?;
     let words = "the route by flannel.1 is missing";
     highstate_repairs(
         cluster,
@@ -117,11 +128,7 @@ pub(super) fn forwarding(cluster: &Cluster) -> Result<Counts> {
 }
 
 pub(super) fn subnet_file(cluster: &Cluster) -> Result<Counts> {
-    // A flannel that has just started is left alone by the highstate.
-    let old = "ps -C flanneld -o etimes= | awk '$1 > 40 { old = 1 } END { exit !old }'";
-    wait::until("flannel to run for a while", LIMIT, || {
-        cluster.worker.sh(old)
-    })?;
+    settled(cluster)?;
     let damage = "rm /run/flannel/subnet.env";
     highstate_repairs(
         cluster,
