@@ -4,13 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use halite_proto::identity::is_root_of_host;
+use halite_proto::identity::{is_root_of_host, root_of};
 use halite_proto::pki::Inspected;
 use halite_proto::v1;
 use halite_states::shipped::DESTROY;
 use serde_json::{Value, json};
 
 use crate::cli::{DestroyCluster, Global};
+use crate::client;
+use crate::client::document;
 use crate::commands::again::Again;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
@@ -38,11 +40,9 @@ pub async fn run(
     let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
     let own = own.with_context(|| format!("cannot use {}", global.identity.display()))?;
     if is_root_of_host(own.id()) {
-        bail!(
-            "cannot destroy the cluster as {}: this access ends with its host, before the cluster does; run the same command \
-             as root on the host of the master (ctl master list), or with an administrator's file (--identity)",
-            own.id()
-        );
+        let mut operator = client::operator(global).await?;
+        let status = document(operator.status(v1::StatusRequest {}).await)?;
+        check_access(own.id(), status["masters"]["node"].as_str())?;
     }
     let request = v1::OrchestrateRequest {
         sls: DESTROY.to_owned(),
@@ -61,6 +61,18 @@ pub async fn run(
         &again(args).text(),
         screen,
     )
+}
+
+/// Refuses the access of root on a host that leaves before the master. `master` is the host of the master.
+fn check_access(own: &str, master: Option<&str>) -> anyhow::Result<()> {
+    if master.is_some_and(|master| own == root_of(master)) {
+        return Ok(());
+    }
+    let host = master.unwrap_or("the host of the master (ctl master list)");
+    bail!(
+        "cannot destroy the cluster as {own}: this access ends with its host, before the cluster does; run the same command as \
+         root on {host}, or with an administrator's file (--identity)"
+    );
 }
 
 /// Waits until the unit has removed itself, if this host leaves.
@@ -143,6 +155,19 @@ mod tests {
             success("prod", whole),
             "nothing of Halite is left on the hosts of prod"
         );
+    }
+
+    #[test]
+    fn root_on_the_host_of_the_master_destroys_the_cluster_and_root_on_no_other_host() {
+        check_access("root@cp-1", Some("cp-1")).unwrap();
+        for (own, master) in [
+            ("root@cp-2", Some("cp-1")),
+            ("root@cp-1", Some("cp-11")),
+            ("root@cp-1", None),
+        ] {
+            let refused = check_access(own, master).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("cannot destroy the cluster as {own}")));
+        }
     }
 
     #[test]
