@@ -282,26 +282,24 @@ impl Inspected {
     }
 }
 
-/// Returns whether the first certificate in a PEM text has the key that made a signature (base64) of these bytes. The end of
-/// the certificate does not count.
+/// Returns whether one of the certificates in a PEM text has the key that made a signature (base64) of these bytes. The end of
+/// a certificate does not count.
 #[must_use]
-pub fn is_signed(certificate_pem: &str, statement: &[u8], signature: &str) -> bool {
+pub fn is_signed(certificates_pem: &str, statement: &[u8], signature: &str) -> bool {
     let Ok(signature) = STANDARD.decode(signature) else {
         return false;
     };
-    let certificates = certificates(certificate_pem).unwrap_or_default();
-    let parsed = certificates
-        .first()
-        .and_then(|der| X509Certificate::from_der(der).ok());
-    let Some((_, certificate)) = &parsed else {
-        return false;
+    let by = |der: &CertificateDer<'_>| {
+        let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+            return false;
+        };
+        let key = &certificate.public_key().subject_public_key.data;
+        ALGORITHMS.into_iter().any(|algorithm| {
+            let key = signature::UnparsedPublicKey::new(algorithm, key);
+            key.verify(statement, &signature).is_ok()
+        })
     };
-    let key = &certificate.public_key().subject_public_key.data;
-    let fits = |algorithm| {
-        let key = signature::UnparsedPublicKey::new(algorithm, key);
-        key.verify(statement, &signature).is_ok()
-    };
-    ALGORITHMS.into_iter().any(fits)
+    certificates(certificates_pem).is_ok_and(|all| all.iter().any(by))
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
