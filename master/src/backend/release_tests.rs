@@ -257,6 +257,25 @@ fn an_upgrade_records_each_host_when_it_has_the_bundle() {
 }
 
 #[test]
+fn an_upgrade_takes_hosts_with_a_minion_of_an_earlier_protocol_to_its_bundle() {
+    let site = site("0.2.0", "v1.36.3");
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    for host in [&first, &worker] {
+        life.app.connections.speaks(&host.id, 1);
+    }
+    // The bundle that they have brings no other minion.
+    life.run("state.highstate", "*", json!({}), false);
+    assert!(worker.journal.lock().unwrap().received.is_empty());
+    let (code, said) = upgrade(&life, "0.3.0", false);
+    assert_eq!(code, 0, "{said}");
+    for host in [&first, &worker] {
+        assert_eq!(given(host)[0], "from-0.3.0");
+    }
+    life.kill();
+}
+
+#[test]
 fn what_cannot_be_upgraded_to_is_refused_with_the_reason() {
     let site = site("0.3.0", "v1.36.4");
     put(&site, "0.4.0", "v1.37.0", "2026-03-01");

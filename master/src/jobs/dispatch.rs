@@ -215,12 +215,20 @@ impl Jobs {
         Ok(true)
     }
 
-    /// Refuses a change by a minion of an earlier protocol, other than its own update: it obeys each master that shows a
-    /// certificate, also one that was replaced.
-    fn check_protocol(&self, job: &Job, minion: &MinionId) -> Result<(), Refusal> {
+    /// Refuses a change by a minion of an earlier protocol, other than its own update: it knows an epoch as a number alone, so
+    /// it would obey two masters that have the same one. A step of an upgrade that takes its host to another bundle is that
+    /// update, too: no other bundle has the new minion.
+    async fn check_protocol(&self, job: &Job, row: &JobRow) -> Result<(), Refusal> {
+        let minion = &row.minion;
         let protocol = self.app.connections.protocol(minion).unwrap_or(PROTOCOL);
         let changes = Function::find(&job.function)?.changes() && !job.test;
         if protocol >= PROTOCOL || !changes || is_update_of_minion(job) {
+            return Ok(());
+        }
+        let snapshot = self.declarations.in_force().await?;
+        let has = snapshot.bundle_for(minion).ok();
+        let from = row.bundle.as_ref().or(job.bundle.as_ref());
+        if from.is_some_and(|from| has.is_some_and(|has| *from != has.version)) {
             return Ok(());
         }
         Err(Refusal::conflict(format!(
@@ -253,7 +261,7 @@ impl Jobs {
 
     /// The message to a minion; the only form of a job that contains secrets.
     async fn message(&self, job: &Job, row: &JobRow) -> Result<v1::Job, Refusal> {
-        self.check_protocol(job, &row.minion)?;
+        self.check_protocol(job, row).await?;
         let mut low_json = String::new();
         if let Some(stored) = &row.low_json {
             let mut low: Value = serde_json::from_str(stored).map_err(|error| {
