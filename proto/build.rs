@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Minions and standbys keep it in files.
         .type_attribute(
             "halite.v1.Epoch",
-            "#[derive(serde::Serialize, serde::Deserialize)]",
+            "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]",
         )
         .compile_fds(files)?;
     Ok(())

@@ -9,8 +9,7 @@ use halite_proto::v1::Epoch;
 use tokio::sync::watch;
 
 use crate::ca::files;
-use crate::epoch::{EpochError, check_claim};
-use crate::store::Millis;
+use crate::epoch::HIGHEST;
 
 /// A master that was replaced by another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,9 +34,6 @@ pub enum Claimed {
     /// The claim is believed: the master stops.
     #[error(transparent)]
     Replaced(#[from] Replaced),
-    /// It is not believed: the master goes on.
-    #[error(transparent)]
-    Implausible(#[from] EpochError),
     /// It is not believed, because anyone could have said it.
     #[error(
         "cannot believe that {witness} has heard of a master with the epoch {heard}: it does not show a signature of this \
@@ -127,6 +123,13 @@ pub fn forget(state_dir: &Path) -> std::io::Result<()> {
     }
 }
 
+fn unproven(heard: u64, witness: &str) -> Claimed {
+    Claimed::Unproven {
+        heard,
+        witness: witness.to_owned(),
+    }
+}
+
 impl Succession {
     /// A master with this epoch, in a cluster whose epochs this CA signs.
     #[must_use]
@@ -178,22 +181,27 @@ impl Succession {
         &self,
         number: u64,
         evidence: Option<&Epoch>,
-        now: Millis,
         witness: &str,
     ) -> Result<(), Claimed> {
-        let number = evidence.map_or(number, |claimed| claimed.number);
-        check_claim(number, self.own.number, now, witness)?;
-        match evidence {
-            Some(claimed) if claimed.rank() <= self.own.rank() => Ok(()),
-            Some(claimed) if claimed.is_proven(&self.ca_pem) => {
-                Ok(self.hear(claimed.number, &claimed.holder, witness)?)
-            }
-            None if number <= self.own.number => Ok(()),
-            _ => Err(Claimed::Unproven {
-                heard: number,
-                witness: witness.to_owned(),
-            }),
+        let Some(claimed) = evidence else {
+            return self.check_number(number, witness);
+        };
+        if claimed.rank() <= self.own.rank() {
+            return Ok(());
         }
+        // The store of no master has a higher one.
+        if claimed.number > HIGHEST || !claimed.is_proven(&self.ca_pem) {
+            return Err(unproven(claimed.number, witness));
+        }
+        Ok(self.hear(claimed.number, &claimed.holder, witness)?)
+    }
+
+    /// What a host of protocol 1 says, which has no evidence.
+    fn check_number(&self, number: u64, witness: &str) -> Result<(), Claimed> {
+        if number <= self.own.number {
+            return Ok(());
+        }
+        Err(unproven(number, witness))
     }
 
     /// Takes the epoch of a master that has answered this one, or that was proven.

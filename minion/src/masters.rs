@@ -196,9 +196,11 @@ impl Masters {
         if masters.is_empty() {
             masters.clone_from(&known.masters);
         }
-        let is_new = shown.rank() > (seen, &known.holder);
+        // A record of protocol 1 has no holder: the number is noted, which a full disk does not change.
+        let is_known = known.holder.is_empty() || known.holder == shown.holder;
+        let is_new = epoch > seen || !is_known;
         // Each start of a master signs its epoch again, and no two signatures are the same.
-        let signature = match is_new {
+        let signature = match is_new || known.signature.is_empty() {
             true => &shown.signature,
             false => &known.signature,
         };

@@ -3,19 +3,17 @@
 //! Each new master has a higher number than every master before it. Two that were promoted at the same time on two sides of a
 //! cut may have the same number: then the holder decides, everywhere in the same way.
 
-use serde_json::json;
-
 use crate::pki;
 use crate::v1::Epoch;
 
-/// The kind of the statement that is signed. The CA signs certificates too, which do not begin with a brace.
+/// The first line of what is signed. The CA signs certificates and backups too, which begin with another byte.
 const KIND: &str = "halite-epoch 1";
 
 impl Epoch {
-    /// What is signed: a JSON text of kind, number and holder.
+    /// What is signed: a line each of kind, number and holder. It is on disks, and compared between versions.
     #[must_use]
     pub fn statement(&self) -> String {
-        json!({"kind": KIND, "epoch": self.number, "holder": self.holder}).to_string()
+        format!("{KIND}\n{}\n{}\n", self.number, self.holder)
     }
 
     /// Its place among the epochs of the cluster: of two masters the one with the higher rank acts.
@@ -28,5 +26,20 @@ impl Epoch {
     #[must_use]
     pub fn is_proven(&self, ca_pem: &str) -> bool {
         pki::is_signed(ca_pem, self.statement().as_bytes(), &self.signature)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_signed_is_the_same_in_each_version() {
+        let epoch = Epoch {
+            number: 4,
+            holder: "cp-1-0f".to_owned(),
+            signature: "of no account".to_owned(),
+        };
+        assert_eq!(epoch.statement(), "halite-epoch 1\n4\ncp-1-0f\n");
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use halite_errors::chain;
+use halite_proto::PROTOCOL;
 use halite_proto::role::Role;
 use halite_proto::tonic;
 use halite_proto::tonic::service::Routes;
@@ -87,11 +88,13 @@ impl Standby for HandsOver {
             )));
         }
         let (stream, records) = accept(&self.app, &peer, &to, request.into_inner()).await?;
-        let own = env!("CARGO_PKG_VERSION");
-        if stream.hello.version != own {
+        let own = (env!("CARGO_PKG_VERSION"), PROTOCOL);
+        let theirs = (stream.hello.version.as_str(), stream.hello.protocol);
+        if theirs != own {
             let reason = format!(
-                "halite-master on {to} has the version {}, and this one {own}: `ctl highstate {to}` updates it",
-                stream.hello.version
+                "halite-master on {to} has the version {} and the protocol {}, and this one {} and {}: `ctl highstate {to}` \
+                 updates it",
+                theirs.0, theirs.1, own.0, own.1
             );
             if let Err(error) = self.decision.give_up(&reason) {
                 tracing::error!(error = chain(&error), "cannot give the hand-over up");

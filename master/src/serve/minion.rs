@@ -97,8 +97,10 @@ impl Minion for Services {
             )]))));
         }
         let (number, evidence) = (hello.epoch.unwrap_or_default(), hello.obeyed.as_ref());
-        let (succession, now) = (&self.app.succession, self.app.clock.now());
-        let heard = succession.hear_claim(number, evidence, now, &peer.name());
+        let heard = self
+            .app
+            .succession
+            .hear_claim(number, evidence, &peer.name());
         if let Err(refused) = heard {
             tracing::warn!(%minion, reason = %refused, "minion refused");
             return Err(Status::failed_precondition(refused.to_string()));

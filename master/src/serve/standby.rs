@@ -108,9 +108,7 @@ pub(super) fn compare(
     caller_minion(peer)?;
     let asked = request.get_ref();
     let (number, evidence) = (asked.epoch, asked.evidence.as_ref());
-    let heard = app
-        .succession
-        .hear_claim(number, evidence, app.clock.now(), &peer.name());
+    let heard = app.succession.hear_claim(number, evidence, &peer.name());
     if let Err(reason) = heard {
         tracing::warn!(%reason, "another master has called");
     }
@@ -168,9 +166,7 @@ pub(super) async fn accept(
         return Err(Status::failed_precondition(reason));
     }
     let (number, evidence) = (hello.epoch, hello.heard.as_ref());
-    let heard = app
-        .succession
-        .hear_claim(number, evidence, app.clock.now(), &peer.name());
+    let heard = app.succession.hear_claim(number, evidence, &peer.name());
     heard.map_err(|refused| Status::failed_precondition(refused.to_string()))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let (stored, stored_receiver) = watch::channel(0);

@@ -87,8 +87,11 @@ pub async fn others(
             Answer::Master(other) if other.number > HIGHEST => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
-            // Of two masters with the same epoch the holder decides, and each of them knows it. One of protocol 1
-            // has none, and stops by itself if it asks first.
+            // Of two masters with the same epoch the holder decides, and each of them knows it. A copy of this one has the
+            // same holder, and one of protocol 1 has none: neither knows what the other has done.
+            Answer::Master(other) if is_double(&other, own) => {
+                heard.note(address, own.number.saturating_add(1), String::new());
+            }
             Answer::Master(other) if other.rank() > own.rank() => {
                 heard.note(address, other.number, other.holder);
             }
@@ -97,6 +100,11 @@ pub async fn others(
         }
     }
     Ok(heard)
+}
+
+/// Returns whether another master has this one's epoch, and nothing says which of the two acts.
+fn is_double(other: &Epoch, own: &Epoch) -> bool {
+    other.number == own.number && (other.holder.is_empty() || other.holder == own.holder)
 }
 
 async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) -> Answer {
@@ -114,8 +122,9 @@ async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) ->
     match StandbyClient::new(channel).compare(request).await {
         Ok(reply) => {
             let reply = reply.into_inner();
-            // Its certificate shows that it is a master: what it says of itself needs no other evidence.
-            Answer::Master(reply.evidence.unwrap_or(Epoch {
+            let shown = reply.evidence.filter(|shown| shown.is_proven(ca));
+            // Its certificate shows that it is a master, also one of protocol 1.
+            Answer::Master(shown.unwrap_or(Epoch {
                 number: reply.epoch,
                 ..Epoch::default()
             }))

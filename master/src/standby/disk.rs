@@ -67,6 +67,9 @@ pub enum CopyError {
     /// The copy's database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The master shows an epoch that anyone could have made.
+    #[error("cannot follow this master: its epoch {0} has no signature of this cluster's CA")]
+    Unproven(u64),
     /// There is no copy.
     #[error("there is no whole copy of the master in {}: it comes when this standby follows", .0.display())]
     None(PathBuf),

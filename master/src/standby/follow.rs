@@ -146,7 +146,7 @@ async fn follow(
     let channel = connect(address, &ca, Some(&own)).await?;
     diary.answered()?;
     let mut began = false;
-    let ended = session(receiver, channel, || {
+    let ended = session(receiver, channel, &ca, || {
         began = true;
         tracing::info!(master = address, "following");
         diary.following(address)
@@ -159,16 +159,17 @@ async fn follow(
 }
 
 /// Takes what a master sends until the stream ends. Calls `following` when all of it is here for the
-/// first time.
+/// first time. `ca_pem` is the CA of masters.
 ///
 /// # Errors
 /// The reason of the end, unless the master ended the stream without one.
 pub async fn session(
     receiver: &mut Receiver,
     channel: Channel,
+    ca_pem: &str,
     following: impl FnOnce() -> Result<(), CopyError>,
 ) -> Result<(), SessionError> {
-    receiver.begin()?;
+    receiver.begin(ca_pem)?;
     let (sender, messages) = mpsc::channel(8);
     let say = async |body: standby_message::Body| {
         let message = StandbyMessage { body: Some(body) };

@@ -6,22 +6,16 @@ use std::path::{Path, PathBuf};
 use halite_errors::chain;
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{Epoch, FollowStart, StandbyHello, StandbyRecord, TakeOver};
-use serde::Deserialize;
 
 use super::copy::Copy;
 use super::disk::{CopyError, make_directory, read_json, write_json};
 use super::feed::wire;
 use super::take_over::write_order;
 
-/// The record of the highest epoch of which a standby has heard.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Heard {
-    /// As it is written.
-    Evidence(Epoch),
-    /// By a version that knew no evidence.
-    Number(u64),
-}
+/// The number of the highest epoch, which `ctl master list` and earlier versions read.
+const NUMBER: &str = "epoch";
+/// That epoch with its signature.
+const EVIDENCE: &str = "evidence.json";
 
 fn number_only(number: u64) -> Epoch {
     Epoch {
@@ -35,10 +29,13 @@ fn number_only(number: u64) -> Epoch {
 /// # Errors
 /// The record cannot be read.
 pub(super) fn heard_epoch(root: &Path) -> Result<Epoch, CopyError> {
-    Ok(match read_json(&root.join("epoch"))? {
-        Some(Heard::Evidence(epoch)) => epoch,
-        Some(Heard::Number(number)) => number_only(number),
-        None => Epoch::default(),
+    let number: Option<u64> = read_json(&root.join(NUMBER))?;
+    let evidence: Option<Epoch> = read_json(&root.join(EVIDENCE))?;
+    let (number, evidence) = (number.unwrap_or_default(), evidence.unwrap_or_default());
+    Ok(if number > evidence.number {
+        number_only(number)
+    } else {
+        evidence
     })
 }
 
@@ -47,6 +44,8 @@ pub struct Receiver {
     root: PathBuf,
     /// The highest epoch that this host has heard of.
     epoch: Epoch,
+    /// The certificates of the CA that signs epochs, PEM.
+    ca_pem: String,
     /// The copy that counts.
     copy: Option<Copy>,
     /// A base that is under way.
@@ -77,6 +76,7 @@ impl Receiver {
         Ok(Self {
             root: root.to_owned(),
             epoch,
+            ca_pem: String::new(),
             copy,
             base: None,
             named: None,
@@ -116,11 +116,12 @@ impl Receiver {
         }
     }
 
-    /// Begins a stream: what the one before left unfinished is dropped.
+    /// Begins a stream of a master whose epoch is signed by this CA (PEM): what the one before left unfinished is dropped.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn begin(&mut self) -> Result<(), CopyError> {
+    pub fn begin(&mut self, ca_pem: &str) -> Result<(), CopyError> {
+        ca_pem.clone_into(&mut self.ca_pem);
         self.base = None;
         self.named = None;
         self.started = false;
@@ -172,17 +173,23 @@ impl Receiver {
     }
 
     fn start(&mut self, start: &FollowStart) -> Result<(), CopyError> {
-        // The certificate of the master shows that it is one; the evidence is for the other masters.
-        let evidence = start.evidence.clone();
-        let epoch = evidence.unwrap_or_else(|| number_only(start.epoch));
+        // One of protocol 1 shows only a number. Its certificate shows that it is a master.
+        let epoch = match &start.evidence {
+            Some(shown) if !shown.is_proven(&self.ca_pem) => {
+                return Err(CopyError::Unproven(shown.number));
+            }
+            Some(shown) => shown.clone(),
+            None => number_only(start.epoch),
+        };
         if epoch.rank() < self.epoch.rank() {
             return Err(CopyError::Epoch {
                 master: epoch.number,
                 seen: self.epoch.number,
             });
         }
-        if epoch != self.epoch {
-            write_json(&self.root.join("epoch"), &epoch)?;
+        if epoch.rank() > self.epoch.rank() {
+            write_json(&self.root.join(EVIDENCE), &epoch)?;
+            write_json(&self.root.join(NUMBER), &epoch.number)?;
             self.epoch = epoch;
         }
         let number = self.epoch.number;

@@ -81,12 +81,13 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
     let mut receiver = Receiver::open(host.path(), 0).unwrap();
     let channel = site.channel(Some(&own)).await;
     let (begun, following) = oneshot::channel();
+    let ca = site.ca_pem.clone();
     let standby = tokio::spawn(async move {
         let begun = || {
             let _ = begun.send(());
             Ok(())
         };
-        session(&mut receiver, channel, begun).await
+        session(&mut receiver, channel, &ca, begun).await
     });
     following.await.unwrap();
     // The standby has it before the master knows that.
@@ -128,7 +129,7 @@ async fn only_the_minion_of_a_declared_standby_is_fed() {
     let host = TempDir::new().unwrap();
     let mut receiver = Receiver::open(host.path(), 0).unwrap();
     let channel = site.channel(Some(&other)).await;
-    let error = session(&mut receiver, channel, || Ok(()))
+    let error = session(&mut receiver, channel, &site.ca_pem, || Ok(()))
         .await
         .unwrap_err();
     let SessionError::Call(status) = &error else {
@@ -155,7 +156,7 @@ async fn a_standby_that_has_delayed_the_master_for_too_long_is_not_fed_for_a_whi
     let host = TempDir::new().unwrap();
     let mut receiver = Receiver::open(host.path(), 0).unwrap();
     let channel = site.channel(Some(&own)).await;
-    let error = session(&mut receiver, channel, || Ok(()))
+    let error = session(&mut receiver, channel, &site.ca_pem, || Ok(()))
         .await
         .unwrap_err();
     let SessionError::Call(status) = &error else {
@@ -175,12 +176,12 @@ async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
     let host = TempDir::new().unwrap();
     // As it is written when a standby follows a master.
     let heard = site.app.cas.sign_epoch(9, "cp-2-22").unwrap();
-    std::fs::write(host.path().join("epoch"), json!(heard).to_string()).unwrap();
+    std::fs::write(host.path().join("evidence.json"), json!(heard).to_string()).unwrap();
     let mut receiver = Receiver::open(host.path(), 0).unwrap();
     let channel = site.channel(Some(&own)).await;
     let app = Arc::clone(&site.app);
     let stopped = tokio::spawn(async move { app.succession.replaced().await });
-    let error = session(&mut receiver, channel, || Ok(()))
+    let error = session(&mut receiver, channel, &site.ca_pem, || Ok(()))
         .await
         .unwrap_err();
     assert!(

@@ -14,8 +14,8 @@ mod streams;
 mod taken_back;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use halite_proto::v1::{Epoch, StandbyHello, StandbyRecord};
@@ -27,6 +27,8 @@ use super::directory;
 use super::disk::CopyError;
 use super::feed::{Feed, FeedError, Line, Times};
 use super::receiver::Receiver;
+use crate::ca::{Cas, HALITE};
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::names::minion;
 use crate::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
@@ -108,7 +110,7 @@ pub fn ends(
     times: Times,
     killed_at: Option<u64>,
 ) -> Ends {
-    receiver.begin().unwrap();
+    receiver.begin(ca_pem()).unwrap();
     let hello: StandbyHello = receiver.hello();
     let (records, mut incoming) = mpsc::channel::<StandbyRecord>(4);
     let (stored, stored_receiver) = watch::channel(0);
@@ -160,13 +162,19 @@ pub fn first() -> Epoch {
     }
 }
 
-/// The epoch of a master with this store; the streams of these tests have no evidence.
+/// The CAs that sign the epochs of these tests.
+static CAS: LazyLock<Cas> = LazyLock::new(|| {
+    let directory = TempDir::new().unwrap();
+    Cas::create_or_load(directory.path(), "prod", SystemClock.now()).unwrap()
+});
+
+pub fn ca_pem() -> &'static str {
+    CAS.certificate_pem(HALITE).unwrap()
+}
+
+/// The epoch of a master with this store.
 pub fn epoch(store: &SqliteStore) -> Epoch {
-    Epoch {
-        number: store.epoch(),
-        holder: store.holder().to_owned(),
-        signature: String::new(),
-    }
+    CAS.sign_epoch(store.epoch(), store.holder()).unwrap()
 }
 
 /// Connects a standby, as [`ends`], and feeds it.

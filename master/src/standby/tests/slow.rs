@@ -81,7 +81,7 @@ async fn a_standby_that_stores_each_change_just_in_time_is_cut_off_and_stays_so_
     )
     .with_budget(Arc::clone(&budget));
     let mut receiver = standby.receiver();
-    receiver.begin().unwrap();
+    receiver.begin(ca_pem()).unwrap();
     let hello = receiver.hello();
     tokio::spawn(async move {
         while let Some(record) = incoming.recv().await {

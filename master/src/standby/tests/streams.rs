@@ -47,35 +47,43 @@ async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
 
 #[tokio::test]
 async fn of_two_masters_with_the_same_epoch_one_is_followed() {
-    let shown = |holder: &str| {
+    let standby = Host::new();
+    let by = |evidence: Epoch| {
         let start = FollowStart {
             protocol: 2,
-            epoch: 4,
+            epoch: evidence.number,
             base: true,
-            evidence: Some(Epoch {
-                number: 4,
-                holder: holder.to_owned(),
-                signature: "signed".to_owned(),
-            }),
+            evidence: Some(evidence),
             ..FollowStart::default()
         };
         record(1, false, Body::Start(start))
     };
-    let standby = Host::new();
+    let shown = |holder: &str| by(CAS.sign_epoch(4, holder).unwrap());
     // What an earlier version has noted is only the number.
     std::fs::create_dir_all(directory(&standby.config)).unwrap();
-    std::fs::write(directory(&standby.config).join("epoch"), "4").unwrap();
+    let number = directory(&standby.config).join("epoch");
+    std::fs::write(&number, "4").unwrap();
     let mut receiver = standby.receiver();
     assert_eq!((receiver.hello().epoch, receiver.hello().heard), (4, None));
+    receiver.begin(ca_pem()).unwrap();
     receiver.take(shown("cp-1-11")).await.unwrap();
     receiver.take(shown("cp-2-22")).await.unwrap();
     for mut receiver in [receiver, standby.receiver()] {
+        receiver.begin(ca_pem()).unwrap();
         let heard = receiver.hello().heard.unwrap();
         assert_eq!(heard.rank(), (4, "cp-2-22"));
         assert!(receiver.take(shown("cp-1-11")).await.is_err());
         assert!(receiver.take(start(4, true)).await.is_err(), "an older one");
+        let forged = Epoch {
+            number: 5,
+            ..CAS.sign_epoch(4, "cp-3-33").unwrap()
+        };
+        let refused = receiver.take(by(forged)).await.unwrap_err();
+        assert!(matches!(refused, CopyError::Unproven(5)), "{refused}");
         receiver.take(shown("cp-2-22")).await.unwrap();
     }
+    // An earlier version reads it, and `ctl master list`.
+    assert_eq!(std::fs::read_to_string(number).unwrap().trim(), "4");
 }
 
 #[tokio::test]

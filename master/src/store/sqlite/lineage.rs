@@ -76,7 +76,7 @@ impl SqliteStore {
         // has read already does not wait for it.
         let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
         let row = sqlx::query(
-            "SELECT epoch, starts, is_copy, holder, lower(hex(randomblob(8))) FROM lineage",
+            "SELECT epoch, starts, is_copy, holder, holder_epoch, lower(hex(randomblob(8))) FROM lineage",
         )
         .fetch_one(&mut *transaction)
         .await?;
@@ -86,15 +86,14 @@ impl SqliteStore {
         let (known, started) = last.unwrap_or_default();
         let epoch = epoch.max(known);
         let raised = epoch.checked_add(i64::from(went_back));
-        let raised = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
-        let held: String = row.try_get(3)?;
-        let holder = match held.is_empty() || raised != row.try_get::<i64, _>(0)? {
-            true => new_holder(row.try_get(4)?),
-            false => held,
+        let epoch = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
+        let holder = if row.try_get::<i64, _>(4)? == epoch {
+            row.try_get(3)?
+        } else {
+            new_holder(row.try_get(5)?)
         };
-        let epoch = raised;
         let starts = starts.max(started) + 1;
-        sqlx::query("UPDATE lineage SET epoch = ?, starts = ?, is_copy = 0, holder = ?")
+        sqlx::query("UPDATE lineage SET epoch = ?1, starts = ?2, is_copy = 0, holder = ?3, holder_epoch = ?1")
             .bind(epoch)
             .bind(starts)
             .bind(&holder)

@@ -1,10 +1,11 @@
 //! A store that goes back to an earlier state.
 
 use halite_proto::role::Role;
+use sqlx::Connection as _;
 use tempfile::TempDir;
 
-use super::SqliteStore;
 use super::tests::fresh;
+use super::{SqliteStore, raise_epoch};
 use crate::names::minion;
 use crate::store::records::{Answer, Key, KeyState, Operator, RowState};
 use crate::store::suite::jid;
@@ -125,4 +126,58 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     let revocations = store.revocations().await.unwrap();
     assert_eq!(revocations[0].serial, "01");
     assert!(store.operators().await.unwrap()[0].revoked.is_some());
+}
+
+/// Makes a closed store as that of an earlier version, which knew no holder.
+async fn make_earlier(path: &std::path::Path) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut store = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    for change in [
+        "ALTER TABLE lineage DROP COLUMN holder",
+        "ALTER TABLE lineage DROP COLUMN holder_epoch",
+        "DELETE FROM _sqlx_migrations WHERE version = 11",
+    ] {
+        sqlx::query(change).execute(&mut store).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_holder_changes_with_the_epoch_and_only_with_it() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    let first = store.holder().to_owned();
+    store.write_backup().await.unwrap();
+    store.close().await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.holder(), first, "a restart");
+    let store = go_back(store, &directory).await;
+    assert_ne!(store.holder(), first, "a way back");
+    let second = store.holder().to_owned();
+    store.close().await;
+    // A promotion that was interrupted and is repeated, with a start in between.
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        raise_epoch(&path, 7).await.unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(store.epoch(), 7);
+        held.push(store.holder().to_owned());
+        store.close().await;
+    }
+    assert_ne!(held[0], second);
+    assert_eq!(held[0], held[1]);
+}
+
+#[tokio::test]
+async fn a_copy_of_an_earlier_version_is_promoted() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    store.close().await;
+    make_earlier(&path).await;
+    raise_epoch(&path, 7).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.epoch(), 7);
+    assert!(!store.holder().is_empty());
 }

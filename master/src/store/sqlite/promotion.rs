@@ -58,7 +58,7 @@ pub async fn raise_epoch(path: &Path, epoch: u64) -> Result<i64, StoreError> {
     checked.map_err(|error| explain(path, error))?;
     let mut store = SqliteConnection::connect_with(&options).await?;
     let mut transaction = store.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("UPDATE lineage SET epoch = ?, holder = '', is_copy = 0")
+    sqlx::query("UPDATE lineage SET epoch = ?, is_copy = 0")
         .bind(epoch)
         .execute(&mut *transaction)
         .await?;
