@@ -128,7 +128,7 @@ pub enum Effect {
     },
     /// Pull an image into containerd's `k8s.io` namespace through its configured registry hosts.
     PullImage {
-        /// Full reference, for example `registry.k8s.io/pause:3.10.2`.
+        /// The name under which it is stored, for example `registry.k8s.io/pause@sha256:…`.
         reference: String,
     },
     /// Make a key on the host (unless there is a usable one), have the CA sign it, and write both

@@ -195,7 +195,7 @@ pub trait Host: Send + Sync {
     fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>>;
     /// Names of all zones, policies and sets of addresses, permanent and runtime together.
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
-    /// Returns whether containerd's `k8s.io` namespace holds an image, by reference.
+    /// Returns whether containerd's `k8s.io` namespace holds an image, by the name under which it is stored.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
     /// HTTP(S) status and body of a GET; `None` when nothing answers, or the server's certificate
     /// is not trusted.

@@ -6,6 +6,7 @@ use serde_json::{Map, json};
 
 use super::args::Args;
 use super::etcd::{accepting, has_log, whose};
+use super::image_name::stored;
 use super::paths::{absolute, join};
 use super::{Failure, Plan, fail, failure};
 use crate::host::Host;
@@ -76,7 +77,7 @@ fn founding(args: &Args<'_>, data: &str) -> Result<FirstStart, Failure> {
     })?;
     NEW.clone_into(flag);
     Ok(FirstStart {
-        image: args.required("image")?,
+        image: stored(&args.required("image")?)?,
         command,
         data: data.to_owned(),
         reads: absolute(&args.required("reads")?)?,

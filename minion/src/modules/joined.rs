@@ -7,6 +7,7 @@ use serde_json::{Map, json};
 
 use super::args::Args;
 use super::etcd::{has_log, log_ids};
+use super::image_name::stored;
 use super::paths::{absolute, join};
 use super::{Failure, Plan, failure};
 use crate::host::Host;
@@ -31,7 +32,7 @@ pub(super) async fn joined(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         )));
     }
     let first = FirstStart {
-        image: args.required("image")?,
+        image: stored(&args.required("image")?)?,
         command: args.list("command")?,
         data: data.clone(),
         reads: absolute(&args.required("reads")?)?,

@@ -18,6 +18,7 @@ mod group;
 mod hosts;
 mod http;
 mod image;
+mod image_name;
 mod joined;
 mod kernel;
 mod kubeconfig;

@@ -72,9 +72,11 @@ fn run(roles: &[&str]) -> Value {
 /// containerd for the image, the unit and its certificates: no kubelet, no pod, no key of a CA.
 #[test]
 fn a_host_of_etcd_alone_has_the_member_and_nothing_of_kubernetes() {
-    let compiled = of("worker", &["etcd"]);
+    let (pillar, grains) = dedicated("worker", &["etcd"]);
+    let compiled = highstate(&pillar, &grains);
     chunk(&compiled, "service.running", "containerd");
-    chunk(&compiled, "image.present", "registry.k8s.io/etcd:3.6.8-0");
+    let image = pillar["halite"]["images"]["etcd"].as_str().unwrap();
+    chunk(&compiled, "image.present", image);
     chunk(&compiled, "unit.ready", "etcd");
     for name in ["server", "peer", "healthcheck-client"] {
         let file = format!("/etc/kubernetes/pki/etcd/{name}.crt");

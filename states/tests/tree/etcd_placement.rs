@@ -182,8 +182,14 @@ fn a_unit_has_the_flags_of_the_static_pod() {
         json!({"quota-backend-bytes": "8589934592", "experimental": "5% $of \"it\""});
     let compiled = highstate(&pillar, &grains);
     let unit = contents(&compiled, UNIT).to_owned();
-    let line = "ExecStart=/usr/local/lib/halite/etcd/3.6.8-0/etcd \\\n";
-    let (_, command) = unit.split_once(line).unwrap_or_else(|| panic!("{unit}"));
+    // Another image with the same tag is another program.
+    let image = pillar["halite"]["images"]["etcd"].as_str().unwrap();
+    let (_, digits) = image.split_once("3.6.8-0@sha256:").unwrap();
+    let line = format!(
+        "ExecStart=/usr/local/lib/halite/etcd/3.6.8-0-{}/etcd \\\n",
+        &digits[..12]
+    );
+    let (_, command) = unit.split_once(&line).unwrap_or_else(|| panic!("{unit}"));
     let (command, rest) = command.split_once("\nRestart=always\n").unwrap();
     assert!(
         rest.contains("[Install]\nWantedBy=multi-user.target"),

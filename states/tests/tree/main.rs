@@ -12,6 +12,7 @@ mod etcd_dedicated;
 mod etcd_placement;
 mod firewall;
 mod hosts;
+mod images;
 mod joining;
 mod keepalived;
 mod kubelet;

@@ -1,5 +1,6 @@
 {#- The program of etcd, out of its image, which containerd has. An upgrade brings the next one beside it. -#}
 {%- from 'halite/base/etcd/map.jinja' import directory with context %}
+{%- from 'halite/images/stored.jinja' import stored %}
 etcd-program:
   cmd.run:
     - name: |
@@ -9,7 +10,7 @@ etcd-program:
         free
         mkdir -p "$mounted" {{ directory }}
         trap 'free; rmdir "$mounted"' EXIT
-        ctr --namespace k8s.io images mount {{ pillar.halite.images.etcd }} "$mounted" >/dev/null
+        ctr --namespace k8s.io images mount {{ stored(pillar.halite.images.etcd) }} "$mounted" >/dev/null
         install -m 0755 "$mounted/usr/local/bin/etcd" {{ directory }}/.new
         cd {{ directory }}
         sum=$(sha256sum .new)
