@@ -205,6 +205,16 @@ fn fill(
         put(completeness::RPM_BASE.to_owned(), 0o644, base.as_bytes())?;
     }
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
+    let digests = images
+        .iter()
+        .map(|found| (&*found.reference, &*found.image.manifest.digest))
+        .collect();
+    for rendered in charts {
+        let text = fs::read_to_string(&rendered.path);
+        let text = text.map_err(Error::file("read", &rendered.path))?;
+        let text = chart::pinned::pin(&text, &digests);
+        put(chart::place(&rendered.name), 0o644, text.as_bytes())?;
+    }
     let mut copied = |name: String, from: &Path, mode: u32| -> Result<(), Error> {
         let (sha256, size) = files::copy(from, &work.join(&name), mode)?;
         listed.insert(name, Entry { sha256, size });
@@ -212,9 +222,6 @@ fn fill(
     };
     for (name, from) in &recipe.binaries {
         copied(format!("bin/{name}"), from, 0o755)?;
-    }
-    for rendered in charts {
-        copied(chart::place(&rendered.name), &rendered.path, 0o644)?;
     }
     for name in files::walk(&recipe.states)? {
         let from = recipe.states.join(&name);
@@ -234,11 +241,7 @@ fn fill(
         built: lock.resolved.clone(),
         kubernetes: recipe.kubernetes.clone(),
         components: recipe.components(),
-        images: recipe
-            .images
-            .iter()
-            .filter_map(|image| Some((image.component.clone()?, image.reference.to_string())))
-            .collect(),
+        images: contents.pinned(&recipe.images),
         options: recipe.options.clone(),
         not_images: recipe.not_images.clone(),
         charts: charts
@@ -265,8 +268,19 @@ fn fill(
 }
 
 fn image_part(parts: &BuildCache, images: &[oci_layout::Found]) -> Result<CachedArtifact, Error> {
-    let digest =
-        |found: &oci_layout::Found| format!("{} {}", found.reference, found.image.manifest.digest);
+    let digest = |found: &oci_layout::Found| {
+        let image = &found.image;
+        let index = image
+            .index
+            .as_ref()
+            .map(|index| format!(" {}", index.digest));
+        let manifest = &image.manifest.digest;
+        format!(
+            "{} {manifest}{}",
+            found.reference,
+            index.unwrap_or_default()
+        )
+    };
     let mut inputs: Vec<_> = images.iter().map(digest).collect();
     inputs.sort_unstable();
     parts.get("images", &inputs.join("\n"), |dir| {

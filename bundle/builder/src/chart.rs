@@ -7,6 +7,7 @@
 //! would delete, roll back or test.
 
 mod documents;
+pub mod pinned;
 mod scope;
 
 use std::fs;

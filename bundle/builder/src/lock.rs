@@ -79,6 +79,10 @@ pub struct Rpms {
 pub struct Item {
     /// Its SHA-256 (for an image: of its manifest), in hexadecimal.
     pub sha256: String,
+    /// For an image that its registry has for several platforms: the SHA-256 of the index, by which
+    /// charts may name it. A lock of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
     /// Its size in bytes (for an image: of all its blobs).
     pub size: u64,
     /// Its source: an address, `registry` (that of its name), `apt` (this machine's own sources),
@@ -276,6 +280,7 @@ mod tests {
         let recipe = dir.path().join("recipe.yaml");
         let item = Item {
             sha256: halite_durable::digest::sha256(b""),
+            index: None,
             size: 0,
             source: "https://a.example/x".into(),
             licence: None,

@@ -14,7 +14,12 @@ pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 /// The annotation from which containerd's import takes a full reference.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
-const INDEXES: &[&str] = &[
+/// The annotation with the descriptor, as JSON, of the index by which an image's registry names it. The
+/// layout has the blob of the index, but not the images of its other platforms.
+const INDEX: &str = "halite.index";
+
+/// Media types of indexes.
+pub const INDEXES: &[&str] = &[
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
@@ -79,6 +84,8 @@ struct ImageManifest {
 /// An image in a layout: its manifest and everything that the manifest points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
+    /// The index of platforms in which its registry lists the manifest, if it is known.
+    pub index: Option<Descriptor>,
     /// The manifest.
     pub manifest: Descriptor,
     /// Configuration and layers.
@@ -99,9 +106,30 @@ impl Image {
         self.parts.get(1..).unwrap_or_default()
     }
 
-    /// Manifest, configuration and layers.
+    /// Manifest, configuration and layers, and the index.
     pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
-        std::iter::once(&self.manifest).chain(&self.parts)
+        std::iter::once(&self.manifest)
+            .chain(&self.parts)
+            .chain(&self.index)
+    }
+
+    /// Returns whether a registry serves the image by this digest: that of the manifest, or of the
+    /// index.
+    #[must_use]
+    pub fn has_digest(&self, digest: &str) -> bool {
+        let mut names = std::iter::once(&self.manifest).chain(&self.index);
+        names.any(|name| name.digest == digest)
+    }
+
+    /// The entry of the image in the index of a layout.
+    #[must_use]
+    pub fn entry(&self) -> Descriptor {
+        let mut entry = self.manifest.clone();
+        if let Some(index) = &self.index {
+            let index = serde_json::json!(index).to_string();
+            entry.annotations.insert(INDEX.to_owned(), index);
+        }
+        entry
     }
 }
 
@@ -132,24 +160,45 @@ pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
         }
     };
     let mut entry = entries.swap_remove(position).1;
+    let mut index = None;
     if INDEXES.contains(&entry.media_type.as_str()) {
+        index = Some(Descriptor {
+            annotations: BTreeMap::new(),
+            platform: None,
+            ..entry.clone()
+        });
         let path = blob(layout, &entry)?;
-        let index: Index = parse(&path)?;
+        let listed: Index = parse(&path)?;
         let amd64 = |entry: &&Descriptor| {
             entry
                 .platform
                 .as_ref()
                 .is_some_and(|p| p.os == "linux" && p.architecture == "amd64")
         };
-        entry = index.manifests.iter().find(amd64).cloned().ok_or_else(|| {
-            Error::content(path, format!("{reference} has no manifest for linux/amd64"))
-        })?;
+        entry = listed
+            .manifests
+            .iter()
+            .find(amd64)
+            .cloned()
+            .ok_or_else(|| {
+                Error::content(path, format!("{reference} has no manifest for linux/amd64"))
+            })?;
     }
-    read(layout, entry)
+    let image = read(layout, entry)?;
+    Ok(Image {
+        index: index.or(image.index),
+        ..image
+    })
 }
 
 /// Reads the manifest that a descriptor points to.
-pub fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> {
+pub fn read(layout: &Path, mut manifest: Descriptor) -> Result<Image, Error> {
+    let index = match manifest.annotations.remove(INDEX) {
+        Some(text) => Some(serde_json::from_str(&text).map_err(|error| {
+            Error::content(layout.join("index.json"), format!("{INDEX}: {error}"))
+        })?),
+        None => None,
+    };
     let path = blob(layout, &manifest)?;
     if !MANIFESTS.contains(&manifest.media_type.as_str()) {
         return Err(Error::content(
@@ -160,7 +209,11 @@ pub fn read(layout: &Path, manifest: Descriptor) -> Result<Image, Error> {
     let content: ImageManifest = parse(&path)?;
     let mut parts = vec![content.config];
     parts.extend(content.layers);
-    Ok(Image { manifest, parts })
+    Ok(Image {
+        index,
+        manifest,
+        parts,
+    })
 }
 
 /// The path of a descriptor's blob in a layout.
@@ -186,7 +239,7 @@ pub struct Found {
     pub reference: String,
     /// `LAYOUT/blobs/sha256`, or the cache of pulled blobs.
     pub blobs: PathBuf,
-    /// Manifest, configuration, layers.
+    /// Manifest, configuration, layers, index.
     pub image: Image,
 }
 
@@ -210,15 +263,13 @@ pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
                 }
             }
         }
-        let mut entry = image.manifest.clone();
+        let mut entry = image.entry();
         entry.platform = Some(Platform {
             architecture: "amd64".into(),
             os: "linux".into(),
         });
-        entry.annotations = [REF_NAME, CONTAINERD_NAME]
-            .into_iter()
-            .map(|key| (key.to_owned(), reference.clone()))
-            .collect();
+        let names = [REF_NAME, CONTAINERD_NAME].map(|key| (key.to_owned(), reference.clone()));
+        entry.annotations.extend(names);
         manifests.push((reference.clone(), entry));
     }
     manifests.sort_by(|a, b| a.0.cmp(&b.0));

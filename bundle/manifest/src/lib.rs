@@ -12,4 +12,4 @@ pub mod manifest;
 pub use bundles::{Bundles, InstalledBundle, Unusable};
 pub use diff::{Change, Diff};
 pub use halite_durable::Error;
-pub use manifest::{Entry, Manifest};
+pub use manifest::{Entry, ImageReference, Manifest};

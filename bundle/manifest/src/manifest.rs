@@ -44,7 +44,8 @@ pub struct Manifest {
     /// Component to version, for the components that are versioned independently of Kubernetes
     /// (`etcd`, `containerd` …).
     pub components: BTreeMap<String, String>,
-    /// Component to the full reference of its image.
+    /// Component to the full reference of its image: `NAME:TAG@sha256:…`. Bundles that were built
+    /// before digests were recorded have `NAME:TAG`; [`ImageReference`] reads both.
     pub images: BTreeMap<String, String>,
     /// The choices that the bundle supports, by field of the cluster document. Fields that are not
     /// listed may have any value.
@@ -76,6 +77,32 @@ pub struct Entry {
     pub sha256: String,
     /// Its size in bytes.
     pub size: u64,
+}
+
+/// The parts of an image reference in a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageReference<'a> {
+    /// Registry, repository and tag: the name of the image in the bundle's layout.
+    pub name: &'a str,
+    /// The digest of its manifest, with `sha256:`; `None` in bundles that do not record it.
+    pub digest: Option<&'a str>,
+}
+
+impl<'a> ImageReference<'a> {
+    /// Splits a reference. Nothing is checked.
+    #[must_use]
+    pub fn new(reference: &'a str) -> Self {
+        match reference.split_once('@') {
+            Some((name, digest)) => Self {
+                name,
+                digest: Some(digest),
+            },
+            None => Self {
+                name: reference,
+                digest: None,
+            },
+        }
+    }
 }
 
 impl Manifest {
@@ -229,6 +256,39 @@ fn is_inside(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn manifest(images: &str) -> String {
+        format!(
+            r#"{{"format":1,"name":"halite","version":"0.1.0","built":"x","kubernetes":"v1.36.3",
+                "components":{{}},"images":{images},"packages":{{}},"files":{{}}}}"#
+        )
+    }
+
+    #[test]
+    fn images_keep_their_digests_and_those_of_earlier_bundles_have_none() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let pinned = format!("registry.k8s.io/pause:3.10.2@{digest}");
+        let text = manifest(&format!(
+            r#"{{"pause":"{pinned}","etcd":"localhost:5000/etcd:3.6"}}"#
+        ));
+        let read = from_bytes(Path::new(FILE), text.as_bytes()).unwrap();
+        let again = from_bytes(Path::new(FILE), &read.to_bytes().unwrap()).unwrap();
+        assert_eq!(again, read);
+        assert_eq!(
+            ImageReference::new(&read.images["pause"]),
+            ImageReference {
+                name: "registry.k8s.io/pause:3.10.2",
+                digest: Some(&digest)
+            }
+        );
+        assert_eq!(
+            ImageReference::new(&read.images["etcd"]),
+            ImageReference {
+                name: "localhost:5000/etcd:3.6",
+                digest: None
+            }
+        );
+    }
 
     #[test]
     fn a_file_of_a_bundle_is_in_it() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use halite_durable::ScratchDir;
 use halite_fetch::{apt_index, oci_layout, yum};
-use halite_manifest::Manifest;
+use halite_manifest::{ImageReference, Manifest};
 use halite_names::BundleVersion;
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ fn of(dir: &Path, manifest: Manifest) -> Result<Listing, Error> {
             component: manifest
                 .images
                 .iter()
-                .find(|(_, of)| **of == reference)
+                .find(|(_, of)| ImageReference::new(of).name == reference)
                 .map(|(key, _)| key.clone()),
             digest: image.manifest.digest.clone(),
             size: image.size(),

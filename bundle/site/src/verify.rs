@@ -1,6 +1,6 @@
 //! Reading a whole bundle and naming everything in it that differs from its manifest.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use halite_durable::{ByteProgress, files};
 use halite_errors::chain;
 use halite_fetch::{apt_index, oci_layout};
-use halite_manifest::{Manifest, manifest};
+use halite_manifest::{ImageReference, Manifest, manifest};
 use serde::Serialize;
 
 use crate::damage::Damage;
@@ -226,12 +226,19 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         }
     };
     let mut found = Vec::new();
-    let present: BTreeSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+    let present: BTreeMap<_, _> = named
+        .iter()
+        .map(|(name, entry)| (name.as_str(), entry.digest.as_str()))
+        .collect();
     for (component, reference) in &manifest.images {
-        if !present.contains(reference.as_str()) {
-            found.push(format!(
-                "{reference} ({component}) is not in images/index.json"
-            ));
+        let ImageReference { name, digest } = ImageReference::new(reference);
+        match present.get(name) {
+            None => found.push(format!("{name} ({component}) is not in images/index.json")),
+            Some(other) if digest.is_some_and(|digest| digest != *other) => found.push(format!(
+                "{name} ({component}) is {other} in images/index.json, and another image in {}",
+                manifest::FILE
+            )),
+            Some(_) => {}
         }
     }
     for (name, entry) in named {

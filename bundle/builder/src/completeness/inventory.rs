@@ -153,10 +153,15 @@ impl Inventory {
         }
         let image = match name.digest {
             None => self.images.get(name.tagged),
+            // A server knows a digest only below the names of its image.
             Some(digest) => self
                 .images
-                .values()
-                .find(|image| image.manifest.digest == digest),
+                .iter()
+                .find(|(other, image)| {
+                    scan::repository(other) == scan::repository(name.tagged)
+                        && image.has_digest(digest)
+                })
+                .map(|(_, image)| image),
         };
         let Some(image) = image else {
             return Some(match (name.digest, self.images.get(name.tagged)) {

@@ -82,6 +82,15 @@ pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
     Ok(Name { tagged, digest })
 }
 
+/// The registry and the repository of an image's name, without its tag.
+pub fn repository(tagged: &str) -> &str {
+    match tagged.rsplit_once(':') {
+        // The colon of a port is before a slash.
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => tagged,
+    }
+}
+
 fn image(token: &str) -> Option<&str> {
     let token = match token.rsplit_once("://") {
         Some((scheme, rest)) if scheme.ends_with("docker") || scheme.ends_with("oci") => rest,

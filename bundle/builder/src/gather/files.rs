@@ -87,7 +87,7 @@ impl Gather<'_> {
             let item = item.ok_or_else(|| Error::content(*url, "it is not settled"))?;
             artifacts.push(artifact(
                 url,
-                Some(self.digest(url, item)?),
+                Some(self.digest(url, &item.sha256)?),
                 Some(item.size),
             ));
         }
@@ -130,8 +130,8 @@ impl Gather<'_> {
     }
 
     /// The digest that the lock records for an item.
-    pub(super) fn digest(&self, name: &str, item: &Item) -> Result<Digest, Error> {
-        item.sha256.parse().map_err(|why: InvalidDigest| {
+    pub(super) fn digest(&self, name: &str, sha256: &str) -> Result<Digest, Error> {
+        sha256.parse().map_err(|why: InvalidDigest| {
             Error::content(self.lock_file(), format!("{name}: {why}"))
         })
     }
@@ -175,6 +175,7 @@ fn described(downloads: &[&Download], sha256: String, size: u64) -> Item {
         .find_map(|download| download.licence.clone());
     Item {
         sha256,
+        index: None,
         size,
         source: DOWNLOAD.to_owned(),
         licence,

@@ -57,8 +57,10 @@ impl Gather<'_> {
         let resolved = parallel::each(&unknown, self.fetcher.threads(), |image| {
             let puller = Puller::new(&self.fetcher, &self.registries);
             let resolved = puller.resolve(&wanted(image, None))?;
+            let index = (resolved.tag != resolved.manifest).then(|| resolved.tag.hex().to_owned());
             let item = Item {
                 sha256: resolved.manifest.hex().to_owned(),
+                index,
                 size: resolved.size,
                 source: REGISTRY.to_owned(),
                 licence: image.licence.clone().or(resolved.licence),
@@ -80,6 +82,9 @@ impl Gather<'_> {
         };
         let item = Item {
             sha256: found.manifest.hex().unwrap_or_default().to_owned(),
+            index: (found.index.as_ref())
+                .and_then(|index| index.hex())
+                .map(str::to_owned),
             size: found.size(),
             source: self.shown(layout),
             licence: image
@@ -101,21 +106,40 @@ impl Gather<'_> {
 
     /// Pulls the images that are not stored yet.
     pub(super) fn fetch_images(&self, settled: &Settled) -> Result<Vec<Found>, Error> {
-        let mut pull = Vec::new();
+        let (mut pull, mut manifests) = (Vec::new(), Vec::new());
         for (image, place) in self.recipe.images.iter().zip(&settled.images) {
             if place.is_none() {
                 let name = image.reference.to_string();
                 let item = settled.lock.images.get(&name);
                 let item = item.ok_or_else(|| Error::content(&name, "it is not settled"))?;
-                pull.push(wanted(image, Some(self.digest(&name, item)?)));
+                let manifest = self.digest(&name, &item.sha256)?;
+                // Through the index, so that it is there, too.
+                let asked = match &item.index {
+                    Some(index) => self.digest(&name, index)?,
+                    None => manifest.clone(),
+                };
+                pull.push(wanted(image, Some(asked)));
+                manifests.push(manifest);
             }
         }
         let pulled = Puller::new(&self.fetcher, &self.registries).pull(&pull)?;
+        for (pulled, recorded) in pulled.iter().zip(&manifests) {
+            if pulled.manifest.digest != recorded.oci() {
+                let message = format!(
+                    "{}: the manifest {} is recorded, and its index has {} for this platform; run `ctl bundle update`",
+                    pulled.reference,
+                    recorded.oci(),
+                    pulled.manifest.digest
+                );
+                return Err(Error::content(self.lock_file(), message));
+            }
+        }
         let blobs = self.fetcher.cache().contents();
         let mut pulled = pulled.into_iter().map(|pulled| Found {
             reference: pulled.reference.to_string(),
             blobs: blobs.clone(),
             image: oci_layout::Image {
+                index: pulled.index,
                 manifest: pulled.manifest,
                 parts: pulled.parts,
             },
@@ -135,6 +159,15 @@ impl Gather<'_> {
 }
 
 impl Contents {
+    /// The images of the components by their references with digests: that of the manifest for the
+    /// platform, which is in the bundle.
+    pub fn pinned(&self, images: &[Image]) -> BTreeMap<String, String> {
+        let pairs = images.iter().zip(&self.images);
+        pairs
+            .filter_map(|(image, found)| Some((image.component.clone()?, pinned(found))))
+            .collect()
+    }
+
     /// The images with their references, for the registry.
     pub fn served(&self, images: &[Image]) -> Vec<(halite_fetch::ImageRef, oci_layout::Image)> {
         let pairs = images.iter().zip(&self.images);
@@ -142,6 +175,11 @@ impl Contents {
             .map(|(image, found)| (image.reference.clone(), found.image.clone()))
             .collect()
     }
+}
+
+/// The reference of an image with its digest.
+fn pinned(found: &Found) -> String {
+    format!("{}@{}", found.reference, found.image.manifest.digest)
 }
 
 fn wanted(image: &Image, digest: Option<Digest>) -> Wanted {

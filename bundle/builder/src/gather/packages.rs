@@ -76,6 +76,7 @@ impl Gather<'_> {
             let why = self.why_package(control, controls.iter());
             let item = Item {
                 sha256,
+                index: None,
                 size,
                 source: "apt".to_owned(),
                 licence: None,
@@ -135,6 +136,7 @@ impl Gather<'_> {
             let (sha256, source) = (package.digest.hex().to_owned(), package.url.clone());
             let item = Item {
                 sha256,
+                index: None,
                 size: package.size,
                 source,
                 licence: None,
@@ -160,7 +162,7 @@ impl Gather<'_> {
     ) -> Result<Vec<Archive>, Error> {
         let mut artifacts = Vec::new();
         for (name, item) in items {
-            let digest = Some(self.digest(name, item)?);
+            let digest = Some(self.digest(name, &item.sha256)?);
             let (name, url) = (name.clone(), item.source.clone());
             artifacts.push(Artifact {
                 name,

@@ -118,6 +118,7 @@ fn items(closure: &Closure<'_>) -> Result<BTreeMap<String, Item>, Error> {
         );
         let item = Item {
             sha256: package.digest.hex().to_owned(),
+            index: None,
             size: package.size,
             source: package.url.clone(),
             licence: Some(package.licence.clone()).filter(|licence| !licence.is_empty()),

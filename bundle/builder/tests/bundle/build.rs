@@ -21,9 +21,20 @@ fn a_bundle_holds_what_its_recipe_says() {
     assert_eq!(manifest::load(&bundle).unwrap(), made);
     assert!(verify(&bundle, &mut |_| ()).unwrap().is_sound());
     assert_eq!(made.kubernetes, "v1.36.3");
-    assert_eq!(
-        made.images["coredns"],
-        "registry.k8s.io/coredns/coredns:v1.14.2"
+    // Each component is named by the digest that the layout has, and the registry serves.
+    let index = fs::read(bundle.join("images/index.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    let named = index["manifests"].as_array().unwrap();
+    for reference in made.images.values() {
+        let (name, digest) = reference.split_once('@').unwrap();
+        let key = "org.opencontainers.image.ref.name";
+        let entry = named.iter().find(|entry| entry["annotations"][key] == name);
+        assert_eq!(entry.unwrap()["digest"], digest, "{reference}");
+    }
+    let coredns = &made.images["coredns"];
+    assert!(
+        coredns.starts_with("registry.k8s.io/coredns/coredns:v1.14.2@sha256:"),
+        "{coredns}"
     );
     assert_eq!(made.packages["kubelet"], "1.2.3-1");
     assert_eq!(made.components["containerd"], "1.2.3");

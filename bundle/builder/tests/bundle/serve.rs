@@ -1,6 +1,8 @@
 //! Bundles side by side, pulled from a real nginx with the configuration that the state tree
 //! renders.
 
+mod digests;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

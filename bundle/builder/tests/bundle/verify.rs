@@ -78,19 +78,10 @@ fn a_missing_a_cut_and_an_extra_file_are_named_together() {
 fn take_out(site: &Site, file: &str) {
     let bundle = site.path("bundle");
     fs::remove_file(bundle.join(file)).unwrap();
-    let mut value: Value =
-        serde_json::from_slice(&fs::read(bundle.join(manifest::FILE)).unwrap()).unwrap();
-    value["files"]
-        .as_object_mut()
-        .unwrap()
-        .remove(file)
-        .unwrap();
-    let bytes = serde_json::to_vec_pretty(&value).unwrap();
-    put(&bundle.join(manifest::FILE), &bytes);
-    put(
-        &bundle.join(manifest::CHECKSUM),
-        format!("{}  manifest.json\n", hex(&bytes)).as_bytes(),
-    );
+    rewrite(site, |value| {
+        let files = value["files"].as_object_mut().unwrap();
+        files.remove(file).unwrap();
+    });
 }
 
 #[test]
@@ -106,6 +97,41 @@ fn an_image_without_a_layer_is_named() {
             "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is not there"
         )]
     );
+}
+
+/// Replaces the manifest of a bundle, with its checksum, as its signer could.
+fn rewrite(site: &Site, change: impl FnOnce(&mut Value)) {
+    let path = site.path("bundle").join(manifest::FILE);
+    let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    let bytes = serde_json::to_vec_pretty(&value).unwrap();
+    put(&path, &bytes);
+    let checksum = format!("{}  manifest.json\n", hex(&bytes));
+    put(
+        &site.path("bundle").join(manifest::CHECKSUM),
+        checksum.as_bytes(),
+    );
+}
+
+#[test]
+fn an_image_that_is_not_that_of_the_manifest_is_named() {
+    let site = Site::new();
+    let made = site.build("bundle").unwrap();
+    let (name, digest) = made.images["etcd"].split_once('@').unwrap();
+    let other = format!("sha256:{}", "0".repeat(64));
+    rewrite(&site, |value| {
+        value["images"]["etcd"] = format!("{name}@{other}").into();
+    });
+    let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [format!(
+            "incomplete: {name} (etcd) is {digest} in images/index.json, and another image in manifest.json"
+        )]
+    );
+    // Bundles of earlier versions name it by its tag alone.
+    rewrite(&site, |value| value["images"]["etcd"] = name.into());
+    assert_eq!(problems(&site), []);
 }
 
 #[test]

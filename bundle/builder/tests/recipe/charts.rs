@@ -149,6 +149,10 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
         "{text}"
     );
     assert!(text.contains("  namespace: web\n  name: web\n"), "{text}");
+    // Helm wrote the tags; the site runs what the bundle has.
+    for image in ["quay.io/team/web:1@sha256:", "quay.io/team/init:2@sha256:"] {
+        assert!(text.contains(image), "{text}");
+    }
 }
 
 #[test]

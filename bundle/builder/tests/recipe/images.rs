@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::rc::Rc;
 
+use halite_builder::completeness::{Collector, Rendering, State};
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
 use halite_durable::Digest;
 use halite_errors::chain;
+use halite_manifest::Manifest;
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Authority, Site, put};
@@ -127,6 +131,10 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
         (&json!("MIT"), &json!("registry"))
     );
     assert_eq!(etcd["why"], "component etcd");
+    // Its registry names it by an index of two platforms.
+    let index = etcd["index"].as_str().unwrap().to_owned();
+    let sha256 = etcd["sha256"].as_str().unwrap().to_owned();
+    assert_ne!(index, sha256);
     let own = &recorded["images"][&world.own];
     assert_eq!(
         (&own["licence"], &own["why"]),
@@ -162,6 +170,12 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
         "an own image is no component: {:?}",
         first.images
     );
+    assert_eq!(
+        first.images["etcd"],
+        format!("registry.k8s.io/etcd:3.6.8-0@sha256:{sha256}")
+    );
+    let blob = format!("images/blobs/sha256/{index}");
+    assert_eq!(first.sha256(&blob), Some(index.as_str()));
     let index = fs::read_to_string(world.site.path("bundle/images/index.json")).unwrap();
     assert!(index.contains(&world.own) && index.contains(own["sha256"].as_str().unwrap()));
     let layer = format!("images/blobs/sha256/{}", Digest::of(b"own for amd64"));
@@ -266,4 +280,73 @@ fn two_builds_at_once_make_the_same_bundle() {
                 .is_sound()
         );
     }
+}
+
+#[test]
+fn an_image_may_be_asked_for_by_the_digest_of_its_index() {
+    let world = World::new();
+    world.site.lock().unwrap();
+    let recorded = world.recorded();
+    let digest = |key: &str| {
+        let item = &recorded["images"]["registry.k8s.io/etcd:3.6.8-0"];
+        format!("sha256:{}", item[key].as_str().unwrap())
+    };
+    let build = |reference: &str| {
+        let render = |_: &Path, _: &Manifest| {
+            let mut gathering = Collector::default();
+            let state = State {
+                file: "custom/a.sls".into(),
+                line: 1,
+                function: "image.present".into(),
+                name: reference.to_owned(),
+                args: serde_json::Map::new(),
+                files: Vec::new(),
+            };
+            gathering.add(&Rendering {
+                options: "a site".into(),
+                states: vec![Rc::new(state)],
+                ..Rendering::default()
+            });
+            Ok(gathering.needs())
+        };
+        let built = world.site.build_for("bundle", &Options::default(), &render);
+        built.map(drop).map_err(|error| chain(&error))
+    };
+    for key in ["index", "sha256"] {
+        for name in ["registry.k8s.io/etcd:3.6.8-0", "registry.k8s.io/etcd"] {
+            build(&format!("{name}@{}", digest(key))).unwrap();
+        }
+    }
+    // A server has a digest only below the name of its image.
+    for reference in [
+        format!("registry.k8s.io/pause:3.10.2@{}", digest("index")),
+        format!("registry.k8s.io/etcd:3.6.8-0@sha256:{}", "0".repeat(64)),
+    ] {
+        let error = build(&reference).unwrap_err();
+        assert!(error.contains(&reference), "{error}");
+    }
+
+    // A lock of an earlier version has no index: the image is the same, and its index is not there.
+    let lock = world.site.path("recipe.lock.yaml");
+    let text = fs::read_to_string(&lock).unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim().starts_with("index:"));
+    fs::write(
+        &lock,
+        lines.map(|line| format!("{line}\n")).collect::<String>(),
+    )
+    .unwrap();
+    build(&format!("registry.k8s.io/etcd@{}", digest("sha256"))).unwrap();
+    let error = build(&format!("registry.k8s.io/etcd:3.6.8-0@{}", digest("index"))).unwrap_err();
+    assert!(error.contains("the bundle has sha256:"), "{error}");
+
+    // An index that does not have the recorded manifest is refused.
+    let pause = recorded["images"]["registry.k8s.io/pause:3.10.2"]["index"].as_str();
+    let etcd = digest("index");
+    let wrong = text.replace(etcd.trim_start_matches("sha256:"), pause.unwrap());
+    assert_ne!(wrong, text);
+    fs::write(&lock, wrong).unwrap();
+    let error = build("registry.k8s.io/pause:3.10.2").unwrap_err();
+    assert!(error.contains("registry.k8s.io/etcd:3.6.8-0"), "{error}");
 }

@@ -21,6 +21,7 @@ pub struct Image {
     repository: Repository,
     /// The digest that the tag resolved to.
     pub tag: Digest,
+    index: Option<Descriptor>,
     manifest: Descriptor,
     parts: Vec<Descriptor>,
 }
@@ -32,6 +33,8 @@ pub struct Pulled {
     pub reference: ImageRef,
     /// Its platform.
     pub platform: Platform,
+    /// The index in which its manifest was found, unless it was asked for directly.
+    pub index: Option<Descriptor>,
     /// Its manifest.
     pub manifest: Descriptor,
     /// Configuration and layers.
@@ -53,7 +56,9 @@ impl Image {
             get(fetcher, &repository, reference, wanted.digest.as_ref())?;
         let mut digest = tag.clone();
         let mut manifest = Manifest::parse(&bytes, kind.as_deref()).map_err(wrong)?;
-        if let Manifest::Index(listed) = &manifest {
+        let mut index = None;
+        if let Manifest::Index { media_type, listed } = &manifest {
+            index = Some(descriptor(media_type, &digest, bytes.len()));
             let chosen = manifest::choose(listed, &wanted.platform).map_err(wrong)?;
             digest = chosen
                 .digest
@@ -72,17 +77,12 @@ impl Image {
         let Manifest::Image { media_type, parts } = manifest else {
             return Err(wrong(InvalidImage::NestedIndex));
         };
-        let manifest = Descriptor {
-            media_type,
-            digest: digest.oci(),
-            size: bytes.len() as u64,
-            annotations: BTreeMap::new(),
-            platform: None,
-        };
+        let manifest = descriptor(&media_type, &digest, bytes.len());
         Ok(Self {
             wanted: wanted.clone(),
             repository,
             tag,
+            index,
             manifest,
             parts,
         })
@@ -114,6 +114,16 @@ impl Image {
     /// The size of all blobs in bytes.
     pub fn size(&self) -> u64 {
         self.manifest.size + self.parts.iter().map(|part| part.size).sum::<u64>()
+    }
+}
+
+fn descriptor(media_type: &str, digest: &Digest, size: usize) -> Descriptor {
+    Descriptor {
+        media_type: media_type.to_owned(),
+        digest: digest.oci(),
+        size: size as u64,
+        annotations: BTreeMap::new(),
+        platform: None,
     }
 }
 
@@ -286,6 +296,7 @@ impl Image {
         Pulled {
             reference,
             platform,
+            index: self.index,
             manifest: self.manifest,
             parts: self.parts,
         }

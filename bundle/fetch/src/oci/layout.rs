@@ -1,6 +1,5 @@
 //! Writing an image as an OCI layout, in the form that [`crate::oci_layout`] reads.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use serde_json::json;
 use super::Pulled;
 use crate::cache::Cache;
 use crate::error::Error;
-use crate::oci_layout::{Descriptor, REF_NAME};
+use crate::oci_layout::{Image, REF_NAME};
 
 impl Pulled {
     /// Writes an OCI layout with this image alone, and replaces an existing one in one step. Blobs
@@ -22,7 +21,12 @@ impl Pulled {
         let new = files::sibling(dir, "new");
         let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);
         files::remove_dir(&new).map_err(failed)?;
-        for part in std::iter::once(&self.manifest).chain(&self.parts) {
+        let image = Image {
+            index: self.index.clone(),
+            manifest: self.manifest.clone(),
+            parts: self.parts.clone(),
+        };
+        for part in image.blobs() {
             let digest: Digest = part
                 .digest
                 .parse()
@@ -44,11 +48,10 @@ impl Pulled {
             architecture: self.platform.architecture.clone(),
             os: self.platform.os.clone(),
         };
-        let entry = Descriptor {
-            annotations: BTreeMap::from([(REF_NAME.to_owned(), self.reference.to_string())]),
-            platform: Some(platform),
-            ..self.manifest.clone()
-        };
+        let mut entry = image.entry();
+        entry.platform = Some(platform);
+        let name = self.reference.to_string();
+        entry.annotations.insert(REF_NAME.to_owned(), name);
         let index = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -78,8 +81,11 @@ impl Pulled {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::image_ref::ImageRef;
+    use crate::oci_layout::Descriptor;
 
     #[test]
     fn a_layout_is_read_as_any_other() {
@@ -112,6 +118,7 @@ mod tests {
         let mut pulled = Pulled {
             reference,
             platform,
+            index: None,
             manifest,
             parts,
         };

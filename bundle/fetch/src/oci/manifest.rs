@@ -177,7 +177,12 @@ pub struct Pointer {
 /// A parsed manifest.
 pub enum Manifest {
     /// A list by platform.
-    Index(Vec<Listed>),
+    Index {
+        /// Its media type.
+        media_type: String,
+        /// Its entries.
+        listed: Vec<Listed>,
+    },
     /// One image.
     Image {
         /// Its media type.
@@ -197,9 +202,19 @@ impl Manifest {
         let said = content_type.map(|text| text.split(';').next().unwrap_or(text).trim());
         match raw {
             Raw {
-                manifests: Some(manifests),
+                manifests: Some(listed),
+                media_type,
                 ..
-            } => Ok(Self::Index(manifests)),
+            } => {
+                // It follows from the bytes alone: those of a cache have no header of a server.
+                let media_type = media_type.filter(|kind| !kind.is_empty());
+                let media_type =
+                    media_type.unwrap_or_else(|| crate::oci_layout::INDEXES[0].to_owned());
+                if !crate::oci_layout::INDEXES.contains(&media_type.as_str()) {
+                    return Err(InvalidImage::MediaType(media_type));
+                }
+                Ok(Self::Index { media_type, listed })
+            }
             Raw {
                 config: Some(config),
                 layers: Some(layers),
@@ -274,7 +289,7 @@ mod tests {
             serde_json::to_vec(&serde_json::json!({"schemaVersion": 2, "manifests": manifests}))
                 .unwrap();
         match Manifest::parse(&bytes, None).unwrap() {
-            Manifest::Index(listed) => listed,
+            Manifest::Index { listed, .. } => listed,
             Manifest::Image { .. } => panic!("an image"),
         }
     }

@@ -9,7 +9,7 @@ use halite_durable::Digest;
 use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
 use halite_fetch::oci::{Endpoint, Platform, Puller, Registries, Wanted};
-use halite_fetch::{Fetcher, ImageRef, Settings};
+use halite_fetch::{Fetcher, ImageRef, Settings, oci_layout};
 use halite_testkit::registry::{Content, OCI_INDEX};
 use halite_testkit::{Answer, Authority, Server, content};
 use serde_json::Value;
@@ -133,13 +133,27 @@ fn an_image_becomes_a_layout() {
     // same directory.
     let before = server.seen().len();
     let locked = Wanted {
-        digest: Some(resolved.manifest),
+        digest: Some(resolved.tag.clone()),
         ..image
     };
     assert_eq!(
         puller.pull(std::slice::from_ref(&locked)).unwrap(),
-        [pulled]
+        std::slice::from_ref(&pulled)
     );
+    // The index, by whose digest others name the image, is a part of the layout.
+    let read = oci_layout::find(&dir, &locked.reference.to_string()).unwrap();
+    assert_eq!(read.index, pulled.index);
+    assert!(read.has_digest(&resolved.tag.oci()) && read.has_digest(&resolved.manifest.oci()));
+    let index = dir.join("blobs/sha256").join(resolved.tag.hex());
+    assert_eq!(Digest::of(&std::fs::read(index).unwrap()), resolved.tag);
+    assert_eq!(pulled.index.as_ref().unwrap().media_type, OCI_INDEX);
+    // By the digest of its manifest the image is the same, and no index is known.
+    let direct = Wanted {
+        digest: Some(resolved.manifest),
+        ..locked.clone()
+    };
+    let direct = puller.pull(&[direct]).unwrap().remove(0);
+    assert_eq!((direct.manifest, direct.index), (pulled.manifest, None));
     let offline = Fetcher::offline(world.fixture.cache());
     Puller::new(&offline, &registries)
         .layout(&locked, &dir)

@@ -1,7 +1,5 @@
 //! The nginx locations, which are the same for all bundles.
 
-use halite_fetch::oci_layout::MANIFESTS;
-
 use super::KINDS;
 
 /// The nginx locations. The `http {}` around them defines the maps from `$halite_version` to
@@ -14,7 +12,6 @@ use super::KINDS;
 pub fn locations() -> String {
     let manifests: String = KINDS
         .iter()
-        .zip(MANIFESTS)
         .map(|(kind, media)| manifest(kind, media))
         .collect();
     let errors: String = ERRORS.iter().map(|error| error.location()).collect();

@@ -19,7 +19,7 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_fetch::ImageRef;
-use halite_fetch::oci_layout::{Image, MANIFESTS};
+use halite_fetch::oci_layout::{Descriptor, INDEXES, Image, MANIFESTS};
 
 pub use locations::locations;
 
@@ -35,8 +35,20 @@ pub const LINKS_MAP: &str = "nginx/links.map";
 /// The nginx locations.
 pub const SERVER: &str = "nginx/registry.conf";
 
-/// The names of the media types of [`MANIFESTS`] in the locations.
-const KINDS: [&str; 2] = ["oci", "docker"];
+/// The media types of manifests and indexes, with their names in the locations.
+const KINDS: [(&str, &str); 4] = [
+    ("oci", MANIFESTS[0]),
+    ("docker", MANIFESTS[1]),
+    ("oci-index", INDEXES[0]),
+    ("docker-index", INDEXES[1]),
+];
+
+/// The target of a name: the kind and the digest of a blob.
+fn target(blob: &Descriptor) -> String {
+    let known = KINDS.iter().find(|(_, media)| *media == blob.media_type);
+    let (kind, _) = known.unwrap_or(&KINDS[1]);
+    format!("{kind}/{}", blob.hex().unwrap_or_default())
+}
 
 /// The entries of the maps for the images of the bundle with this version: path and content.
 #[must_use]
@@ -44,15 +56,13 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
     let mut manifests = Keys::default();
     let mut tags: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (reference, image) in images {
-        let kind = if image.manifest.media_type == MANIFESTS[0] {
-            KINDS[0]
-        } else {
-            KINDS[1]
-        };
-        let target = format!("{kind}/{}", image.manifest.hex().unwrap_or_default());
-        for name in [reference.tag.as_str(), image.manifest.digest.as_str()] {
+        // The tag is the manifest, not the index: of the index only one platform is here.
+        let digests = std::iter::once(&image.manifest).chain(&image.index);
+        let names = digests.map(|blob| (blob.digest.as_str(), blob));
+        for (name, blob) in names.chain([(reference.tag.as_str(), &image.manifest)]) {
             for place in places(&reference.registry, &reference.repository) {
-                manifests.set(format!("{version} {place}/manifests/{name}"), &target);
+                let key = format!("{version} {place}/manifests/{name}");
+                manifests.set(key, &target(blob));
             }
         }
         tags.entry((&reference.registry, &reference.repository))
@@ -165,8 +175,6 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use halite_fetch::oci_layout::Descriptor;
-
     use super::*;
 
     fn image(text: &str, digit: &str) -> (ImageRef, Image) {
@@ -180,6 +188,7 @@ mod tests {
         (
             ImageRef::parse(text).unwrap(),
             Image {
+                index: None,
                 manifest,
                 parts: Vec::new(),
             },
@@ -211,6 +220,32 @@ mod tests {
             std::fs::read_to_string(golden).unwrap_or_default(),
             "{golden}"
         );
+    }
+
+    #[test]
+    fn an_index_is_found_by_its_digest_and_the_tag_stays_the_manifest() {
+        let (reference, mut image) = image("one.example/a:1", "a");
+        image.index = Some(Descriptor {
+            media_type: INDEXES[1].into(),
+            digest: format!("sha256:{}", "b".repeat(64)),
+            ..image.manifest.clone()
+        });
+        let maps = text(&[(reference, image)]);
+        for (name, target) in [
+            ("1".to_owned(), format!("oci/{}", "a".repeat(64))),
+            (
+                format!("sha256:{}", "a".repeat(64)),
+                format!("oci/{}", "a".repeat(64)),
+            ),
+            (
+                format!("sha256:{}", "b".repeat(64)),
+                format!("docker-index/{}", "b".repeat(64)),
+            ),
+        ] {
+            let line = format!("\"1.0 one.example/v2/a/manifests/{name}\" '{target}';");
+            assert!(maps.contains(&line), "{line}: {maps}");
+        }
+        assert!(locations().contains("/manifest/docker-index/"));
     }
 
     #[test]

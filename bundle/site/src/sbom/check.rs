@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use halite_fetch::oci_layout;
-use halite_manifest::{Manifest, manifest};
+use halite_manifest::{ImageReference, Manifest, manifest};
 
 use super::spdx::Document;
 use crate::error::Error;
@@ -39,6 +39,7 @@ pub fn check(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
         .filter_map(|(name, entry)| Some((name?, entry.digest)))
         .collect();
     for (component, reference) in &manifest.images {
+        let reference = ImageReference::new(reference).name;
         let Some(digest) = digests.get(reference) else {
             continue;
         };

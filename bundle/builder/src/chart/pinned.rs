@@ -1,0 +1,113 @@
+//! Images of charts, by digest. Only the value of an `image:` is changed, in place: the rest of the
+//! text stays as Helm wrote it.
+
+use std::collections::BTreeMap;
+
+/// The key of an image in a pod, and in most of the custom resources from which pods are made.
+const KEY: &str = "image";
+
+/// Returns the objects of a chart with the digest behind each image that is named by its tag.
+/// `digests` has the digest of each image of the bundle by its reference. A name that has a digest
+/// already, or is not in the bundle, stays as it is: the check of completeness reports it.
+pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
+    let mut pinned = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(KEY) {
+        let (before, found) = rest.split_at(at);
+        pinned.push_str(before);
+        let value = value_at(pinned.chars().next_back(), found);
+        match value.and_then(|(start, value)| Some((start, value, digests.get(value)?))) {
+            Some((start, value, digest)) => {
+                let end = start + value.len();
+                pinned.push_str(&found[..end]);
+                pinned.push('@');
+                pinned.push_str(digest);
+                rest = &found[end..];
+            }
+            None => {
+                pinned.push_str(KEY);
+                rest = &found[KEY.len()..];
+            }
+        }
+    }
+    pinned.push_str(rest);
+    pinned
+}
+
+/// The value of the key with which `text` begins, and its position; `None` if it is a part of a word,
+/// or no key. `before` is the character before it.
+fn value_at(before: Option<char>, text: &str) -> Option<(usize, &str)> {
+    let quote = before.filter(|quote| ['"', '\''].contains(quote));
+    let begins = before.is_none_or(|c| c.is_whitespace() || ['{', ','].contains(&c));
+    if quote.is_none() && !begins {
+        return None;
+    }
+    let mut rest = &text[KEY.len()..];
+    if let Some(quote) = quote {
+        rest = rest.strip_prefix(quote)?;
+    }
+    rest = rest.strip_prefix(':')?;
+    let value = rest.trim_start_matches([' ', '\t']);
+    // Without a space it is no key, but for JSON.
+    if value.len() == rest.len() && quote.is_none() {
+        return None;
+    }
+    let value = value.strip_prefix(['"', '\'']).unwrap_or(value);
+    let part = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
+    let end = value.find(|c| !part(c)).unwrap_or(value.len());
+    Some((text.len() - value.len(), &value[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(text: &str) -> String {
+        pin(
+            text,
+            &BTreeMap::from([("a.b/web:1", "sha256:11"), ("a.b:5000/db:2", "sha256:22")]),
+        )
+    }
+
+    #[test]
+    fn an_image_is_pinned_wherever_a_pod_names_it() {
+        for (text, expected) in [
+            ("  - image: a.b/web:1\n", "  - image: a.b/web:1@sha256:11\n"),
+            (
+                "image:  \"a.b:5000/db:2\"",
+                "image:  \"a.b:5000/db:2@sha256:22\"",
+            ),
+            (
+                "image: 'a.b/web:1' # web",
+                "image: 'a.b/web:1@sha256:11' # web",
+            ),
+            (
+                "- {name: i, image: a.b/web:1}\n- {image: a.b:5000/db:2, name: image}",
+                "- {name: i, image: a.b/web:1@sha256:11}\n- {image: a.b:5000/db:2@sha256:22, name: image}",
+            ),
+            (
+                r#"{"image":"a.b/web:1","images":["a.b/web:1"]}"#,
+                r#"{"image":"a.b/web:1@sha256:11","images":["a.b/web:1"]}"#,
+            ),
+        ] {
+            assert_eq!(pinned(text), expected);
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_as_helm_wrote_it() {
+        for text in [
+            "image: a.b/web:1@sha256:33\n",
+            "image: a.b/web:10\n",
+            "image: a.b/other:1\n",
+            "image:\n  repository: a.b/web\n  tag: \"1\"\n",
+            "imagePullPolicy: a.b/web:1\n",
+            "my-image: a.b/web:1\n",
+            "args: [--image=a.b/web:1, image:a.b/web:1]\n",
+            "text: the image",
+            "mode: 0644\nb: yes\n",
+        ] {
+            assert_eq!(pinned(text), text);
+        }
+    }
+}
