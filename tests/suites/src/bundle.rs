@@ -161,7 +161,8 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
         .into_iter()
         .flat_map(Map::values);
     let images: BTreeSet<String> = images
-        .filter_map(Value::as_str)
+        // The layout has its images by their tags.
+        .filter_map(|reference| reference.as_str()?.split('@').next())
         .map(str::to_owned)
         .collect();
     let mut left = [

@@ -1,13 +1,50 @@
 //! Images in a host's containerd, which `ctr` shows: the hosts have no other program for them.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use halite_lab::cluster::bundle_place;
 use halite_lab::host::Host;
+use serde_json::Value;
+
+/// The reference of a component's image in a bundle of the host, with its digest.
+pub fn of_bundle(host: &Host, version: &str, component: &str) -> Result<String> {
+    let manifest = host.run(&["cat", &format!("{}/manifest.json", bundle_place(version))])?;
+    let manifest: Value = serde_json::from_str(&manifest)?;
+    let image = manifest["images"][component].as_str();
+    let image = image.with_context(|| format!("no image of {component}"))?;
+    ensure!(image.contains("@sha256:"), "{image} has no digest");
+    Ok(image.to_owned())
+}
+
+/// The name under which containerd stores an image: of one with a digest it drops the tag.
+pub fn stored(reference: &str) -> String {
+    match reference.split_once('@') {
+        Some((name, digest)) => {
+            let repository = name.rsplit_once(':').map_or(name, |(name, _)| name);
+            format!("{repository}@{digest}")
+        }
+        None => reference.to_owned(),
+    }
+}
+
+/// The names of all images of a host.
+pub fn names(host: &Host) -> Result<Vec<String>> {
+    let names = host.sh("ctr -n k8s.io images ls -q")?;
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
+/// The name, by its digest, of the image that a host has of a repository.
+pub fn by_digest(host: &Host, repository: &str) -> Result<String> {
+    let start = format!("{repository}@sha256:");
+    let name = names(host)?
+        .into_iter()
+        .find(|name| name.starts_with(&start));
+    name.with_context(|| format!("{} has no image {repository}", host.spec.name))
+}
 
 /// Fails unless the host has an image of this name.
 pub fn is_there(host: &Host, image: &str) -> Result<()> {
-    let names = host.sh("ctr -n k8s.io images ls -q")?;
     ensure!(
-        names.lines().any(|name| name == image),
+        names(host)?.contains(&stored(image)),
         "{} lacks the image {image}",
         host.spec.name
     );
@@ -18,18 +55,20 @@ pub fn is_there(host: &Host, image: &str) -> Result<()> {
 /// by its digest, and the one by its id that containerd's CRI adds. An image that is not there is
 /// removed already.
 pub fn remove(host: &Host, image: &str) -> Result<()> {
-    host.sh(&removal(image)).map(drop)
+    host.sh(&removal(&stored(image))).map(drop)
 }
 
 /// Gives an image that is there the name of another one, as if it were that. It goes with [`forget`].
 pub fn rename(host: &Host, image: &str, to: &str) -> Result<()> {
-    let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force", image, to];
-    host.run(&tag).map(drop)
+    let (image, to) = (stored(image), stored(to));
+    let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force"];
+    host.run(&[&tag[..], &[&image, &to]].concat()).map(drop)
 }
 
 /// Removes this name of an image, and leaves the image with its other names.
 pub fn forget(host: &Host, name: &str) -> Result<()> {
-    let remove = ["ctr", "-n", "k8s.io", "images", "rm", "--sync", name];
+    let name = stored(name);
+    let remove = ["ctr", "-n", "k8s.io", "images", "rm", "--sync", &name];
     host.run(&remove).map(drop)
 }
 
@@ -65,6 +104,12 @@ mod tests {
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn an_image_with_a_digest_is_stored_without_its_tag() {
+        assert_eq!(stored("a.b:5000/c:1@sha256:11"), "a.b:5000/c@sha256:11");
+        assert_eq!(stored("a.b:5000/c:1"), "a.b:5000/c:1");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the middle of a transfer continues with the other.
 
 mod failures;
+mod foreign;
 mod pod;
 
 use std::fs;
@@ -43,6 +44,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "registry: apt installs with either server dead",
         run: apt,
+    },
+    Test {
+        name: "registry: a server's own image under the names of the scheduler is refused",
+        run: foreign::refused,
     },
     Test {
         name: "registry: a damaged copy is repaired, fetching nothing else",

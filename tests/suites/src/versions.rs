@@ -2,6 +2,7 @@
 //! one is added. The version that was recorded when the cluster was made applies to every node that
 //! is added later, too. Every option of this cluster is on.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{PODS, nothing_left};
 use super::repair::highstate;
-use super::{every_option, external, kubeadm};
+use super::{every_option, external, images, kubeadm};
 use crate::checks::{only_served, refused};
 use crate::site::Site;
 use crate::test::{Counts, Test, cases, sequence};
@@ -343,22 +344,25 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
     ensure!(!images.is_empty(), "no pod of Kubernetes runs on {name}");
     let others: Vec<&&str> = images
         .iter()
-        .filter(|image| !image.ends_with(&format!(":{wanted}")))
+        .filter(|image| !image.contains(&format!(":{wanted}@sha256:")))
         .collect();
     ensure!(others.is_empty(), "on {name} run {others:?}, not {wanted}");
-    let there = host.run(&["ctr", "-n", "k8s.io", "images", "list", "-q"])?;
+    let manifest = format!("{}/manifest.json", cluster::bundle_place(&release.bundle()));
+    let manifest: Value = serde_json::from_str(&cluster.bootstrap.run(&["cat", &manifest])?)?;
+    let own = manifest["images"].as_object().context("no images")?;
+    let stored = |image: &Value| image.as_str().map(images::stored);
+    let own: BTreeSet<String> = own.values().filter_map(stored).collect();
+    let pause = stored(&manifest["images"]["pause"]).context("no image of pause")?;
+    let there = images::names(host)?;
     ensure!(
-        there.contains(&format!("pause:{}", release.pause)),
-        "{name} lacks its pause image:\n{there}"
+        there.contains(&pause),
+        "{name} lacks its pause image: {there:?}"
     );
     // The other release must not only not run: the host must have no image of it.
-    let brought: Vec<&str> = there
-        .lines()
-        .filter(|image| {
-            [other.kubernetes, other.pause]
-                .iter()
-                .any(|tag| image.ends_with(&format!(":{tag}")))
-        })
+    let brought: Vec<&String> = there
+        .iter()
+        .filter(|image| image.starts_with("registry.k8s.io/") && image.contains('@'))
+        .filter(|image| !own.contains(*image))
         .collect();
     ensure!(
         brought.is_empty(),

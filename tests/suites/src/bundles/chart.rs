@@ -126,8 +126,8 @@ pub(crate) fn answers(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the bundle has every image of the chart's pods, and that containerd requested each
-/// of them.
+/// Checks that the bundle has every image of the chart's pods, which name it with its digest, and
+/// that containerd requested each of them.
 fn from_the_bundle(cluster: &Cluster) -> Result<()> {
     let manifest: Value =
         serde_json::from_slice(&fs::read(second::file(cluster, "manifest.json"))?)?;

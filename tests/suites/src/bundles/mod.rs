@@ -190,7 +190,7 @@ fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
     pulled(cluster)
 }
 
-/// Reference of the pause image, which every host has.
+/// Reference of the pause image by its tag. Every host has the image by its digest.
 fn pause() -> String {
     format!("registry.k8s.io/pause:{}", NEWEST.pause)
 }

@@ -8,11 +8,11 @@ use anyhow::{Result, ensure};
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
 use serde_json::json;
 
-use super::{FIRST, configuration, listed, pause, problems, pulled, row, second};
+use super::{FIRST, configuration, listed, problems, pulled, row, second};
 use crate::checks::{only_served, refused};
-use crate::health;
 use crate::repair::{answering, pods, quiet, running, settled, still};
 use crate::test::Counts;
+use crate::{health, images};
 
 /// Path to which the bundle's directory is moved.
 const ASIDE: &str = "/var/lib/halite/moved-away";
@@ -173,10 +173,11 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
 fn goes_on(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap.run(&[CTL, "ping", "*"])?;
     let before = pods(cluster)?;
+    let image = images::by_digest(&cluster.worker, "registry.k8s.io/pause")?;
     let started = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "without-bundle", "namespace": "default"},
         "spec": {"nodeName": WORKER, "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "it", "image": pause()}]},
+            "containers": [{"name": "it", "image": image}]},
     });
     fs::write(
         cluster.bootstrap.file("/root/without-bundle.json"),

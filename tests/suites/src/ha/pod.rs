@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{Cluster, bundle_place};
+use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::LAB_POD;
@@ -54,10 +54,7 @@ pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
 /// Starts a pod on the worker with an image that this does not have, and waits until it has run. It is asked for on
 /// a control plane that has the bundle of that version.
 pub(super) fn pulls(cluster: &Cluster, on: &Host, version: &str) -> Result<()> {
-    let manifest = on.run(&["cat", &format!("{}/manifest.json", bundle_place(version))])?;
-    let manifest: Value = serde_json::from_str(&manifest)?;
-    let image = manifest["images"][PULLED].as_str();
-    let image = image.with_context(|| format!("no image of {PULLED}"))?;
+    let image = images::of_bundle(on, version, PULLED)?;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pulled"},
         "spec": {"nodeName": cluster.worker.spec.name, "restartPolicy": "Never", "containers": [{
@@ -74,7 +71,7 @@ pub(super) fn pulls(cluster: &Cluster, on: &Host, version: &str) -> Result<()> {
             "--timeout=60s",
         ];
         cluster.kubectl_on(&on.spec.name, &delete)?;
-        images::remove(&cluster.worker, image)
+        images::remove(&cluster.worker, &image)
     };
     // They may be there from an earlier attempt.
     wait::until("no such pod and image on the worker", REMOVED, remove)?;

@@ -1,8 +1,9 @@
 //! The bundle of a later patch release, and hosts that have it. It is the first bundle with another version stamp: the
-//! programs are the same, the tags of the images and the versions of the packages are not.
+//! programs are the same, the images and the versions of the packages are not.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -10,6 +11,7 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::{BACK, is_complete, same_content};
 use crate::bundles::variant;
@@ -32,6 +34,36 @@ fn later(patches: u32) -> Result<String> {
     Ok(format!("{minor}.{}", patch.parse::<u32>()? + patches))
 }
 
+/// Copies an OCI layout with one image, whose configuration gets the version as a label: another image
+/// with the same layers.
+fn stamped(from: &Path, to: &Path, version: &str) -> Result<()> {
+    let blob = |layout: &Path, descriptor: &Value| -> Result<PathBuf> {
+        let digest = descriptor["digest"].as_str().context("no digest")?;
+        Ok(layout.join("blobs").join(digest.replace(':', "/")))
+    };
+    let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+    let write = |descriptor: &mut Value, content: &Value| -> Result<()> {
+        let bytes = serde_json::to_vec(content)?;
+        let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
+        descriptor["digest"] = digest.into();
+        descriptor["size"] = bytes.len().into();
+        Ok(fs::write(blob(to, descriptor)?, bytes)?)
+    };
+    fs::create_dir_all(to.join("blobs/sha256"))?;
+    let mut index = read(&from.join("index.json"))?;
+    let mut manifest = read(&blob(from, &index["manifests"][0])?)?;
+    let mut config = read(&blob(from, &manifest["config"])?)?;
+    config["config"]["Labels"]["org.opencontainers.image.version"] = version.into();
+    for layer in manifest["layers"].as_array().into_iter().flatten() {
+        fs::copy(blob(from, layer)?, blob(to, layer)?)?;
+    }
+    write(&mut manifest["config"], &config)?;
+    write(&mut index["manifests"][0], &manifest)?;
+    fs::write(to.join("index.json"), index.to_string())?;
+    fs::copy(from.join("oci-layout"), to.join("oci-layout"))?;
+    Ok(())
+}
+
 /// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
 fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
     let work = tempfile::Builder::new()
@@ -44,6 +76,11 @@ fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
             let reference = image["reference"].as_str().context("no reference")?;
             if let Some(name) = reference.strip_suffix(&format!(":{before}")) {
                 image["reference"] = format!("{name}:{kubernetes}").into();
+                let from = image["layout"].as_str().context("no layout")?.to_owned();
+                let component = image["component"].as_str().context("no component")?;
+                let layout = work.path().join("images").join(component);
+                stamped(Path::new(&from), &layout, kubernetes)?;
+                image["layout"] = layout.to_string_lossy().into();
             }
         }
         let made = recipe["packages"]["made"].as_array_mut();
@@ -91,7 +128,7 @@ fn has(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
         let live: Value = serde_json::from_str(&cluster.kubectl_on(name, &words)?)?;
         let image = live["spec"]["containers"][0]["image"].as_str();
         ensure!(
-            image.is_some_and(|image| image.ends_with(&format!(":{kubernetes}"))),
+            image.is_some_and(|image| image.contains(&format!(":{kubernetes}@sha256:"))),
             "{pod} of {name} has the image {image:?}"
         );
     }
@@ -167,5 +204,46 @@ impl<'a> Release<'a> {
             "a highstate changed something: {changed:?}"
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stamped_image_has_other_digests_and_the_same_layers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("blobs/sha256")).unwrap();
+        let put = |content: &[u8]| {
+            let digest = format!("{:x}", Sha256::digest(content));
+            fs::write(from.join("blobs/sha256").join(&digest), content).unwrap();
+            json!({"digest": format!("sha256:{digest}"), "size": content.len()})
+        };
+        let config = put(b"{\"os\":\"linux\"}");
+        let layer = put(b"layer");
+        let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});
+        let entry = put(manifest.to_string().as_bytes());
+        let index = json!({"schemaVersion": 2, "manifests": [entry]});
+        fs::write(from.join("index.json"), index.to_string()).unwrap();
+        fs::write(from.join("oci-layout"), "{}").unwrap();
+        stamped(&from, &to, "v1.36.5").unwrap();
+        let index: Value =
+            serde_json::from_slice(&fs::read(to.join("index.json")).unwrap()).unwrap();
+        let digest = index["manifests"][0]["digest"].as_str().unwrap();
+        assert_ne!(digest, entry["digest"]);
+        let manifest = fs::read(to.join("blobs").join(digest.replace(':', "/"))).unwrap();
+        assert_eq!(format!("sha256:{:x}", Sha256::digest(&manifest)), digest);
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+        assert_eq!(manifest["layers"][0], layer);
+        let config = manifest["config"]["digest"].as_str().unwrap();
+        let config = fs::read(to.join("blobs").join(config.replace(':', "/"))).unwrap();
+        let config: Value = serde_json::from_slice(&config).unwrap();
+        let labels = &config["config"]["Labels"];
+        assert_eq!(labels["org.opencontainers.image.version"], "v1.36.5");
+        assert_eq!(config["os"], "linux");
     }
 }

@@ -6,7 +6,6 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use halite_upstream::versions::NEWEST;
 use serde_json::Value;
 
 use super::losses::{GAP, at_the_vip};
@@ -29,8 +28,8 @@ pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     let old = in_use(first)?;
     let release = Release::add(cluster, STOPS, 3)?;
-    let image = format!("registry.k8s.io/kube-scheduler:{}", release.kubernetes);
-    let other = format!("registry.k8s.io/pause:{}", NEWEST.pause);
+    let image = images::of_bundle(first, STOPS, "kube-scheduler")?;
+    let other = images::by_digest(host, "registry.k8s.io/pause")?;
     images::rename(host, &other, &image)?;
     let outcome = at_the_vip(cluster, first, "stops", || {
         stopped(cluster, &release, host)?;

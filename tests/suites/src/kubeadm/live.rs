@@ -70,6 +70,26 @@ pub(super) fn add_objects(
     Ok(())
 }
 
+/// Cuts the digest off every `image` that has one: kubeadm names images by their tags alone.
+pub(super) fn cut_digests(picture: &mut Picture) {
+    picture.values_mut().for_each(cut_digest);
+}
+
+fn cut_digest(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(Value::String(image)) = map.get_mut("image")
+                && let Some(at) = image.find("@sha256:")
+            {
+                image.truncate(at);
+            }
+            map.values_mut().for_each(cut_digest);
+        }
+        Value::Array(list) => list.iter_mut().for_each(cut_digest),
+        _ => {}
+    }
+}
+
 /// Removes the resource version, which a dry run's objects have from its own store.
 fn unversioned(mut object: Value) -> Value {
     files::without_server_fields(&mut object);
@@ -122,6 +142,20 @@ fn documents(text: &str) -> Result<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_digests_of_images_are_cut_off() {
+        let digest = format!("sha256:{}", "1".repeat(64));
+        let pod = |image: &str| {
+            json!({"spec": {"containers": [{"image": image, "args": [format!("a@{digest}")]}]},
+                "annotations": {"hash": digest}})
+        };
+        let name = "registry.k8s.io/etcd:3.6.8-0";
+        let pinned = pod(&format!("{name}@{digest}"));
+        let mut picture = Picture::from([("static-pod/etcd".to_owned(), pinned)]);
+        cut_digests(&mut picture);
+        assert_eq!(picture["static-pod/etcd"], pod(name));
+    }
 
     #[test]
     fn kubectl_prints_objects_in_three_forms() {

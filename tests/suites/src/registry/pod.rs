@@ -40,9 +40,9 @@ pub(crate) struct Pod<'a> {
 impl<'a> Pod<'a> {
     pub(crate) fn start(cluster: &'a Cluster, component: &'static str) -> Result<Self> {
         let image = image(cluster, component)?;
-        let there = cluster.worker.sh("ctr -n k8s.io images ls -q")?;
+        let there = images::names(&cluster.worker)?;
         ensure!(
-            !there.lines().any(|name| name == image),
+            !there.contains(&images::stored(&image)),
             "{image} is on {WORKER} already: it shows nothing"
         );
         let pod = Self {

@@ -92,7 +92,7 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
 pub fn images(low: &Low) -> Vec<Damage> {
     let images = low.0.iter().filter(|s| s.function == "image.present");
     let damage = |state: &State| {
-        let reference = quote(&state.name);
+        let reference = quote(&crate::images::stored(&state.name));
         Damage::new(
             state,
             "image removed",
