@@ -8,18 +8,27 @@ use anyhow::{Context as _, bail};
 use halite_durable::files;
 use halite_fetch::unpack::Compression;
 use halite_fetch::{oci_layout, unpack};
+use halite_manifest::ImageReference;
 
 /// The directory of the programs in the image.
 const DIRECTORY: &str = "usr/local/bin";
 /// The largest layer that is read, in bytes.
 const LARGEST: u64 = 4 << 30;
 
-/// Unpacks a program from an image.
+/// Unpacks a program from an image, which a manifest names by this reference.
 ///
 /// # Errors
-/// The image cannot be read, or lacks the program.
+/// The image cannot be read, is another one than that of the manifest, or lacks the program.
 pub fn unpack(layout: &Path, reference: &str, program: &str, to: &Path) -> anyhow::Result<()> {
-    let image = oci_layout::find(layout, reference)?;
+    let ImageReference { name, digest } = ImageReference::new(reference);
+    let image = oci_layout::find(layout, name)?;
+    if digest.is_some_and(|digest| digest != image.manifest.digest) {
+        bail!(
+            "cannot use the image {name}: it is {} in {}, and the manifest of the bundle has {reference}",
+            image.manifest.digest,
+            layout.display()
+        );
+    }
     let path = Path::new(DIRECTORY).join(program);
     for layer in image.layers().iter().rev() {
         let blob = oci_layout::blob(layout, layer)?;

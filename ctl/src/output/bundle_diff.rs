@@ -2,7 +2,7 @@
 
 use halite_manifest::{Change, Diff};
 
-use super::{megabytes, table};
+use super::{megabytes, short_digest, table};
 
 /// Formats the changes between two bundles as tables.
 pub fn tables(diff: &Diff) -> String {
@@ -24,8 +24,36 @@ pub fn tables(diff: &Diff) -> String {
 
 /// Formats changes as one table.
 fn one_table(heading: &str, changes: &[Change]) -> String {
+    let short = |value: &Option<String>| value.as_deref().map(short_digest);
+    let changes: Vec<_> = changes
+        .iter()
+        .map(|change| (&change.name, short(&change.old), short(&change.new)))
+        .collect();
     let rows = changes
         .iter()
-        .map(|c| (c.name.as_str(), c.old.as_deref(), c.new.as_deref()));
+        .map(|(name, old, new)| (name.as_str(), old.as_deref(), new.as_deref()));
     table::changes(heading, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_shown_with_the_beginning_of_its_digest() {
+        let reference =
+            |digit: &str| format!("registry.k8s.io/etcd:3.6.8-0@sha256:{}", digit.repeat(64));
+        let change = Change {
+            name: "etcd".into(),
+            old: Some("registry.k8s.io/etcd:3.6.6-0".into()),
+            new: Some(reference("a")),
+        };
+        let text = one_table("images", &[change]);
+        assert!(text.contains("registry.k8s.io/etcd:3.6.6-0"), "{text}");
+        assert!(
+            text.contains("registry.k8s.io/etcd:3.6.8-0@sha256:aaaaaaaaaaaa"),
+            "{text}"
+        );
+        assert!(!text.contains(&"a".repeat(13)), "{text}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use halite_states::low::{RunReturn, StateReturn};
 
-use super::{Paint, changes, count, seconds, table};
+use super::{Paint, changes, count, seconds, short_digest, table};
 
 /// Options of the text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,7 +70,7 @@ fn one(state: &StateReturn, failed: bool, changed: bool, view: View, paint: &Pai
     let mut text = format!(
         "  {mark} {} {}{id}  ({})\n",
         state.function,
-        table::line(&state.name),
+        table::line(&short_digest(&state.name)),
         table::line(&state.sls)
     );
     if failed || view.verbose || state.changes.is_empty() {

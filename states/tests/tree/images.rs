@@ -68,7 +68,11 @@ fn containerd_gets_the_name_under_which_it_stores_an_image() {
         let config = contents(&compiled, CONTAINERD);
         let line = format!(".\"pinned_images\".\"sandbox\" = \"{stored}\"\n");
         assert!(config.contains(&line), "{config}");
-        let program = compiled.low.chunks.iter().find(|chunk| chunk.id == "etcd-program");
+        let program = compiled
+            .low
+            .chunks
+            .iter()
+            .find(|chunk| chunk.id == "etcd-program");
         let script = &program.unwrap().name;
         assert!(
             script.contains(&format!(" images mount {stored} \"$mounted\"")),
