@@ -16,8 +16,14 @@ use super::keys::{Identity, WRAPPED, wrap};
 const VERSION: &str = "age-encryption.org/v1";
 const STANZA: &str = "-> ";
 const END: &str = "---";
+/// The kind of a stanza for a recipient, before its share.
+const KIND: &str = "X25519 ";
+/// The kind of a stanza for a passphrase, beside which no other may be.
+const PASSPHRASE: &str = "scrypt ";
 /// Characters in a full line of a body.
 const COLUMNS: usize = 64;
+/// Bytes of the code over the header.
+const CODE: usize = 32;
 /// The largest header that is read.
 const MAX: usize = 64 * 1024;
 
@@ -30,7 +36,7 @@ pub(super) fn write(
     for recipient in recipients {
         let (share, body) = wrap(recipient, file_key)?;
         let (share, body) = (STANDARD_NO_PAD.encode(share), STANDARD_NO_PAD.encode(body));
-        text.push_str(&format!("{STANZA}X25519 {share}\n{body}\n"));
+        text.push_str(&format!("{STANZA}{KIND}{share}\n{body}\n"));
     }
     text.push_str(END);
     let code = hmac::sign(&code_key(file_key), text.as_bytes());
@@ -51,20 +57,30 @@ pub(super) fn read(
     let mut next = line(from, &mut text)?;
     let code = loop {
         if let Some(code) = next.strip_prefix(END) {
-            let code = code.strip_prefix(' ').unwrap_or(code).to_owned();
-            break decode(&code).ok_or(AgeError::Format("its code is malformed"))?;
+            let code = code.strip_prefix(' ').and_then(decode);
+            let code = code.filter(|code| code.len() == CODE);
+            break code.ok_or(AgeError::Format("its code is malformed"))?;
         }
-        let Some(words) = next.strip_prefix(STANZA) else {
+        let words = next
+            .strip_prefix(STANZA)
+            .filter(|words| are_arguments(words));
+        let Some(words) = words else {
             return Err(AgeError::Format("a line of its header is malformed"));
         };
+        if words.starts_with(PASSPHRASE) {
+            return Err(AgeError::Format("it has a passphrase, and no recipient"));
+        }
         let share = words
-            .strip_prefix("X25519 ")
+            .strip_prefix(KIND)
             .map(|share| decode(share).and_then(|share| <[u8; 32]>::try_from(share).ok()));
         let body = body(from, &mut text)?;
         if let Some(share) = share {
             let share = share.filter(|_| body.len() == WRAPPED);
             let share = share.ok_or(AgeError::Format("a recipient is malformed"))?;
-            found = found.or_else(|| identities.iter().find_map(|own| own.unwrap(share, &body)));
+            for own in identities {
+                let file_key = own.unwrap(share, &body)?;
+                found = found.or(file_key);
+            }
         }
         next = line(from, &mut text)?;
     };
@@ -74,6 +90,12 @@ pub(super) fn read(
     let signed = signed.map_or("", |end| &text[..end + END.len()]);
     hmac::verify(&code_key(&file_key), signed.as_bytes(), &code).map_err(|_| AgeError::Header)?;
     Ok(file_key)
+}
+
+/// Returns whether these are one or more arguments of visible characters, with a space between.
+fn are_arguments(words: &str) -> bool {
+    let is_argument = |word: &str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_graphic());
+    words.split(' ').all(is_argument)
 }
 
 fn code_key(file_key: &[u8; FILE_KEY]) -> hmac::Key {
@@ -86,6 +108,9 @@ fn body(from: &mut dyn Read, text: &mut String) -> Result<Vec<u8>, AgeError> {
     loop {
         let next = line(from, text)?;
         joined.push_str(&next);
+        if next.len() > COLUMNS {
+            return Err(AgeError::Format("a line of a recipient's body is too long"));
+        }
         if next.len() < COLUMNS {
             return decode(&joined).ok_or(AgeError::Format("a recipient's body is malformed"));
         }

@@ -64,12 +64,23 @@ impl Identity {
     }
 
     /// The key of a file from a stanza; none if it is for another recipient.
-    pub(super) fn unwrap(&self, share: [u8; 32], body: &[u8]) -> Option<Zeroizing<[u8; FILE_KEY]>> {
-        let shared = agree(&self.0, share)?;
-        let cipher = wrapping(&shared, &share, self.recipient().key())?;
+    ///
+    /// # Errors
+    /// The share makes a secret that everyone knows.
+    pub(super) fn unwrap(
+        &self,
+        share: [u8; 32],
+        body: &[u8],
+    ) -> Result<Option<Zeroizing<[u8; FILE_KEY]>>, AgeError> {
+        let shared = agree(&self.0, share);
+        let shared = shared.ok_or(AgeError::Format("a recipient's share is of small order"))?;
         let mut body = Zeroizing::new(body.to_vec());
-        let opened = cipher.open_in_place(zero(), Aad::empty(), &mut body).ok()?;
-        opened.as_ref().try_into().ok().map(Zeroizing::new)
+        let cipher = wrapping(&shared, &share, self.recipient().key());
+        let opened = cipher.and_then(|cipher| {
+            let opened = cipher.open_in_place(zero(), Aad::empty(), &mut body);
+            opened.ok()?.as_ref().try_into().ok()
+        });
+        Ok(opened.map(Zeroizing::new))
     }
 }
 

@@ -2,7 +2,8 @@
 //! other.
 //!
 //! Curve, cipher and hashes are those of `x25519-dalek` and `ring`; only the format is here. What
-//! it writes, `age -d` reads, and the other way round.
+//! it writes, `age -d` reads, and the other way round; the vectors of the specification have their
+//! results (`tests/age_vectors.rs`).
 
 mod error;
 mod header;

@@ -48,7 +48,8 @@ impl Chunks {
 pub struct Encryptor<W: Write> {
     to: W,
     chunks: Chunks,
-    waiting: Vec<u8>,
+    /// Content that is not encrypted yet. It has room for a chunk, so that it is never moved.
+    waiting: Zeroizing<Vec<u8>>,
 }
 
 impl<W: Write> Encryptor<W> {
@@ -64,14 +65,14 @@ impl<W: Write> Encryptor<W> {
         Ok(Self {
             to,
             chunks: Chunks::new(&file_key, &*nonce)?,
-            waiting: Vec::with_capacity(CHUNK + TAG),
+            waiting: Zeroizing::new(Vec::with_capacity(CHUNK + TAG)),
         })
     }
 
     fn seal(&mut self, is_last: bool) -> io::Result<()> {
         let nonce = self.chunks.nonce(is_last);
         let cipher = &self.chunks.cipher;
-        let sealed = cipher.seal_in_place_append_tag(nonce, Aad::empty(), &mut self.waiting);
+        let sealed = cipher.seal_in_place_append_tag(nonce, Aad::empty(), &mut *self.waiting);
         sealed.map_err(|_| AgeError::Content)?;
         self.to.write_all(&self.waiting)?;
         self.waiting.clear();
@@ -114,6 +115,8 @@ pub struct Decryptor<R: Read> {
     /// Bytes that follow the chunk, already read to find its end.
     ahead: Vec<u8>,
     ended: bool,
+    /// An error ends it for good: what follows could be taken for the end.
+    failed: bool,
 }
 
 impl<R: Read> Decryptor<R> {
@@ -124,7 +127,8 @@ impl<R: Read> Decryptor<R> {
     pub fn new(mut from: R, identities: &[Identity]) -> Result<Self, AgeError> {
         let file_key = header::read(&mut from, identities)?;
         let mut nonce = [0; NONCE];
-        from.read_exact(&mut nonce).map_err(|_| AgeError::Content)?;
+        let read = from.read_exact(&mut nonce);
+        read.map_err(|_| AgeError::Format("its header is cut short"))?;
         Ok(Self {
             from,
             chunks: Chunks::new(&file_key, &nonce)?,
@@ -132,31 +136,48 @@ impl<R: Read> Decryptor<R> {
             read: 0,
             ahead: Vec::new(),
             ended: false,
+            failed: false,
         })
     }
 
     /// Opens the next chunk.
     fn open(&mut self) -> io::Result<()> {
+        if self.ended {
+            return Err(AgeError::Content.into());
+        }
         let mut chunk = std::mem::take(&mut self.ahead);
         // One byte more shows that the chunk is not the last one.
         let missing = CHUNK + TAG + 1 - chunk.len();
         (&mut self.from)
             .take(missing as u64)
             .read_to_end(&mut chunk)?;
-        let is_last = chunk.len() <= CHUNK + TAG;
-        if !is_last {
+        let follows = chunk.len() > CHUNK + TAG;
+        if follows {
             self.ahead = chunk.split_off(CHUNK + TAG);
         }
-        let is_first = self.chunks.counter == 0;
-        let nonce = self.chunks.nonce(is_last);
-        let cipher = &self.chunks.cipher;
-        let opened = cipher.open_in_place(nonce, Aad::empty(), &mut chunk);
-        let length = opened.map_err(|_| AgeError::Content)?.len();
-        if length == 0 && !is_first {
+        // A full chunk may have the wrong mark: it is content all the same, and the error comes
+        // after it.
+        let marks = [!follows, follows];
+        let marks = &marks[..if chunk.len() == CHUNK + TAG { 2 } else { 1 }];
+        let number = self.chunks.counter;
+        let mut opened = None;
+        for is_last in marks {
+            self.chunks.counter = number;
+            let nonce = self.chunks.nonce(*is_last);
+            let mut plain = Zeroizing::new(chunk.clone());
+            let cipher = &self.chunks.cipher;
+            let length = cipher.open_in_place(nonce, Aad::empty(), &mut plain);
+            if let Ok(length) = length.map(|plain| plain.len()) {
+                plain.truncate(length);
+                opened = Some((plain, *is_last));
+                break;
+            }
+        }
+        let (plain, is_last) = opened.ok_or(AgeError::Content)?;
+        if plain.is_empty() && number > 0 {
             return Err(AgeError::Content.into());
         }
-        chunk.truncate(length);
-        self.plain = Zeroizing::new(chunk);
+        self.plain = plain;
         (self.read, self.ended) = (0, is_last);
         Ok(())
     }
@@ -164,8 +185,15 @@ impl<R: Read> Decryptor<R> {
 
 impl<R: Read> Read for Decryptor<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.read == self.plain.len() && !self.ended {
+        // Nothing may follow the last chunk.
+        let is_done = |own: &Self| own.ended && own.ahead.is_empty();
+        while self.read == self.plain.len() && !is_done(self) {
+            if self.failed {
+                return Err(AgeError::Content.into());
+            }
+            self.failed = true;
             self.open()?;
+            self.failed = false;
         }
         let left = &self.plain[self.read..];
         let count = left.len().min(buffer.len());
