@@ -6,13 +6,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use http_body_util::{Either, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, Either, Limited};
+use hyper::body::{Bytes, Incoming};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tower::ServiceExt as _;
 
+use super::in_flight::{Counted, InFlight, Share};
 use super::limits;
 use super::peer::{Peer, PeerPolicy};
 use crate::authz::{Verdict, judge};
@@ -25,6 +26,7 @@ pub(super) struct AuthorisedRoutes {
     pub(super) peer: Peer,
     pub(super) policy: Arc<dyn PeerPolicy>,
     pub(super) routes: Routes,
+    pub(super) in_flight: Arc<InFlight>,
 }
 
 impl AuthorisedRoutes {
@@ -66,6 +68,17 @@ fn authorise(peer: &Peer, path: &str) -> Result<(), Status> {
     }
 }
 
+/// A body that holds the share of its request until it has ended.
+fn held_with(
+    body: Body,
+    share: Option<Arc<Share>>,
+) -> impl hyper::body::Body<Data = Bytes, Error = Status> + Send + 'static {
+    body.map_frame(move |frame| {
+        let _held = &share;
+        frame
+    })
+}
+
 impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -79,9 +92,15 @@ impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
                 .refused(&peer, request.uri().path(), status.message());
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }
+        let allowance = limits::allowance(&peer, request.uri().path());
+        let share = allowance.map(|allowance| Share::new(Arc::clone(&self.in_flight), allowance));
         request.extensions_mut().insert(peer);
         let request = match limits::body(request.uri().path()) {
             Some(most) => request.map(|body| Either::Left(Limited::new(body, most))),
+            None => request.map(Either::Right),
+        };
+        let request = match share.clone() {
+            Some(share) => request.map(|body| Either::Left(Counted::new(body, share))),
             None => request.map(Either::Right),
         };
         let routes = self.routes.clone();
@@ -89,7 +108,7 @@ impl hyper::service::Service<Request<Incoming>> for AuthorisedRoutes {
             let answer = routes.oneshot(request).await;
             Ok(answer.map_or_else(
                 |error| Status::internal(error.to_string()).into_http(),
-                |a| a.map(Body::new),
+                |answer| answer.map(|body| Body::new(held_with(body, share))),
             ))
         })
     }

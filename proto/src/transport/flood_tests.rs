@@ -158,7 +158,7 @@ async fn a_thousand_minions_reconnect_at_once() {
 }
 
 /// A body that begins and does not end.
-struct Half(Option<Bytes>);
+pub(super) struct Half(pub(super) Option<Bytes>);
 
 impl hyper::body::Body for Half {
     type Data = Bytes;
@@ -176,7 +176,7 @@ impl hyper::body::Body for Half {
 }
 
 /// The first bytes of a gRPC message of `size` bytes.
-fn half_a_message(size: usize) -> Bytes {
+pub(super) fn half_a_message(size: usize) -> Bytes {
     let mut bytes = vec![0];
     bytes.extend(u32::try_from(size).unwrap().to_be_bytes());
     bytes.resize(5 + size - 1, 0);

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::in_flight::{Allowance, InFlight};
 use super::oldest_first::{OldestFirst, Place};
 use super::peer::Peer;
 use super::source::source;
@@ -26,6 +27,16 @@ pub(super) const STRANGER_TIME: Duration = Duration::from_secs(20);
 pub const STRANGER_MESSAGE: usize = 128 * 1024;
 /// Largest request of a minion outside its stream: a certificate request.
 const MINION_REQUEST: usize = 128 * 1024;
+/// Bytes of a minion's requests that are under way: the return of a long highstate.
+const MINION_BYTES: usize = 64 << 20;
+/// Bytes of an operator's requests that are under way.
+const OPERATOR_BYTES: usize = 8 << 20;
+/// Bytes of the first message of a stream: a megabyte of grains, and names of jobs.
+const HELLO: usize = (1 << 20) + (128 << 10);
+/// Time for a message, to which its length adds some.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The methods whose callers send a stream.
+const STREAMS: [&str; 2] = ["/halite.v1.Minion/Connect", "/halite.v1.Standby/Follow"];
 /// The connections that a server holds when no limit was set.
 const CONNECTIONS: usize = 512;
 
@@ -35,6 +46,8 @@ pub(super) struct Limits {
     strangers: Arc<OldestFirst>,
     minions: Arc<OldestFirst>,
     operators: Arc<OldestFirst>,
+    /// The bytes of requests of callers with an identity.
+    pub(super) in_flight: Arc<InFlight>,
     /// The most connections at a time.
     pub(super) connections: usize,
 }
@@ -46,6 +59,7 @@ impl Default for Limits {
             strangers: OldestFirst::new(STRANGERS.0, STRANGERS.1),
             minions: OldestFirst::new(usize::MAX, OF_A_MINION),
             operators: OldestFirst::new(usize::MAX, OF_AN_OPERATOR),
+            in_flight: Arc::default(),
             connections: CONNECTIONS,
         }
     }
@@ -78,13 +92,22 @@ impl Limits {
     }
 }
 
-/// The most concurrent calls on a connection. A stream of a minion may hold a message of the size
-/// of a long return.
+/// The most concurrent calls on a connection.
 pub(super) fn streams(peer: &Peer) -> u32 {
     match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
         None => 1,
         Some(Kind::Minion) => 4,
         Some(Kind::Operator | Kind::Master) => 32,
+    }
+}
+
+/// Bytes that one connection may send before a service reads them; `None`: the default, a megabyte.
+pub(super) fn window(peer: &Peer) -> Option<u32> {
+    match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
+        // One may have many connections, and sends little.
+        None => Some(64 * 1024),
+        Some(Kind::Operator | Kind::Master) => Some(128 * 1024),
+        Some(Kind::Minion) => None,
     }
 }
 
@@ -97,6 +120,23 @@ pub(super) fn body(path: &str) -> Option<usize> {
         path if path.starts_with("/halite.v1.Enrolment/") => Some(STRANGER_MESSAGE),
         _ => None,
     }
+}
+
+/// The limits of what is in memory of a request; `None` for a caller without a certificate, whose
+/// requests and connections have limits of their own.
+pub(super) fn allowance(peer: &Peer, path: &str) -> Option<Allowance> {
+    let most = match peer.caller.as_ref()?.identity.kind() {
+        Kind::Minion => MINION_BYTES,
+        Kind::Operator | Kind::Master => OPERATOR_BYTES,
+    };
+    let is_stream = STREAMS.contains(&path);
+    Some(Allowance {
+        owner: peer.name(),
+        most,
+        first: if is_stream { HELLO } else { most },
+        is_stream,
+        patience: PATIENCE,
+    })
 }
 
 #[cfg(test)]
@@ -112,5 +152,23 @@ mod tests {
                 || (path.starts_with("/halite.v1.Minion/") && !path.ends_with("/Connect"));
             assert_eq!(body(path).is_some(), limited, "{path}");
         }
+    }
+
+    /// A stream that is taken for a single request would be ended although it is silent.
+    #[test]
+    fn the_methods_whose_callers_send_a_stream_are_known() {
+        let (mut service, mut found) = ("", Vec::new());
+        for line in include_str!("../../proto/halite.proto").lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["service", name, ..] => service = name,
+                ["rpc", call, ..] if call.ends_with("(stream") => {
+                    let method = call.trim_end_matches("(stream");
+                    found.push(format!("/halite.v1.{service}/{method}"));
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(found, STREAMS);
     }
 }

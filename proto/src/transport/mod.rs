@@ -12,6 +12,9 @@ mod client;
 mod error;
 #[cfg(test)]
 mod flood_tests;
+#[cfg(test)]
+mod identity_flood_tests;
+mod in_flight;
 mod last_word;
 mod limits;
 mod oldest_first;

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tonic::service::Routes;
 
 use super::authorised::AuthorisedRoutes;
-use super::limits::{Limits, STRANGER_TIME, streams};
+use super::limits::{Limits, STRANGER_TIME, streams, window};
 use super::oldest_first::Place;
 use super::peer::{Caller, Peer, PeerPolicy};
 use super::tls::{CallerVerifier, LiveCertificate, provider};
@@ -30,8 +30,6 @@ use crate::pki;
 const DRAIN: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Bytes that one connection without identity may send before a service reads them.
-const STRANGER_WINDOW: u32 = 64 * 1024;
 /// The reason in the log of a connection that a newer one has replaced.
 const REPLACED: &str = "closed for a newer connection: too many are open without an identity";
 /// Longest interval between checks that an open connection's certificate has not expired.
@@ -236,6 +234,7 @@ impl Server {
             peer: peer.clone(),
             policy: Arc::clone(&self.policy),
             routes,
+            in_flight: Arc::clone(&self.limits.in_flight),
         };
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -243,10 +242,10 @@ impl Server {
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .max_concurrent_streams(streams(&peer));
-        if peer.caller.is_none() {
+        if let Some(window) = window(&peer) {
             builder
-                .initial_stream_window_size(STRANGER_WINDOW)
-                .initial_connection_window_size(STRANGER_WINDOW);
+                .initial_stream_window_size(window)
+                .initial_connection_window_size(window);
         }
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut end = pin!(tokio::time::sleep(time_left(&peer)));

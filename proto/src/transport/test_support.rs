@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot, watch};
 use tonic::{Request, Response, Status};
 
+use super::identity_flood_tests::Reads;
 use super::{Caller, ClientIdentity, NotAdmitted, Peer, PeerPolicy, Server, connect, tls};
 use crate::identity::Kind;
 use crate::pki::PrivateKey;
@@ -248,7 +249,9 @@ pub(super) async fn start_with(uri: &str, change: impl FnOnce(Server) -> Server)
     let waiting: Arc<Notify> = Arc::default();
     let routes = tonic::service::Routes::new(EnrolmentServer::new(Echo {
         waiting: Arc::clone(&waiting),
-    }));
+    }))
+    .add_service(Reads::<true>)
+    .add_service(Reads::<false>);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = Arc::clone(&server).serve(listener, routes, async move {
         let _ = stopped.await;
