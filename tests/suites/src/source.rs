@@ -31,6 +31,10 @@ pub(super) const FULL: &[Test<()>] = &[
         run: etcd_with_kills,
     },
     Test {
+        name: "source: the encryption of backups, against the vectors of C2SP and Debian's age",
+        run: age,
+    },
+    Test {
         name: "source: charts are rendered by the real Helm",
         run: charts,
     },
@@ -110,6 +114,29 @@ fn etcd_with_kills((): &()) -> Result<Counts> {
     ensure!(
         text.contains("test result: ok. 1 passed"),
         "no test ran: {text}"
+    );
+    Ok(Counts::ONE)
+}
+
+/// Vectors and program are fetched, and are no part of this tree.
+fn age((): &()) -> Result<Counts> {
+    let (program, vectors) = halite_upstream::age(&halite_lab::cache(), &mut |_| {})?;
+    let environment = [
+        ("HALITE_AGE", program.as_os_str()),
+        ("HALITE_AGE_VECTORS", vectors.as_os_str()),
+    ];
+    let words = [
+        "test",
+        "--locked",
+        "-p",
+        "halite-backup",
+        "--test",
+        "age_vectors",
+    ];
+    let text = cargo_with(&environment, &[&words[..], &["--", "--ignored"]].concat())?;
+    ensure!(
+        text.contains("test result: ok. 2 passed"),
+        "not both tests ran: {text}"
     );
     Ok(Counts::ONE)
 }

@@ -96,6 +96,23 @@ pub fn etcdutl(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> 
     tool(cache, &programs::ETCDUTL, progress)
 }
 
+/// The vectors of age's specification, as a module of Go's proxy has them.
+const AGE_VECTORS: &str = "c2sp.org/CCTV/age@v0.0.0-20251208015420-e9274a7bdbfd";
+
+/// Fetches Debian's `age` and the vectors of its specification; returns the program and the directory
+/// of the vectors.
+///
+/// # Errors
+/// They cannot be had.
+pub fn age(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathBuf, PathBuf)> {
+    let store = Store::new(cache.join("upstream"))?;
+    let archives = packages::closure(&store, &["age"], progress)?;
+    let key = store::key(&("age", &archives))?;
+    let root = store.get("programs", &key, |out| packages::unpack(&archives, out))?;
+    let vectors = golang::Go::find()?.sources(AGE_VECTORS)?.join("testdata");
+    Ok((root.join("usr/bin/age"), vectors))
+}
+
 fn tool(
     cache: &Path,
     module: &programs::Module,
