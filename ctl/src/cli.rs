@@ -27,7 +27,7 @@ pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::destroy::DestroyCluster;
 pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::health::Health;
-pub use self::kubeconfig::Kubeconfig;
+pub use self::kubeconfig::{IssuedKubeconfigs, Kubeconfig};
 pub use self::master::{Master, MasterPromote, MasterRetire};
 pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,

@@ -3,14 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::duration::duration;
 
 /// `ctl kubeconfig`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Kubeconfig {
-    /// Time for which it is valid, for example 30m or 8h. It cannot be revoked before its end.
+    /// A command about kubeconfigs that are there.
+    #[command(subcommand)]
+    pub issued: Option<IssuedKubeconfigs>,
+    /// Time for which it is valid, for example 30m or 8h, at most 30 days. It cannot be revoked
+    /// before its end.
     #[arg(long, default_value = "8h", value_name = "TIME", value_parser = duration)]
     pub ttl: Duration,
     /// The API server, HOST or HOST:PORT: an address or name in its certificate. Default: the
@@ -20,4 +25,14 @@ pub struct Kubeconfig {
     /// Write it to this file, which only its owner can read; default: print it.
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Allow more than 30 days.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// The commands about kubeconfigs that are there.
+#[derive(Debug, Subcommand)]
+pub enum IssuedKubeconfigs {
+    /// List those that have not ended, the newest first: for whom they are, and until when they work.
+    List,
 }

@@ -42,6 +42,7 @@ const HARMLESS: &[&str] = &[
     "key accept",
     "key list",
     "kubeconfig",
+    "kubeconfig list",
     "local render",
     "master list",
     "node add",
@@ -81,7 +82,9 @@ fn rows() -> Vec<(String, String)> {
 
 /// The names of all commands below one that run something themselves.
 fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
-    if !name.is_empty() && (!command.has_subcommands() || command.get_positionals().count() > 0) {
+    let runs_itself =
+        command.get_positionals().count() > 0 || command.is_args_conflicts_with_subcommands_set();
+    if !name.is_empty() && (!command.has_subcommands() || runs_itself) {
         found.insert(name.to_owned());
     }
     for below in command.get_subcommands() {

@@ -12,9 +12,9 @@ use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::cli::{Global, Kubeconfig};
-use crate::client::refused;
-use crate::output::{Screen, yaml};
+use crate::cli::{Global, IssuedKubeconfigs, Kubeconfig};
+use crate::client::{document, refused};
+use crate::output::{Screen, table, yaml};
 use crate::{client, files};
 
 /// The first line of a file that this command may replace.
@@ -25,6 +25,9 @@ const MARK: &str = "# Written by `ctl kubeconfig`, which replaces it.\n";
 /// # Errors
 /// The master does not answer or refuses, or the file is another one or cannot be written.
 pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> anyhow::Result<u8> {
+    if let Some(IssuedKubeconfigs::List) = args.issued {
+        return list(global, screen).await;
+    }
     // Before the call: a certificate that goes nowhere would be valid all the same.
     let file = args.file.as_deref().map(own_file).transpose()?;
     let key = PrivateKey::generate().context("cannot make a key")?;
@@ -35,6 +38,7 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
         csr_pem,
         ttl_seconds: args.ttl.as_secs(),
         server: args.server.clone().unwrap_or_default(),
+        force: args.force,
     };
     let mut operator = client::operator(global).await?;
     let reply = operator.kubeconfig(request).await;
@@ -52,6 +56,23 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
         "user": reply.user,
         "expires": reply.expires,
     }))?;
+    Ok(0)
+}
+
+/// Lists the kubeconfigs that have not ended.
+async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    const COLUMNS: [&str; 4] = ["operator", "created", "expires", "serial"];
+    let request = v1::ShowRequest {
+        what: "kubeconfigs".to_owned(),
+        ..v1::ShowRequest::default()
+    };
+    let mut operator = client::operator(global).await?;
+    let issued = document(operator.show(request).await)?;
+    screen.answer(&issued, |_| {
+        let rows = issued.as_array().map(Vec::as_slice).unwrap_or_default();
+        let row = |row: &Value| COLUMNS.map(|name| table::cell(&row[name])).to_vec();
+        table::rows(&COLUMNS, rows.iter().map(row))
+    })?;
     Ok(0)
 }
 

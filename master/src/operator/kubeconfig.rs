@@ -12,20 +12,23 @@ use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
 use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::ca::{Issued, KUBERNETES, Profile};
 use crate::clock::rfc3339;
 use crate::compile;
-use crate::compile::Wanted;
+use crate::compile::Wanted as States;
 use crate::declared::Snapshot;
 use crate::jobs::{Jobs, target};
 use crate::refusal::Refusal;
-use crate::store::Certificate;
+use crate::store::{Certificate, KUBECONFIG};
 
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
+/// The longest time without `force`. The only way to end a certificate before its time is a new
+/// cluster.
+const LONGEST_SECONDS: u64 = 30 * 24 * 60 * 60;
 
 /// The way to the API for a client outside of the cluster's hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,16 +86,27 @@ pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refu
     })
 }
 
-/// Signs a certificate of Kubernetes for an operator, valid for this time from now.
+/// A certificate that an operator asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The request, PEM.
+    pub csr_pem: &'a str,
+    /// The time from now.
+    pub ttl_seconds: u64,
+    /// It may be valid for more than 30 days.
+    pub force: bool,
+}
+
+/// Signs a certificate of Kubernetes for an operator.
 ///
 /// # Errors
-/// The request is invalid, the CA ends before that time, or the store fails.
-pub async fn sign(
-    app: &App,
-    operator: &str,
-    csr_pem: &str,
-    ttl_seconds: u64,
-) -> Result<Issued, Refusal> {
+/// The request is invalid, the time is too long, the CA ends before it, or the store fails.
+pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issued, Refusal> {
+    let Wanted {
+        csr_pem,
+        ttl_seconds,
+        force,
+    } = wanted;
     let failed = |error: crate::ca::CaError| Refusal::invalid(chain(&error));
     let now = app.clock.now();
     let limit = app.cas.not_after(KUBERNETES).map_err(failed)?;
@@ -103,6 +117,12 @@ pub async fn sign(
         _ if ttl_seconds == 0 => {
             return Err(Refusal::invalid(
                 "cannot make a kubeconfig for no time: give a --ttl such as 8h",
+            ));
+        }
+        _ if ttl_seconds > LONGEST_SECONDS && !force => {
+            return Err(Refusal::invalid(
+                "cannot make a kubeconfig for more than 30 days: it works until its end, also when its operator is revoked; \
+                 give a shorter --ttl, or --force",
             ));
         }
         Some(ends) if ends <= limit => ends,
@@ -131,7 +151,7 @@ pub async fn sign(
             subject: issued.subject.clone(),
             owner: format!("operator:{operator}"),
             job: None,
-            tag: "kubeconfig".to_owned(),
+            tag: KUBECONFIG.to_owned(),
             created: now,
             not_after: issued.not_after.saturating_mul(1000),
             pem: issued.certificate_pem.clone(),
@@ -139,6 +159,25 @@ pub async fn sign(
         .await?;
     tracing::info!(operator, ends, "kubeconfig signed");
     Ok(issued)
+}
+
+/// The certificates of kubeconfigs that have not ended, newest first. None of them can be taken back.
+///
+/// # Errors
+/// The store fails.
+pub async fn list(app: &App) -> Result<Value, Refusal> {
+    let now = app.clock.now();
+    let issued = app.store.kubeconfigs().await?;
+    let valid = issued.iter().filter(|issued| issued.not_after > now);
+    let row = |issued: &Certificate| {
+        json!({
+            "operator": issued.owner.strip_prefix("operator:").unwrap_or(&issued.owner),
+            "created": rfc3339(issued.created),
+            "expires": rfc3339(issued.not_after),
+            "serial": issued.serial,
+        })
+    };
+    Ok(valid.map(row).collect())
 }
 
 fn url(host: &str, port: u16) -> String {
@@ -223,7 +262,7 @@ async fn certified(app: &App, snapshot: &Arc<Snapshot>) -> Result<BTreeSet<Strin
     let mut names = BTreeSet::new();
     for host in api_servers(snapshot.declaration())? {
         let grains = target::grains(app, &host).await?;
-        let wanted = Wanted::Sls(vec![CONTROL_PLANE_CERTIFICATES.to_owned()]);
+        let wanted = States::Sls(vec![CONTROL_PLANE_CERTIFICATES.to_owned()]);
         let snapshot = Arc::clone(snapshot);
         let compiled = compile::in_background(snapshot, host, grains, wanted).await?;
         let serving = |chunk: &&Chunk| chunk.name == API_SERVER_CERTIFICATE;

@@ -104,12 +104,18 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
     let life = site.live_at(std::sync::Arc::new(ManualClock::at(NOW)));
     let key = PrivateKey::generate().unwrap();
     let request = key.request("system:masters").unwrap();
-    let signed = |csr: &str, ttl: u64| {
-        let signed = sign(&life.app, "alice", csr, ttl);
+    let signed_by = |csr: &str, ttl: u64, force: bool| {
+        let wanted = Wanted {
+            csr_pem: csr,
+            ttl_seconds: ttl,
+            force,
+        };
+        let signed = sign(&life.app, "alice", wanted);
         life.runtime
             .block_on(signed)
             .map_err(|refusal| refusal.message)
     };
+    let signed = |csr: &str, ttl: u64| signed_by(csr, ttl, true);
     let issued = signed(&request, 90).unwrap();
     let inspected = Inspected::from_pem(&issued.certificate_pem).unwrap();
     assert_eq!(inspected.subject, "O=kubeadm:cluster-admins, CN=alice");
@@ -122,6 +128,16 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
         (stored[0].owner.as_str(), stored[0].ca.as_str()),
         ("operator:alice", "kubernetes")
     );
+
+    // It cannot be taken back, so a long time has to be meant.
+    const DAYS: u64 = 30 * 24 * 60 * 60;
+    assert!(signed_by(&request, DAYS, false).is_ok());
+    let error = signed_by(&request, DAYS + 1, false).unwrap_err();
+    assert!(
+        error.contains("more than 30 days") && error.contains("--force"),
+        "{error}"
+    );
+    assert!(signed_by(&request, DAYS + 1, true).is_ok());
 
     // As long as the CA is valid, and no second longer.
     let left = life.app.cas.not_after("kubernetes").unwrap() - life.app.clock.now() / 1000;
@@ -136,4 +152,42 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
         assert!(error.contains(reason), "{ttl}: {error}");
     }
     assert!(signed("x", 90).unwrap_err().contains("certificate request"));
+}
+
+/// What was issued can be used until its end, so an operator has to see it.
+#[test]
+fn what_was_issued_and_has_not_ended_is_listed() {
+    const NOW: i64 = 1_800_000_000_000;
+    let site = Site::new(TREE);
+    let clock = std::sync::Arc::new(ManualClock::at(NOW));
+    let life = site.live_at(clock.clone());
+    let key = PrivateKey::generate().unwrap();
+    let csr_pem = &key.request("x").unwrap();
+    for (operator, ttl_seconds) in [("alice", 60), ("bob", 3600), ("alice", 7200)] {
+        let wanted = Wanted {
+            csr_pem,
+            ttl_seconds,
+            force: false,
+        };
+        life.runtime
+            .block_on(sign(&life.app, operator, wanted))
+            .unwrap();
+    }
+    let listed = || {
+        let found = life.runtime.block_on(list(&life.app)).unwrap();
+        let rows = found.as_array().unwrap().iter();
+        let mut rows: Vec<String> = rows
+            .map(|row| format!("{} {}", row["operator"], row["expires"]))
+            .collect();
+        rows.sort();
+        rows
+    };
+    let end = |seconds: i64| rfc3339(NOW + seconds * 1000);
+    let row = |operator: &str, seconds| format!("\"{operator}\" \"{}\"", end(seconds));
+    assert_eq!(
+        listed(),
+        [row("alice", 60), row("alice", 7200), row("bob", 3600)]
+    );
+    clock.advance(100_000);
+    assert_eq!(listed(), [row("alice", 7200), row("bob", 3600)]);
 }

@@ -12,7 +12,7 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{etcd_members, history, upgrade};
+use super::{etcd_members, history, kubeconfig, upgrade};
 use crate::app::App;
 use crate::compile;
 use crate::compile::Wanted;
@@ -35,6 +35,9 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
     }
     if request.what == "runs" {
         return history::runs(app).await;
+    }
+    if request.what == "kubeconfigs" {
+        return kubeconfig::list(app).await;
     }
     let snapshot = jobs.declarations().load().await?;
     match request.what.as_str() {
@@ -60,7 +63,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value
             Ok(files(&compiled))
         }
         other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade and runs"
+            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
         ))),
     }
 }

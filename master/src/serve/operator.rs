@@ -136,8 +136,12 @@ impl Operator for Services {
         let Self { app, backend, .. } = self.clone();
         self.audited(call, async move {
             let way = backend.api_way(&request.server).await?;
-            let (csr_pem, ttl) = (&request.csr_pem, request.ttl_seconds);
-            let issued = kubeconfig::sign(&app, &operator, csr_pem, ttl).await?;
+            let wanted = kubeconfig::Wanted {
+                csr_pem: &request.csr_pem,
+                ttl_seconds: request.ttl_seconds,
+                force: request.force,
+            };
+            let issued = kubeconfig::sign(&app, &operator, wanted).await?;
             Ok(KubeconfigReply {
                 certificate_pem: issued.certificate_pem,
                 ca_pem: issued.ca_pem,

@@ -177,6 +177,8 @@ pub trait Store: Send + Sync {
     fn put_certificate<'a>(&'a self, certificate: &'a Certificate) -> StoreFuture<'a, ()>;
     /// The issued certificates, newest first, at most `limit`.
     fn certificates(&self, limit: u32) -> StoreFuture<'_, Vec<Certificate>>;
+    /// The certificates of operators with the tag [`KUBECONFIG`], newest first.
+    fn kubeconfigs(&self) -> StoreFuture<'_, Vec<Certificate>>;
     /// Marks a serial number as revoked; repeating it changes nothing.
     fn revoke<'a>(&'a self, revocation: &'a Revocation) -> StoreFuture<'a, ()>;
     /// All revocations.

@@ -179,6 +179,9 @@ pub struct Token {
     pub operator: String,
 }
 
+/// The tag of the certificates of kubeconfigs.
+pub const KUBECONFIG: &str = "kubeconfig";
+
 /// An issued certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {

@@ -111,6 +111,10 @@ impl Store for SqliteStore {
         Box::pin(self.get_certificates(limit))
     }
 
+    fn kubeconfigs(&self) -> StoreFuture<'_, Vec<Certificate>> {
+        Box::pin(self.get_kubeconfigs())
+    }
+
     fn revoke<'a>(&'a self, revocation: &'a Revocation) -> StoreFuture<'a, ()> {
         Box::pin(self.ended(self.add_revocation(revocation)))
     }

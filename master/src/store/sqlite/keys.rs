@@ -5,7 +5,7 @@ use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
 use super::rows::json;
-use crate::store::records::{Certificate, Key, Revocation, Token};
+use crate::store::records::{Certificate, KUBECONFIG, Key, Revocation, Token};
 use crate::store::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -164,6 +164,15 @@ impl SqliteStore {
         .execute(&self.writer)
         .await?;
         Ok(())
+    }
+
+    pub(super) async fn get_kubeconfigs(&self) -> Outcome<Vec<Certificate>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM certificates WHERE tag = ? AND owner LIKE 'operator:%' ORDER BY created DESC, serial",
+        )
+        .bind(KUBECONFIG)
+        .fetch_all(&self.reader)
+        .await?)
     }
 
     pub(super) async fn get_certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {

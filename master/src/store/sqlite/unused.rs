@@ -35,6 +35,7 @@ const STATEMENTS: [(Millis, &str); 4] = [
         "DELETE FROM certificates WHERE rowid IN ( \
            SELECT rowid FROM certificates AS old WHERE not_after < ?2 OR (created < ?1 AND EXISTS ( \
              SELECT 1 FROM certificates AS newer WHERE newer.ca = old.ca AND newer.owner = old.owner \
+             AND NOT (old.tag = 'kubeconfig' AND old.owner LIKE 'operator:%') \
              AND newer.tag = old.tag AND newer.subject = old.subject AND newer.created > old.created)) \
            LIMIT ?3)",
     ),

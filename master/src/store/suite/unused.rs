@@ -27,19 +27,24 @@ pub(in crate::store) async fn what_no_record_needs_goes(store: &dyn Store) {
         .record_return(&jid(2), &minion("a"), &answer(0))
         .await
         .unwrap();
-    for (serial, tag, age, left) in [
-        ("ended", "t1", 2, -1),
-        ("replaced", "t2", 100, 1),
-        ("replaced lately", "t3", 80, 1),
-        ("newer", "t2", 1, 1),
-        ("newer too", "t3", 1, 1),
-        ("old", "t4", 100, 1),
+    let admin = "operator:alice";
+    for (serial, owner, tag, age, left) in [
+        ("ended", "a", "t1", 2, -1),
+        ("replaced", "a", "t2", 100, 1),
+        ("replaced lately", "a", "t3", 80, 1),
+        ("newer", "a", "t2", 1, 1),
+        ("newer too", "a", "t3", 1, 1),
+        ("old", "a", "t4", 100, 1),
+        // Not replaced by the next one: each works until its end.
+        ("kubeconfig", admin, KUBECONFIG, 100, 1),
+        ("later kubeconfig", admin, KUBECONFIG, 1, 1),
+        ("ended kubeconfig", admin, KUBECONFIG, 100, -1),
     ] {
         let certificate = Certificate {
             serial: serial.to_owned(),
             ca: "kubernetes".to_owned(),
             subject: "CN=x".to_owned(),
-            owner: "a".to_owned(),
+            owner: owner.to_owned(),
             job: Some(jid(1)),
             tag: tag.to_owned(),
             created: NOW - age * DAY,
@@ -68,8 +73,8 @@ pub(in crate::store) async fn what_no_record_needs_goes(store: &dyn Store) {
             some => removed += some,
         }
     }
-    // Two files, one low state, two certificates, two tokens.
-    assert_eq!(removed, 7);
+    // Two files, one low state, three certificates, two tokens.
+    assert_eq!(removed, 8);
     for (sha256, there) in [
         ("open", true),
         ("ended", false),
@@ -85,14 +90,22 @@ pub(in crate::store) async fn what_no_record_needs_goes(store: &dyn Store) {
     };
     assert!(low(1).await.is_some() && low(2).await.is_none());
     let mut serials: Vec<String> = store
-        .certificates(9)
+        .certificates(99)
         .await
         .unwrap()
         .into_iter()
         .map(|found| found.serial)
         .collect();
     serials.sort();
-    assert_eq!(serials, ["newer", "newer too", "old", "replaced lately"]);
+    let kept = [
+        "kubeconfig",
+        "later kubeconfig",
+        "newer",
+        "newer too",
+        "old",
+        "replaced lately",
+    ];
+    assert_eq!(serials, kept);
     let mut tokens: Vec<String> = store
         .tokens()
         .await

@@ -24,6 +24,7 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["cmd", WORKER, "--", "true"], [false, false]),
     (&["token", "create"], [false, false]),
     (&["kubeconfig"], [false, false]),
+    (&["kubeconfig", "list"], [true, true]),
     (&["key", "reject", WORKER], [false, false]),
     (&["node", "add", "worker-9", "--no-wait"], [false, false]),
     (&["operator", "revoke", "root"], [false, false]),
