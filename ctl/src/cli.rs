@@ -400,7 +400,8 @@ pub enum Token {
         /// The number of minions that may use it.
         #[arg(long, default_value_t = 1)]
         uses: u32,
-        /// Only minions with these roles may use it.
+        /// Only minions with these roles may use it. Default: those of the host that --id names;
+        /// without --id, no host with the role bootstrap, control-plane, etcd or registry.
         #[arg(long, value_delimiter = ',')]
         roles: Vec<String>,
         /// Only this minion may use it.

@@ -7,9 +7,9 @@ use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::ids::MinionId;
 use halite_proto::pki::Inspected;
-use serde::Deserialize;
 use serde_json::json;
 
+use super::declared_roles::check_roles;
 use super::token::TokenText;
 use super::{host_facts, pending};
 use crate::app::App;
@@ -240,42 +240,6 @@ async fn valid_token(app: &App, text: &str, id: &MinionId, now: Millis) -> Resul
         && token.bound_id.as_ref().is_none_or(|bound| bound == id)
         && text.matches(&token);
     if allowed { Ok(token) } else { Err(bad_token()) }
-}
-
-/// What a node document must have for this; everything else is the pillar's affair.
-#[derive(Deserialize)]
-struct Declared {
-    #[serde(default)]
-    roles: Vec<String>,
-}
-
-/// A token with roles lets in only a node whose declared roles it names.
-fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(), Refusal> {
-    if token.roles.is_empty() {
-        return Ok(());
-    }
-    let path = app
-        .config
-        .config_dir
-        .join("nodes")
-        .join(format!("{id}.yaml"));
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        // Not declared: no roles, nothing assigned.
-        return Ok(());
-    };
-    let declared: Declared = serde_saphyr::from_str(&text)
-        .map_err(|e| Refusal::internal(format!("{}: {e}", path.display())))?;
-    match declared
-        .roles
-        .iter()
-        .find(|role| !token.roles.contains(role))
-    {
-        None => Ok(()),
-        Some(role) => Err(Refusal::denied(format!(
-            "the token is for the roles {}, but {id} is declared with {role}",
-            token.roles.join(", ")
-        ))),
-    }
 }
 
 /// Signs a key's request as the identity of its minion, and records the certificate.

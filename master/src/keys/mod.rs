@@ -2,6 +2,7 @@
 //! with them.
 
 mod budget;
+mod declared_roles;
 mod enrol;
 mod gate;
 mod host_facts;

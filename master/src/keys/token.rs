@@ -8,6 +8,7 @@ use halite_proto::ids::MinionId;
 use halite_proto::pki;
 use serde_json::{Value, json};
 
+use super::declared_roles::declared_roles;
 use crate::app::App;
 use crate::ca::HALITE;
 use crate::clock::rfc3339;
@@ -88,7 +89,8 @@ pub struct Wanted {
     pub ttl_seconds: u32,
     /// Enrolments; 0: one.
     pub uses: u32,
-    /// Roles that an enrolled node may have; empty: any.
+    /// Roles that an enrolled node may have; empty: those that the document of its id has, and
+    /// without an id any that need not be named.
     pub roles: Vec<String>,
     /// The only id that may use it; empty: any.
     pub id: String,
@@ -124,6 +126,10 @@ pub async fn create_token(
     } else {
         Some(MinionId::for_host(&wanted.id)?)
     };
+    let roles = match &bound_id {
+        Some(id) if wanted.roles.is_empty() => declared_roles(app, id)?,
+        _ => wanted.roles,
+    };
     let internal = |error: pki::PkiError| Refusal::internal(chain(&error));
     let text = TokenText {
         id: pki::hex(&pki::random::<8>().map_err(internal)?),
@@ -139,7 +145,7 @@ pub async fn create_token(
         secret_sha256: pki::sha256_hex(text.secret.as_bytes()),
         expires: now + i64::from(ttl) * 1000,
         uses_left: uses,
-        roles: wanted.roles,
+        roles,
         bound_id,
         created: now,
         operator: operator.to_owned(),

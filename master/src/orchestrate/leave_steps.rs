@@ -132,9 +132,16 @@ impl StepRunner<'_> {
         }
         let app = self.jobs.app();
         let id = minion(&name)?;
+        // Also those of a host that never came: its name must not come in later.
+        let tokens = app.store.take_tokens(&id, None).await;
+        let tokens = tokens.map_err(|error| Failure::new(chain(&error)))?;
         let key = app.store.key(&id).await;
         if key.map_err(|error| Failure::new(chain(&error)))?.is_none() {
-            return Ok((Map::new(), format!("{name} has no key")));
+            let mut changes = Map::new();
+            if !tokens.is_empty() {
+                changes.insert(name.clone(), json!({"tokens": tokens}));
+            }
+            return Ok((changes, format!("{name} has no key")));
         }
         let order = Change {
             id: name.clone(),

@@ -11,6 +11,7 @@ use super::fixture::{
 };
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::declared::NodeRequest;
+use crate::keys::{TokenText, Wanted, create_token};
 use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.remove_node";
@@ -84,6 +85,44 @@ fn a_worker_leaves_and_the_others_forget_it() {
     );
     assert_eq!(retcode, 1, "{data}");
     assert!(data.contains("it has the master"), "{data}");
+}
+
+/// A token is good for a day: a host that was removed before it came must not come in with it.
+#[test]
+fn the_tokens_of_a_host_end_when_it_is_removed() {
+    let site = site();
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&worker);
+    let token = |id: &str| {
+        let wanted = Wanted {
+            id: id.to_owned(),
+            ..Wanted::default()
+        };
+        let made = life
+            .runtime
+            .block_on(create_token(&life.app, "root", wanted));
+        TokenText::parse(&made.unwrap().0).unwrap().id
+    };
+    let is_there = |id: &str| {
+        let found = life.runtime.block_on(life.app.store.token(id)).unwrap();
+        found.is_some()
+    };
+    let nodes = site.path().join("etc/nodes");
+    let never = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: never}\nroles: [worker]\n";
+    std::fs::write(nodes.join("never.yaml"), never).unwrap();
+    let tokens = ["worker-1", "never", "bootstrap-1", ""].map(token);
+    for (node, dead) in [("worker-1", false), ("never", true)] {
+        let pillar = json!({"node": node, "dead": dead, "force": true, "cluster": "test"});
+        let (retcode, data) = remove(&life, &pillar);
+        assert_eq!(retcode, 0, "{data}");
+    }
+    assert_eq!(
+        tokens.map(|id| is_there(&id)),
+        [false, false, true, true],
+        "those of other hosts stay"
+    );
 }
 
 #[test]

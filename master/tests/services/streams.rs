@@ -1,7 +1,8 @@
 //! What a minion's stream lives through.
 
 use halite_master::store::AuditFilter;
-use halite_proto::tonic::{Code, Request, Streaming};
+use halite_proto::pki::PrivateKey;
+use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
 use halite_proto::v1;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
@@ -289,6 +290,60 @@ async fn streams_end_when_the_master_stops() {
         .unwrap();
 }
 
+/// Enrols as a newcomer does, who knows the master by its token alone.
+async fn enrol(
+    site: &Site,
+    id: &str,
+    key: &PrivateKey,
+    token: &str,
+) -> Result<v1::EnrolReply, Status> {
+    let ca_sha256 = token.rsplit('.').next().unwrap();
+    let pinned = connect_pinned(&site.endpoint, ca_sha256).await.unwrap();
+    let request = v1::EnrolRequest {
+        protocol: 1,
+        id: id.to_owned(),
+        csr_pem: key.request(id).unwrap(),
+        token: token.to_owned(),
+        grains_json: "{}".to_owned(),
+    };
+    let mut enrolment = EnrolmentClient::new(pinned.channel);
+    enrolment.enrol(request).await.map(Response::into_inner)
+}
+
+/// Any holder of a token could otherwise be a declared control plane that has not come yet, and get
+/// the keys of the CAs.
+#[tokio::test]
+async fn a_token_for_any_host_makes_no_control_plane() {
+    let site = start().await;
+    let nodes = site.directory.path().join("etc/nodes");
+    std::fs::create_dir_all(&nodes).unwrap();
+    let document =
+        "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [control-plane, etcd]\n";
+    std::fs::write(nodes.join("cp-2.yaml"), document).unwrap();
+    let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
+    let mut tokens = Vec::new();
+    for id in ["", "cp-2"] {
+        let wanted = v1::CreateTokenRequest {
+            id: id.to_owned(),
+            ..v1::CreateTokenRequest::default()
+        };
+        let made = operator.create_token(wanted).await.unwrap();
+        tokens.push(made.into_inner().token);
+    }
+    let key = PrivateKey::generate().unwrap();
+    let refused = enrol(&site, "cp-2", &key, &tokens[0]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    assert!(
+        refused
+            .message()
+            .ends_with("but cp-2 is declared with control-plane; use one that was made for this host: ctl token create --id cp-2"),
+        "{refused}"
+    );
+    // The remedy is one.
+    let reply = enrol(&site, "cp-2", &key, &tokens[1]).await.unwrap();
+    assert_eq!(reply.state(), v1::enrol_reply::State::Accepted);
+}
+
 #[tokio::test]
 async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
     let site = start().await;
@@ -303,21 +358,8 @@ async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
         .unwrap()
         .into_inner()
         .token;
-    let ca_sha256 = token.rsplit('.').next().unwrap();
-    let pinned = connect_pinned(&site.endpoint, ca_sha256).await.unwrap();
-    let key = halite_proto::pki::PrivateKey::generate().unwrap();
-    let request = v1::EnrolRequest {
-        protocol: 1,
-        id: "worker-5".to_owned(),
-        csr_pem: key.request("worker-5").unwrap(),
-        token: token.clone(),
-        grains_json: "{}".to_owned(),
-    };
-    let reply = EnrolmentClient::new(pinned.channel)
-        .enrol(request)
-        .await
-        .unwrap()
-        .into_inner();
+    let key = PrivateKey::generate().unwrap();
+    let reply = enrol(&site, "worker-5", &key, &token).await.unwrap();
     assert_eq!(reply.state(), v1::enrol_reply::State::Accepted);
     assert_eq!(reply.fingerprint, key.fingerprint());
     let identity = ClientIdentity {

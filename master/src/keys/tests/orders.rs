@@ -300,6 +300,49 @@ async fn a_token_for_roles_lets_in_only_those_declared_with_them() {
     );
 }
 
+/// Any holder of a token could otherwise be a control plane that is declared and not there yet, and
+/// get the keys of the CAs.
+#[tokio::test]
+async fn a_token_without_roles_makes_no_control_plane() {
+    let site = site().await;
+    let nodes = site.directory.path().join("etc/nodes");
+    std::fs::create_dir_all(&nodes).unwrap();
+    let declare = |name: &str, roles: &str| {
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [{roles}]\n"
+        );
+        std::fs::write(nodes.join(format!("{name}.yaml")), text).unwrap();
+    };
+    for role in ["bootstrap", "control-plane", "etcd", "registry"] {
+        declare("n", &format!("worker, {role}"));
+        let token = site.token(Wanted::default()).await;
+        let refused = site.refused(&Host::new("n"), &token).await;
+        assert!(
+            refused.message.contains(&format!("declared with {role}"))
+                && refused.message.contains("ctl token create --id n"),
+            "{refused}"
+        );
+        assert_eq!(site.uses(&token).await, 1);
+    }
+    // The remedy; and a token for a worker makes no control plane of it later.
+    let bound = || Wanted {
+        id: "n".to_owned(),
+        ..Wanted::default()
+    };
+    declare("n", "worker");
+    let early = site.token(bound()).await;
+    declare("n", "worker, control-plane");
+    site.refused(&Host::new("n"), &early).await;
+    let token = site.token(bound()).await;
+    certificate(site.enrol(&Host::new("n"), &token).await);
+    // Hosts that get nothing of that kind need no roles in a token.
+    declare("w", "worker, infra");
+    for name in ["w", "undeclared"] {
+        let token = site.token(Wanted::default()).await;
+        certificate(site.enrol(&Host::new(name), &token).await);
+    }
+}
+
 #[tokio::test]
 async fn renewal_keeps_the_key() {
     let site = site().await;
