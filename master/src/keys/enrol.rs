@@ -96,7 +96,12 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
             Err(error) => return Err(error),
         },
     };
-    if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.as_ref()) {
+    // A token from before the rejection says nothing about the time after it.
+    let is_later = match &token {
+        Some(token) => app.store.is_token_newer(&token.id, id).await?,
+        None => false,
+    };
+    if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.as_ref(), is_later) {
         // Not stored: a stranger can cause any number of them.
         app.events.announce(
             &format!("halite/key/{id}"),
@@ -159,15 +164,19 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     })
 }
 
-/// Why a request cannot go on, whatever else it brings.
-fn refusal(known: Option<&Key>, fingerprint: &str, token: Option<&Token>) -> Option<String> {
+/// Why a request cannot go on, whatever else it brings; `is_later`: its token was made after the last
+/// change of the known key.
+fn refusal(
+    known: Option<&Key>,
+    fingerprint: &str,
+    token: Option<&Token>,
+    is_later: bool,
+) -> Option<String> {
     let known = known?;
     let same = known.fingerprint == fingerprint;
     let bound = token.is_some_and(|token| token.bound_id.is_some());
-    // A token from before the rejection says nothing about the time after it.
-    let later = token.is_some_and(|token| token.created > known.changed);
     match known.state {
-        KeyState::Rejected if same && !(bound && later) => Some(rejection(&known.id)),
+        KeyState::Rejected if same && !(bound && is_later) => Some(rejection(&known.id)),
         // An operator who binds a token to an id says that this id may come (back), whatever was
         // before.
         _ if bound => None,

@@ -65,14 +65,13 @@ pub async fn sign(
         .sign(HALITE, csr_pem, &Profile::identity(&identity), now)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     let known = find(app, &name).await?;
-    if let Some(revoked) = known.as_ref().and_then(|known| known.revoked) {
-        let key = app.store.key(host).await?;
-        if key.is_none_or(|key| key.created <= revoked) {
-            return Err(Refusal::denied(format!(
-                "the operator {name} was revoked on {}: it is made again when the host is replaced (ctl node replace {host})",
-                rfc3339(revoked)
-            )));
-        }
+    if let Some(revoked) = known.as_ref().and_then(|known| known.revoked)
+        && !app.store.is_key_newer(host, &name).await?
+    {
+        return Err(Refusal::denied(format!(
+            "the operator {name} was revoked on {}: it is made again when the host is replaced (ctl node replace {host})",
+            rfc3339(revoked)
+        )));
     }
     let is_admitted = known.is_some_and(|known| {
         known.is_valid(now) && known.fingerprint.as_ref() == Some(&issued.fingerprint)

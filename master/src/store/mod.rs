@@ -163,6 +163,13 @@ pub trait Store: Send + Sync {
         minion: &'a MinionId,
         token: Option<&'a str>,
     ) -> StoreFuture<'a, Vec<String>>;
+    /// Returns whether a token was made after the last change of a minion's key, whatever the clock
+    /// said.
+    fn is_token_newer<'a>(&'a self, token: &'a str, minion: &'a MinionId) -> StoreFuture<'a, bool>;
+    /// Returns whether a minion's id got its key after an operator was revoked, whatever the clock
+    /// said.
+    fn is_key_newer<'a>(&'a self, minion: &'a MinionId, operator: &'a str)
+    -> StoreFuture<'a, bool>;
 
     // Operators
 

@@ -170,6 +170,27 @@ async fn an_operator_who_was_revoked_is_not_made_again_by_a_state() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_brings_no_revoked_root_back_and_keeps_no_new_host_out() {
+    for step in [-DAY, DAY] {
+        let site = site().await;
+        joined(&site).await;
+        let key = PrivateKey::generate().unwrap();
+        sign(&site, &key).await.unwrap();
+        site.clock.step(step);
+        revoke_operator(&site.app, "root", "root@cp-2")
+            .await
+            .unwrap();
+        site.clock.step(step);
+        let refused = sign(&site, &key).await.unwrap_err();
+        assert!(refused.message.contains("was revoked on"), "{refused}");
+        site.order("cp-2", "delete").await.unwrap();
+        joined(&site).await;
+        let new = sign(&site, &PrivateKey::generate().unwrap()).await.unwrap();
+        assert_eq!(role_of(&site, &new), Some(Role::Admin), "{step}");
+    }
+}
+
+#[tokio::test]
 async fn a_host_that_becomes_the_master_keeps_its_operator() {
     let site = site().await;
     joined(&site).await;

@@ -120,6 +120,29 @@ async fn a_rejected_squatter_costs_the_true_host_no_token() {
     certificate(site.enrol(&honest, &token).await);
 }
 
+/// A token for a host that was rejected while it waited is still good for another host of that name.
+#[tokio::test]
+async fn a_clock_that_is_set_makes_no_token_older_or_newer_than_a_rejection() {
+    for step in [-DAY, DAY] {
+        let site = site().await;
+        let host = Host::new("worker-1");
+        let bound = || Wanted {
+            id: "worker-1".to_owned(),
+            ttl_seconds: 7 * 24 * 60 * 60,
+            ..Wanted::default()
+        };
+        let early = site.token(bound()).await;
+        site.enrol(&host, "").await;
+        site.clock.step(step);
+        site.order("worker-1", "reject").await.unwrap();
+        let why = reason(site.enrol(&host, &early).await);
+        assert!(why.contains("an operator rejected this key"), "{why}");
+        site.clock.step(step);
+        let late = site.token(bound()).await;
+        certificate(site.enrol(&host, &late).await);
+    }
+}
+
 #[tokio::test]
 async fn a_full_disk_does_not_keep_a_rejected_key_in() {
     for action in ["reject", "delete"] {

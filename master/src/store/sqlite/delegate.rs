@@ -95,6 +95,18 @@ impl Store for SqliteStore {
         Box::pin(self.ended(self.remove_tokens(minion, token)))
     }
 
+    fn is_token_newer<'a>(&'a self, token: &'a str, minion: &'a MinionId) -> StoreFuture<'a, bool> {
+        Box::pin(self.follows_key(token, minion))
+    }
+
+    fn is_key_newer<'a>(
+        &'a self,
+        minion: &'a MinionId,
+        operator: &'a str,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.follows_revocation(minion, operator))
+    }
+
     fn operators(&self) -> StoreFuture<'_, Vec<Operator>> {
         Box::pin(self.get_operators())
     }

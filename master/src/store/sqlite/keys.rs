@@ -1,20 +1,24 @@
 //! Keys, tokens, certificates.
 
 use halite_proto::ids::MinionId;
-use sqlx::{Executor, Sqlite};
+use sqlx::SqliteConnection;
 
 use super::SqliteStore;
 use super::rows::json;
+use super::turns::next_turn;
 use crate::store::records::{Certificate, KUBECONFIG, Key, Revocation, Token};
 use crate::store::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> Outcome<()> {
+async fn write_key(to: &mut SqliteConnection, key: &Key) -> Outcome<()> {
+    let turn = next_turn(to).await?;
     sqlx::query(
         "INSERT OR REPLACE INTO keys \
-         (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, token, created, changed) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         (id, state, fingerprint, csr_pem, serial, certificate_pem, roles, grains_json, token, created, changed, \
+         first_turn, last_turn) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
+         coalesce((SELECT first_turn FROM keys WHERE id = ?1), ?12), ?12)",
     )
     .bind(key.id.as_str())
     .bind(key.state.as_str())
@@ -27,6 +31,7 @@ async fn write_key<'e>(to: impl Executor<'e, Database = Sqlite>, key: &Key) -> O
     .bind(&key.token)
     .bind(key.created)
     .bind(key.changed)
+    .bind(turn)
     .execute(to)
     .await?;
     Ok(())
@@ -49,7 +54,10 @@ impl SqliteStore {
     pub(super) async fn set_key(&self, key: &Key) -> Outcome<()> {
         let before = self.get_key(&key.id).await?;
         self.note_keys(before.as_ref(), Some(key)).await?;
-        write_key(&self.writer, key).await
+        let mut transaction = self.writer.begin().await?;
+        write_key(&mut transaction, key).await?;
+        transaction.commit().await?;
+        Ok(())
     }
 
     pub(super) async fn set_key_with_token(
@@ -71,7 +79,7 @@ impl SqliteStore {
             return Ok(false);
         }
         self.note_keys(before.as_ref(), Some(key)).await?;
-        write_key(&mut *transaction, key).await?;
+        write_key(&mut transaction, key).await?;
         transaction.commit().await?;
         Ok(true)
     }
@@ -93,9 +101,12 @@ impl SqliteStore {
     }
 
     pub(super) async fn set_token(&self, token: &Token) -> Outcome<()> {
+        let mut transaction = self.writer.begin().await?;
+        let turn = next_turn(&mut transaction).await?;
         sqlx::query(
-            "INSERT OR REPLACE INTO tokens (id, secret_sha256, expires, uses_left, roles, bound_id, created, operator) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO tokens \
+             (id, secret_sha256, expires, uses_left, roles, bound_id, created, operator, turn) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(&token.id)
         .bind(&token.secret_sha256)
@@ -105,8 +116,10 @@ impl SqliteStore {
         .bind(token.bound_id.as_deref())
         .bind(token.created)
         .bind(&token.operator)
-        .execute(&self.writer)
+        .bind(turn)
+        .execute(&mut *transaction)
         .await?;
+        transaction.commit().await?;
         Ok(())
     }
 

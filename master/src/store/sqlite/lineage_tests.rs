@@ -126,6 +126,15 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     let revocations = store.revocations().await.unwrap();
     assert_eq!(revocations[0].serial, "01");
     assert!(store.operators().await.unwrap()[0].revoked.is_some());
+    // As if it had been revoked now: a key that was there before is no newer, and the next one is.
+    let good = minion("good");
+    assert!(!store.is_key_newer(&good, "eve").await.unwrap());
+    store.delete_key(&good).await.unwrap();
+    store
+        .put_key(&of("good", KeyState::Accepted))
+        .await
+        .unwrap();
+    assert!(store.is_key_newer(&good, "eve").await.unwrap());
 }
 
 /// Makes a closed store as that of an earlier version, which knew no holder.

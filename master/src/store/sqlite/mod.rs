@@ -18,6 +18,7 @@ mod rows;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unused;
 
 use std::borrow::Cow;
@@ -92,6 +93,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         11,
         "holder",
         include_str!("../../../migrations/0011_holder.sql"),
+    ),
+    (
+        12,
+        "turns",
+        include_str!("../../../migrations/0012_turns.sql"),
     ),
 ];
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use sqlx::SqliteConnection;
 
 use super::files::{append, beside, read};
+use super::turns::next_turn;
 use super::{SqliteStore, StoreError};
 use crate::store::records::{Key, KeyState, Operator};
 
@@ -54,17 +55,21 @@ pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(
         .execute(&mut *store)
         .await?;
     }
+    // After all that the store knows: no token of it undoes a rejection.
+    let turn = next_turn(store).await?;
     for fingerprint in revoked.keys {
         sqlx::query(
-            "UPDATE keys SET state = 'rejected' WHERE fingerprint = ? AND state = 'accepted'",
+            "UPDATE keys SET state = 'rejected', last_turn = ? WHERE fingerprint = ? AND state = 'accepted'",
         )
+        .bind(turn)
         .bind(&fingerprint)
         .execute(&mut *store)
         .await?;
         sqlx::query(
-            "UPDATE operators SET revoked = 0 \
+            "UPDATE operators SET revoked = 0, revoked_turn = ? \
              WHERE revoked IS NULL AND coalesce(fingerprint, ? || name) = ?",
         )
+        .bind(turn)
         .bind(ANY_KEY)
         .bind(&fingerprint)
         .execute(&mut *store)

@@ -23,7 +23,7 @@ pub(super) async fn fresh() -> (SqliteStore, TempDir) {
 }
 
 /// An empty store as the version that had so many migrations left it.
-async fn of_version(migrations: usize) -> (SqliteStore, TempDir) {
+pub(super) async fn of_version(migrations: usize) -> (SqliteStore, TempDir) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store.db");
     create_private(&path).unwrap();
