@@ -73,9 +73,10 @@ pub async fn maintain(
         if was_stable {
             logged.clear();
         }
-        // A reason that a master repeats is one line in the log.
+        // A reason that a master repeats is one line in the log; a standby only has no master.
         let reason = chain(&end);
-        if logged.get(&master) == Some(&reason) {
+        let is_standby = matches!(&end, End::Connect(error) if error.is_of_a_standby());
+        if is_standby || logged.get(&master) == Some(&reason) {
             tracing::debug!(master, reason, "no link");
         } else {
             tracing::warn!(master, reason, "no link; trying again");

@@ -117,6 +117,7 @@ pub(super) fn compare(
     Ok(Response::new(CompareReply {
         epoch: own.number,
         evidence: Some(own),
+        standing: None,
     }))
 }
 

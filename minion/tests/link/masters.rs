@@ -1,10 +1,12 @@
 //! Several masters, one after the other.
 
+use halite_errors::chain;
+use halite_minion::enrol;
 use halite_proto::v1::Job;
 use halite_proto::v1::master_message::Body as ToMinion;
 use serde_json::json;
 
-use super::world::{Stream, World, world};
+use super::world::{Stream, TOKEN, World, world};
 use super::{id, job};
 
 /// Writes a line into a file of the minion's directory.
@@ -39,6 +41,26 @@ async fn a_master_that_the_minion_only_heard_of_is_called_when_the_other_is_gone
     assert_eq!(seen.number, 3, "it says what it has seen");
     assert!(seen.is_proven(&first.master.ca.pem));
     obeyed(&mut stream, order(&first, 8)).await;
+    going.send_replace(true);
+}
+
+/// A standby listens on the port of the master, with the certificate of its minion.
+#[tokio::test]
+async fn a_minion_passes_a_standby_and_calls_the_master() {
+    let mut first = world().await;
+    let mut standby = first.standby_beside().await;
+    first.enrolled().await;
+    first.says(3, &[&standby, &first]);
+    first.config.masters = vec![standby.endpoint.clone(), first.endpoint.clone()];
+    let going = first.minion();
+    let (mut stream, _) = first.stream().await;
+    obeyed(&mut stream, order(&first, 7)).await;
+    assert!(standby.streams.try_recv().is_err(), "it called the standby");
+    // Nor is a new host enrolled there.
+    let request = standby.request(&format!("{TOKEN}.{}", standby.hash));
+    let refused = enrol::enrol(&standby.config, &request, |_| ()).await;
+    let refused = chain(&refused.unwrap_err());
+    assert!(refused.contains("stands by and has no master"), "{refused}");
     going.send_replace(true);
 }
 

@@ -229,14 +229,14 @@ pub struct World {
 
 pub async fn world() -> World {
     halite_proto::transport::install_crypto();
-    master(Arc::new(Ca::new())).await
+    server(Arc::new(Ca::new()), "halite://test/master/m").await
 }
 
-/// A master of that CA, and a minion that is to call it.
-async fn master(ca: Arc<Ca>) -> World {
+/// A server of that CA with this identity, and a minion that is to call it.
+async fn server(ca: Arc<Ca>, uri: &str) -> World {
     let hash = pki::sha256_hex(&pki::certificates(&ca.pem).unwrap()[0]);
     let key = PrivateKey::generate().unwrap();
-    let own = Ca::params("halite://test/master/m")
+    let own = Ca::params(uri)
         .signed_by(key.as_key_pair(), &ca.issuer)
         .unwrap()
         .pem();
@@ -291,7 +291,12 @@ async fn master(ca: Arc<Ca>) -> World {
 impl World {
     /// Another master of the same cluster.
     pub async fn beside(&self) -> Self {
-        master(Arc::clone(&self.master.ca)).await
+        server(Arc::clone(&self.master.ca), "halite://test/master/m").await
+    }
+
+    /// A standby of the same cluster.
+    pub async fn standby_beside(&self) -> Self {
+        server(Arc::clone(&self.master.ca), "halite://test/minion/cp-2").await
     }
 
     /// The epoch and the masters that it says in its hello from now on.

@@ -61,17 +61,17 @@ impl std::fmt::Debug for ClientIdentity {
 pub struct Channel {
     sender: SendRequest<Body>,
     authority: Authority,
-    /// The identity of the master.
-    master: Identity,
+    /// The identity of the master or standby.
+    server: Identity,
     /// The reason why the connection ended; `None` while it is open.
     ended: watch::Receiver<Option<Arc<str>>>,
 }
 
 impl Channel {
-    /// The identity of the master.
+    /// The identity of the server: a master, or after [`connect_any`] the minion of a standby.
     #[must_use]
-    pub fn master(&self) -> &Identity {
-        &self.master
+    pub fn server(&self) -> &Identity {
+        &self.server
     }
 
     /// Waits until the connection ends, and returns the reason.
@@ -87,7 +87,7 @@ impl Channel {
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Channel")
-            .field("master", &self.master)
+            .field("server", &self.server)
             .finish_non_exhaustive()
     }
 }
@@ -159,6 +159,21 @@ pub async fn connect_among(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
+/// As [`connect`], to a master or a standby; [`Channel::server`] says which of them answers.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_any(
+    endpoint: &str,
+    ca_pem: &str,
+    identity: &ClientIdentity,
+) -> Result<Channel, ConnectError> {
+    let stream = dial(endpoint, AMONG).await?;
+    let trust = Trust::Roots(roots(ca_pem)?);
+    let (channel, _) = open(stream, endpoint, trust, Some(identity), true).await?;
+    Ok(channel)
+}
+
 /// As [`connect`], over an existing byte stream.
 ///
 /// # Errors
@@ -172,13 +187,16 @@ pub async fn connect_over<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let trust = Trust::Roots(roots(ca_pem)?);
+    Ok(open(stream, endpoint, trust, identity, false).await?.0)
+}
+
+fn roots(ca_pem: &str) -> Result<RootCertStore, ConnectError> {
     let mut roots = RootCertStore::empty();
     for ca in pki::certificates(ca_pem)? {
         roots.add(ca).map_err(ConnectError::Authority)?;
     }
-    Ok(open(stream, endpoint, Trust::Roots(roots), identity)
-        .await?
-        .0)
+    Ok(roots)
 }
 
 /// A first connection, made only with the hash in a token.
@@ -213,7 +231,8 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let pin = ca_sha256.to_ascii_lowercase();
-    let (channel, certificates) = open(stream, endpoint, Trust::Pinned(pin.clone()), None).await?;
+    let trust = Trust::Pinned(pin.clone());
+    let (channel, certificates) = open(stream, endpoint, trust, None, false).await?;
     let ca = certificates.iter().find(|der| pki::sha256_hex(der) == pin);
     let ca = ca.ok_or_else(|| untrusted(endpoint, HandshakeError::NoPinnedCa))?;
     Ok(Pinned {
@@ -247,6 +266,7 @@ async fn open<S>(
     endpoint: &str,
     trust: Trust,
     identity: Option<&ClientIdentity>,
+    standbys: bool,
 ) -> Result<(Channel, Vec<CertificateDer<'static>>), ConnectError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -264,7 +284,7 @@ where
         .to_owned();
     let name =
         ServerName::try_from(host).map_err(|_| ConnectError::Endpoint(endpoint.to_owned()))?;
-    let config = config(endpoint, trust, identity)?;
+    let config = config(endpoint, trust, identity, standbys)?;
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, LastWord::new(stream));
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
         .await
@@ -281,7 +301,7 @@ where
     let leaf = certificates
         .first()
         .ok_or_else(|| untrusted(endpoint, HandshakeError::NoCertificate))?;
-    let master = Caller::from_der(leaf)?.identity;
+    let server = Caller::from_der(leaf)?.identity;
 
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -307,7 +327,7 @@ where
         Channel {
             sender,
             authority,
-            master,
+            server,
             ended,
         },
         certificates,
@@ -318,6 +338,7 @@ fn config(
     endpoint: &str,
     trust: Trust,
     identity: Option<&ClientIdentity>,
+    standbys: bool,
 ) -> Result<ClientConfig, ConnectError> {
     let tls = |error: rustls::Error| untrusted(endpoint, HandshakeError::Settings(error));
     let provider = provider();
@@ -333,6 +354,7 @@ fn config(
     let verifier = MasterVerifier {
         trust,
         cluster,
+        standbys,
         provider: Arc::clone(&provider),
     };
     let builder = ClientConfig::builder_with_provider(provider)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustls::{CertificateError, OtherError};
 
+use super::tls::Mistrust;
 use crate::pki::PkiError;
 
 /// The reason why there is no connection to a master.
@@ -38,6 +39,17 @@ pub enum ConnectError {
     Authority(#[source] rustls::Error),
 }
 
+impl ConnectError {
+    /// Returns whether the server is a standby, which has no master.
+    #[must_use]
+    pub fn is_of_a_standby(&self) -> bool {
+        let Self::Untrusted { source, .. } = self else {
+            return false;
+        };
+        matches!(source, HandshakeError::StandsBy(_))
+    }
+}
+
 /// The reason why a handshake failed or a connection broke.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
@@ -65,6 +77,11 @@ pub enum HandshakeError {
     /// The server's certificate is unusable for another reason.
     #[error("cannot verify the server's certificate")]
     Certificate(#[source] rustls::Error),
+    /// The server is a standby: it has no master.
+    #[error(
+        "the host {0} stands by and has no master; `ctl master list` there shows the master that it follows"
+    )]
+    StandsBy(String),
     /// The server's certificate is not that of our master.
     #[error(transparent)]
     OtherServer(Arc<dyn Error + Send + Sync>),
@@ -141,7 +158,10 @@ impl HandshakeError {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 Self::NotValidYet
             }
-            CertificateError::Other(OtherError(reason)) => Self::OtherServer(Arc::clone(reason)),
+            CertificateError::Other(OtherError(reason)) => match reason.downcast_ref() {
+                Some(Mistrust::StandsBy(host)) => Self::StandsBy(host.clone()),
+                _ => Self::OtherServer(Arc::clone(reason)),
+            },
             other => Self::Certificate(rustls::Error::InvalidCertificate(other.clone())),
         }
     }

@@ -30,8 +30,8 @@ mod tls;
 use std::time::Duration;
 
 pub use client::{
-    Channel, ClientIdentity, Pinned, connect, connect_among, connect_over, connect_pinned,
-    pinned_over,
+    Channel, ClientIdentity, Pinned, connect, connect_among, connect_any, connect_over,
+    connect_pinned, pinned_over,
 };
 pub use error::{ConnectError, HandshakeError, MasterAlert};
 pub use limits::STRANGER_MESSAGE;

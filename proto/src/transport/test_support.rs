@@ -238,9 +238,21 @@ pub(super) async fn start_as(uri: &str) -> Running {
 }
 
 pub(super) async fn start_with(uri: &str, change: impl FnOnce(Server) -> Server) -> Running {
+    start_made(|ca| ca.identity(uri), change).await
+}
+
+/// A server with the identity that the CA issues.
+pub(super) async fn start_issued(issue: impl FnOnce(&TestCa) -> ClientIdentity) -> Running {
+    start_made(issue, |server| server).await
+}
+
+async fn start_made(
+    issue: impl FnOnce(&TestCa) -> ClientIdentity,
+    change: impl FnOnce(Server) -> Server,
+) -> Running {
     let ca = TestCa::new();
     let policy = TestPolicy::new();
-    let own = ca.identity(uri);
+    let own = issue(&ca);
     let dynamic = Arc::clone(&policy) as Arc<dyn PeerPolicy>;
     let server = Server::new("prod", &own.certificate_pem, &own.key_pem, &ca.pem, dynamic).unwrap();
     let server = Arc::new(change(server));

@@ -9,8 +9,9 @@ use rcgen::ExtendedKeyUsagePurpose;
 use tokio::net::TcpListener;
 use tonic::Code;
 
-use super::test_support::{LATE, TestCa, connect_unverified, start, start_as};
-use super::{ClientIdentity, ConnectError, HandshakeError, connect, connect_pinned};
+use super::test_support::{LATE, TestCa, connect_unverified, start, start_as, start_issued};
+use super::{ClientIdentity, ConnectError, HandshakeError, connect, connect_any, connect_pinned};
+use crate::identity::Kind;
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::{pki, v1};
 
@@ -107,7 +108,7 @@ async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
     for (uri, wanted) in [
         (
             "halite://prod/minion/worker-1",
-            "of kind minion, not a master",
+            "stands by and has no master",
         ),
         (
             "halite://prod/operator/root",
@@ -141,7 +142,7 @@ async fn a_new_minion_knows_the_master_by_the_hash_of_its_ca() {
         .unwrap();
     assert_eq!(pinned.ca_pem.trim(), running.ca.pem.trim());
     assert_eq!(
-        pinned.channel.master().to_string(),
+        pinned.channel.server().to_string(),
         "halite://prod/master/m1"
     );
     let reply = EnrolmentClient::new(pinned.channel)
@@ -180,7 +181,7 @@ async fn a_new_certificate_is_shown_without_a_restart() {
     let channel = connect(&running.endpoint, &running.ca.pem, None)
         .await
         .unwrap();
-    assert_eq!(channel.master().id(), "m2");
+    assert_eq!(channel.server().id(), "m2");
     let other = running.ca.identity("halite://prod/master/m3");
     assert!(
         running
@@ -267,6 +268,70 @@ async fn where_nothing_answers_or_no_tls_the_error_says_so() {
     for bad in ["", "nowhere", "127.0.0.1", "https://x:1"] {
         assert!(connect(bad, &ca.pem, None).await.is_err(), "{bad:?}");
     }
+}
+
+/// As the CA signs the identity of a minion, which is that of a standby: for clients only.
+fn of_a_client(params: &mut rcgen::CertificateParams) {
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+}
+
+#[tokio::test]
+async fn a_standby_is_found_only_by_the_clients_that_ask_for_one() {
+    let uri = "halite://prod/minion/cp-2";
+    let running = start_issued(|ca| ca.issue(&[uri], of_a_client)).await;
+    let own = running.ca.identity("halite://prod/minion/cp-1");
+    let ca = running.ca.pem.as_str();
+    let found = connect_any(&running.endpoint, ca, &own).await.unwrap();
+    let server = found.server();
+    assert_eq!((server.kind(), server.id()), (Kind::Minion, "cp-2"));
+    let operator = running.ca.identity("halite://prod/operator/root");
+    for refused in [
+        connect(&running.endpoint, ca, Some(&own)).await.err(),
+        connect(&running.endpoint, ca, Some(&operator)).await.err(),
+        connect(&running.endpoint, ca, None).await.err(),
+        connect_pinned(&running.endpoint, &running.ca.hash())
+            .await
+            .err(),
+    ] {
+        let error = refused.unwrap();
+        assert!(error.is_of_a_standby(), "{error:?}");
+        assert!(
+            chain(&error).contains("the host cp-2 stands by and has no master"),
+            "{error:?}"
+        );
+    }
+    // A master is found by both.
+    let master = start().await;
+    let own = master.ca.identity("halite://prod/minion/cp-1");
+    let found = connect_any(&master.endpoint, &master.ca.pem, &own).await;
+    assert_eq!(found.unwrap().server().kind(), Kind::Master);
+}
+
+#[tokio::test]
+async fn a_standby_of_another_ca_or_cluster_or_an_expired_one_is_none() {
+    let past = rcgen::date_time_ymd(2020, 1, 1);
+    let uri = "halite://prod/minion/cp-2";
+    let expired = start_issued(|ca| ca.issue(&[uri], |p| p.not_after = past)).await;
+    let other = start_as("halite://test/minion/cp-2").await;
+    let operator = start_as("halite://prod/operator/root").await;
+    for (running, said) in [
+        (&expired, "has expired"),
+        (&other, "of cluster"),
+        (&operator, "is of kind operator"),
+    ] {
+        let own = running.ca.identity("halite://prod/minion/cp-1");
+        let found = connect_any(&running.endpoint, &running.ca.pem, &own).await;
+        let error = found.unwrap_err();
+        assert!(chain(&error).contains(said), "{said}: {error:?}");
+    }
+    let stranger = TestCa::new();
+    let running = start_as(uri).await;
+    let own = stranger.identity("halite://prod/minion/cp-1");
+    let found = connect_any(&running.endpoint, &stranger.pem, &own).await;
+    let error = found.unwrap_err();
+    assert!(!error.is_of_a_standby(), "{error:?}");
+    let plain = connect(&running.endpoint, &stranger.pem, None).await;
+    assert!(!plain.unwrap_err().is_of_a_standby());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
@@ -33,7 +33,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// The reason why a certificate that the CA signed is refused all the same. It stays readable in
 /// logs of this end; the other end sees only an alert.
 #[derive(Debug, thiserror::Error)]
-enum Mistrust {
+pub(super) enum Mistrust {
     #[error(transparent)]
     Identity(#[from] PkiError),
     #[error("the server's chain holds no CA with the hash in the token")]
@@ -42,6 +42,8 @@ enum Mistrust {
     NotCa,
     #[error("the server is of kind {0}, not a master")]
     Kind(Kind),
+    #[error("the host {0} is a standby")]
+    StandsBy(String),
     #[error("the server is a master of cluster {0:?}")]
     Cluster(String),
 }
@@ -150,12 +152,15 @@ pub(super) enum Trust {
 }
 
 /// Verifies the master's certificate by its kind, not by a DNS name: a host may be reached by any
-/// address, but only a certificate that our CA issued to a master makes it one.
+/// address, but only a certificate that our CA issued to a master makes it one. A standby shows the
+/// certificate of its minion, so no client takes it for a master.
 #[derive(Debug)]
 pub(super) struct MasterVerifier {
     pub(super) trust: Trust,
     /// The cluster, where it is known.
     pub(super) cluster: Option<String>,
+    /// A standby is accepted as well.
+    pub(super) standbys: bool,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
@@ -175,6 +180,24 @@ impl MasterVerifier {
         roots.add((*pinned).clone().into_owned())?;
         Ok(roots)
     }
+
+    /// Verifies the certificate of a standby, which is that of its minion and says that it is one of a
+    /// client.
+    fn verify_standby(
+        &self,
+        roots: RootCertStore,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let provider = Arc::clone(&self.provider);
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        let verified = verifier.verify_client_cert(end_entity, intermediates, now);
+        verified.map(drop)
+    }
 }
 
 impl ServerCertVerifier for MasterVerifier {
@@ -189,17 +212,26 @@ impl ServerCertVerifier for MasterVerifier {
         let chain: Vec<&CertificateDer<'_>> =
             std::iter::once(end_entity).chain(intermediates).collect();
         let roots = self.roots(&chain)?;
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        rustls::client::verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            &roots,
-            intermediates,
-            now,
-            self.provider.signature_verification_algorithms.all,
-        )?;
-        let identity = caller(end_entity)?.identity;
-        if identity.kind() != Kind::Master {
-            return Err(Mistrust::Kind(identity.kind()).into());
+        let found = caller(end_entity);
+        let is_minion = |caller: &Caller| caller.identity.kind() == Kind::Minion;
+        if found.as_ref().is_ok_and(is_minion) {
+            self.verify_standby(roots, end_entity, intermediates, now)?;
+        } else {
+            let parsed = ParsedCertificate::try_from(end_entity)?;
+            rustls::client::verify_server_cert_signed_by_trust_anchor(
+                &parsed,
+                &roots,
+                intermediates,
+                now,
+                self.provider.signature_verification_algorithms.all,
+            )?;
+        }
+        let identity = found?.identity;
+        match identity.kind() {
+            Kind::Master => {}
+            Kind::Minion if self.standbys => {}
+            Kind::Minion => return Err(Mistrust::StandsBy(identity.id().to_owned()).into()),
+            other => return Err(Mistrust::Kind(other).into()),
         }
         match &self.cluster {
             Some(cluster) if cluster != identity.cluster() => {
