@@ -3,7 +3,7 @@
 mod hand_over;
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::serve::ServeError;
 use crate::standby::disk::CopyError;
 use crate::standby::follow;
 use crate::standby::follow::StandbyError;
+use crate::standby::knowledge::Knowledge;
+use crate::standby::listener;
 use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
 use crate::succession;
 use crate::succession::{NotStarted, Replaced};
@@ -217,10 +219,24 @@ pub async fn run_standby(config: &Config) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
+    descriptors::raise();
+    let receiver = follow::open(config)?;
+    let (minion, clock) = (PathBuf::from(MINION), Arc::new(SystemClock));
+    let knowledge = Arc::new(Knowledge::new(
+        config,
+        minion,
+        clock,
+        receiver.epoch().clone(),
+    ));
     report("READY=1");
-    let minion = Path::new(MINION);
+    let asking = supervise("the watch for masters", || knowledge.watch());
+    let answering = supervise("the port of a standby", || {
+        listener::listen(Arc::clone(&knowledge))
+    });
     tokio::select! {
-        ended = follow::run(config, minion, &SystemClock) => Ok(ended?),
+        ended = follow::run(receiver, &knowledge) => Ok(ended?),
+        _ = asking => Ok(()),
+        _ = answering => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
         () = feed_watchdog() => Ok(()),

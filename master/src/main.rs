@@ -68,7 +68,8 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         }
     }
     let minion = Path::new(daemon::MINION);
-    let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd);
+    let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd)
+        .with_notes(|text| println!("note      {text}"));
     match runtime.block_on(promotion.run(wanted))? {
         Promoted::Done(epoch) => {
             println!("master    {}", config.endpoints().join(", "));

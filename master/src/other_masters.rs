@@ -16,7 +16,7 @@ use crate::backend::Backend;
 use crate::declared::Declarations;
 use crate::refusal::Refusal;
 use crate::standby::compare::others;
-use crate::succession::Replaced;
+use crate::succession::{Claimed, Replaced};
 
 /// The time for which a master that starts asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);
@@ -27,31 +27,32 @@ const ALONE: Duration = Duration::from_secs(10);
 /// The interval at which the declared masters are compared with those that the minions know.
 const NEWS: Duration = Duration::from_secs(5);
 
-/// The addresses of the declared masters, before there is a backend; none when the documents cannot be
-/// read.
-async fn declared(app: &App) -> Vec<String> {
-    let snapshot = match Declarations::new(app).in_force().await {
-        Ok(snapshot) => snapshot,
-        Err(refusal) => {
-            let reason = refusal.message;
-            tracing::warn!(reason, "other masters are not asked: they are not known");
-            return Vec::new();
-        }
-    };
+/// The addresses of the declared masters, before there is a backend.
+async fn declared(app: &App) -> Result<Vec<String>, Refusal> {
+    let snapshot = Declarations::new(app).in_force().await?;
     let addresses = snapshot.declaration().master_addresses().into_iter();
-    addresses
+    Ok(addresses
         .map(|address| format!("{address}:{MASTER_PORT}"))
-        .collect()
+        .collect())
 }
 
 /// Fails when another declared host has a master that has taken this one's place. Called before
 /// anything begins: this master may have been off for long. Hosts that are silent are asked again for
-/// a while, because all of them may be booting.
+/// a while, because all of them may be booting. While it is not known which hosts to ask, or one of them stays silent,
+/// the master begins nothing.
 ///
 /// # Errors
 /// It was replaced.
 pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
-    let addresses = declared(app).await;
+    let addresses = match declared(app).await {
+        Ok(addresses) => addresses,
+        Err(refusal) => {
+            let reason = refusal.message;
+            tracing::warn!(reason, "other masters are not asked: they are not known");
+            app.isolation.unknown(&reason);
+            return Ok(());
+        }
+    };
     let end = Instant::now() + BOOT;
     let mut said = false;
     loop {
@@ -71,44 +72,63 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
     }
 }
 
-/// Asks the masters at these addresses, this one left out, for their epochs; answers with those that
-/// are silent.
+/// Asks the hosts at these addresses, this one left out, whether they have a master; answers with those that
+/// are silent. Notes whether all of them have said that no other master acts.
 ///
 /// # Errors
-/// One of them has taken this one's place.
+/// One of them has a master that has taken this one's place, or has heard of it.
 pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<String>, Replaced> {
     let own = app.config.endpoints();
     let further = addresses.iter().filter(|address| !own.contains(address));
     let further: Vec<String> = further.cloned().collect();
-    match others(&further, app.succession.own(), minion).await {
-        Ok(heard) => {
-            if let Some(other) = heard.other {
-                let witness = format!("the master at {}", other.address);
-                app.succession.hear(other.epoch, &other.holder, &witness)?;
-            }
-            Ok(heard.silent)
-        }
+    let heard = match others(&further, app.succession.own(), minion).await {
+        Ok(heard) => heard,
         Err(error) => {
             tracing::warn!(reason = chain(&error), "other masters are not asked");
-            Ok(Vec::new())
+            app.isolation.all_have_answered(false);
+            return Ok(Vec::new());
+        }
+    };
+    if let Some(other) = heard.other {
+        let witness = format!("the master at {}", other.address);
+        app.succession.hear(other.epoch, &other.holder, &witness)?;
+    }
+    let mut is_alone = !further.is_empty() && heard.silent.is_empty();
+    for standby in &heard.standbys {
+        let elsewhere = standby
+            .hears()
+            .filter(|followed| !own.contains(&followed.master));
+        is_alone &= elsewhere.is_none();
+        let witness = format!("the standby {} at {}", standby.host, standby.address);
+        let (number, evidence) = (standby.epoch.number, standby.epoch.evidence());
+        let claimed = app
+            .succession
+            .hear_claim(number, evidence.as_ref(), &witness);
+        match claimed {
+            Ok(()) => {}
+            Err(Claimed::Replaced(replaced)) => return Err(replaced),
+            Err(error) => tracing::warn!(reason = chain(&error), "a standby is not believed"),
         }
     }
+    app.isolation.all_have_answered(is_alone);
+    Ok(heard.silent)
 }
 
 /// Asks again and again while no standby follows: the link to the others may be back. The master stops
-/// when it hears of one that has taken its place, and begins nothing while it has lost most minions, too.
+/// when it hears of one that has taken its place, and begins nothing while it is isolated.
 pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
-        match backend.surroundings().await {
-            Ok(seen) => app.isolation.look(app.clock.steady(), seen),
-            Err(refusal) => tracing::warn!(
-                reason = refusal.message,
-                "cannot see whether this master is isolated"
-            ),
-        }
         if look(app, backend, minion).await.is_err() {
             return std::future::pending().await;
+        }
+        match backend.surroundings().await {
+            Ok(seen) => app.isolation.look(app.clock.steady(), seen),
+            Err(refusal) => {
+                let reason = refusal.message;
+                tracing::warn!(reason, "cannot see whether this master is isolated");
+                app.isolation.unknown(&reason);
+            }
         }
     }
 }

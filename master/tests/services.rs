@@ -6,6 +6,7 @@
 mod services {
     pub mod authorisation;
     pub mod backend;
+    pub mod bridge;
     pub mod kubeconfig;
     pub mod operators;
     pub mod site;

@@ -10,6 +10,21 @@ use crate::v1::Epoch;
 const KIND: &str = "halite-epoch 1";
 
 impl Epoch {
+    /// The number alone, which no signature proves.
+    #[must_use]
+    pub fn unproven(number: u64) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
+    }
+
+    /// What is shown to others: nothing without a signature.
+    #[must_use]
+    pub fn evidence(&self) -> Option<Self> {
+        (!self.signature.is_empty()).then(|| self.clone())
+    }
+
     /// What is signed: a line each of kind, number and holder. It is on disks, and compared between versions.
     #[must_use]
     pub fn statement(&self) -> String {

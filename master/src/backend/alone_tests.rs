@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{ScriptedMinion, Site};
 use super::hand_over_tests::site;
+use super::wire::Wire;
 use crate::backend::Backend as _;
 use crate::clock::Steady;
 use crate::refusal::RefusalKind;
@@ -125,4 +126,80 @@ fn an_isolated_master_answers_and_begins_nothing() {
         "{}",
         refused.message
     );
+}
+
+/// A site with four accepted hosts, two of which are declared standbys, whose master was killed.
+fn killed() -> Site {
+    let (site, _) = site();
+    let life = site.live();
+    for name in ["bootstrap-1", "cp-2", "cp-3", "worker-1"] {
+        life.accept(name);
+    }
+    life.kill();
+    site
+}
+
+fn command(target: &str) -> v1::RunRequest {
+    v1::RunRequest {
+        function: "cmd.run".to_owned(),
+        args_json: json!({"cmd": "true"}).to_string(),
+        target: target.to_owned(),
+        ..v1::RunRequest::default()
+    }
+}
+
+#[test]
+fn an_order_shortly_after_the_start_waits_until_half_of_the_hosts_are_connected() {
+    let site = killed();
+    let life = site.live();
+    life.reconnect(&ScriptedMinion::new("bootstrap-1"));
+    let backend = Arc::clone(&life.backend);
+    let order = async move { backend.run("root", command("bootstrap-1")).await.map(drop) };
+    let order = life.runtime.spawn(order);
+    // Questions are answered.
+    let pinged = life.run("test.ping", "bootstrap-1", json!({}), false);
+    assert_eq!(pinged.last().unwrap().retcode, 0);
+    let reason = life.app.isolation.reason().unwrap();
+    assert!(reason.contains("no standby follows it yet"), "{reason}");
+    assert!(reason.contains("1 of 4 minions"), "{reason}");
+    assert!(!order.is_finished());
+    life.reconnect(&ScriptedMinion::new("worker-1"));
+    life.runtime.block_on(order).unwrap().unwrap();
+    life.kill();
+}
+
+#[test]
+fn a_master_that_starts_alone_sends_nothing_that_has_waited_for_a_host() {
+    let site = killed();
+    let life = site.live();
+    life.app.isolation.all_have_answered(true);
+    let begun = life.backend.run("root", command("worker-1"));
+    drop(life.runtime.block_on(begun).unwrap());
+    life.kill();
+
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    for _ in 0..2 {
+        life.runtime.block_on(life.backend.probe()).unwrap();
+    }
+    assert!(wire.messages.try_recv().is_err(), "it was sent a job");
+    let _other = Wire::connect(&life, "bootstrap-1");
+    wire.job();
+    life.kill();
+}
+
+#[test]
+fn a_master_that_starts_and_cannot_read_what_is_declared_begins_nothing_and_says_why() {
+    let site = killed();
+    let state = site.path().join("state/last-valid");
+    std::fs::remove_dir_all(state).unwrap();
+    std::fs::write(site.path().join("etc/cluster.yaml"), "kind: [").unwrap();
+    let life = site.live();
+    let reason = life.app.isolation.reason().unwrap();
+    assert!(reason.contains("cluster.yaml"), "{reason}");
+    life.reconnect(&ScriptedMinion::new("bootstrap-1"));
+    let begun = life.backend.run("root", command("bootstrap-1"));
+    let refused = life.runtime.block_on(begun).err().unwrap();
+    assert!(refused.message.contains("cluster.yaml"), "{refused}");
+    life.kill();
 }

@@ -86,6 +86,10 @@ impl LiveBackend {
         let jobs = Jobs::open(Arc::clone(&app), Arc::new(declarations), clusters).await?;
         let orchestrator = Orchestrator::new(Arc::clone(&jobs));
         record_master(&app, &jobs).await;
+        if let Err(refusal) = jobs.look_if_new().await {
+            let reason = refusal.message;
+            tracing::warn!(reason, "cannot see whether this master is isolated");
+        }
         jobs.resume().await?;
         orchestrator.resume().await?;
         Ok(Arc::new(Self {
@@ -253,7 +257,7 @@ impl Backend for LiveBackend {
     }
 
     fn surroundings(&self) -> BackendFuture<'_, Surroundings> {
-        Box::pin(masters::surroundings(&self.app, &self.jobs))
+        Box::pin(self.jobs.surroundings())
     }
 
     fn masters(&self) -> BackendFuture<'_, Vec<String>> {

@@ -73,7 +73,7 @@ impl Jobs {
     /// It cannot be made now: the same refusal as of [`Jobs::create`].
     pub async fn check(&self, new: &NewJob) -> Result<(), Refusal> {
         let function = Function::find(&new.function)?;
-        self.app.isolation.check(function.name)?;
+        self.check_may_act(function.name).await?;
         self.declarations.load().await?.bundle()?;
         let jid = self.next_jid();
         self.compiled_rows(new, function, &jid).await.map(drop)
@@ -88,7 +88,7 @@ impl Jobs {
             )));
         }
         if function.changes() && !new.test {
-            self.app.isolation.check(function.name)?;
+            self.check_may_act(function.name).await?;
         }
         let now = self.app.clock.now();
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));

@@ -15,7 +15,7 @@ use super::core::{OpenRow, Session, due};
 use super::function::{Function, MINION_SLS, Place, RENEW};
 use crate::names::MASTER;
 use crate::refusal::Refusal;
-use crate::store::{Answer, Job, JobRow};
+use crate::store::{Answer, Job, JobRow, RowState};
 
 /// The pause between two checks whether the target `master` has finished.
 const OWN_PART: Duration = Duration::from_millis(50);
@@ -130,11 +130,26 @@ impl Jobs {
             let Some(row) = rows.iter().find(|row| row.jid == jid) else {
                 continue;
             };
+            if row.state == RowState::Queued && self.is_withheld(&jid) {
+                // The check of open jobs tries again.
+                self.unsent().insert(minion.clone());
+                continue;
+            }
             if !self.send_part(&mut session, row).await? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Returns whether parts of a job that were never sent wait, because this master is isolated. What was sent may have
+    /// begun, and is sent again as ever.
+    fn is_withheld(&self, jid: &JobId) -> bool {
+        let open = self.open_jobs();
+        let changes = open
+            .get(jid)
+            .is_some_and(|open| open.function.changes() && !open.job.test);
+        changes && self.app.isolation.reason().is_some()
     }
 
     /// Sends a minion its part of a query that was made just now. Memory knows all of it: a query

@@ -61,6 +61,8 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
+        // What it cannot see is in the reason for which the master begins nothing.
+        let _ = self.look_if_new().await;
         self.ask_for_held().await;
         let ended = self.end_what_is_over().await;
         let sent = self.dispatch_unsent().await;

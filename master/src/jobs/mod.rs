@@ -23,6 +23,7 @@ mod questions;
 mod returns;
 #[cfg(test)]
 mod simulation;
+mod surroundings;
 pub mod target;
 
 use std::collections::{BTreeMap, BTreeSet};

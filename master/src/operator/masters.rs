@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 
 use halite_pillar::declaration::Declaration;
-use halite_proto::ids::MinionId;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::clock::{millis, rfc3339};
-use crate::jobs::Jobs;
-use crate::refusal::Refusal;
 use crate::standby::hand_over;
 use crate::standby::hand_over::{HandOver, Phase};
-use crate::standby::isolation::Surroundings;
 use crate::standby::roster::{Seen, State};
-use crate::store::{KeyState, Millis};
+use crate::store::Millis;
 
 /// The time for which a hand-over that failed is shown.
 const FAILED: Millis = 24 * 60 * 60 * 1000;
@@ -53,27 +49,6 @@ pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
         "alone_since": alone.map(rfc3339),
         "isolated": app.isolation.reason(),
         "hand_over": note.and_then(|note| failed_move(&note, &names, app.clock.now())),
-    })
-}
-
-/// The standbys and minions that this master sees.
-///
-/// # Errors
-/// The documents or the store cannot be read.
-pub async fn surroundings(app: &App, jobs: &Jobs) -> Result<Surroundings, Refusal> {
-    let snapshot = jobs.declarations().in_force().await?;
-    let keys = app.store.keys().await?.into_iter();
-    let accepted: Vec<MinionId> = keys
-        .filter(|key| key.state == KeyState::Accepted)
-        .map(|key| key.id)
-        .collect();
-    let connections = &app.connections;
-    let connected = accepted.iter().filter(|id| connections.is_connected(id));
-    Ok(Surroundings {
-        standbys: declared(snapshot.declaration()).len(),
-        alone_since: app.standbys.alone_since(),
-        connected: connected.count(),
-        accepted: accepted.len(),
     })
 }
 

@@ -11,7 +11,8 @@ use super::step_runner::StepRunner;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
 /// What ends the wait.
-const UNTIL: &str = "a standby follows or half of the minions are connected";
+const UNTIL: &str = "a standby follows, half of the minions are connected, or all other hosts of masters have said \
+    that they have none";
 
 impl StepRunner<'_> {
     /// Waits until this master is not isolated, without a limit. A test run changes nothing and does not

@@ -5,6 +5,7 @@ use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::{Value, json};
 
+use super::fixture::request;
 use super::stall_fixture::{begin, site};
 use crate::backend::Backend as _;
 use crate::backend::fixture::Life;
@@ -83,5 +84,44 @@ fn a_run_that_waits_for_the_end_of_the_isolation_can_be_cancelled() {
     let cancelled = life.backend.cancel_run(&run, "alice");
     let answer = life.runtime.block_on(cancelled).unwrap();
     assert_eq!(answer["status"], "cancelled", "{answer}");
+    life.kill();
+}
+
+#[test]
+fn an_open_run_waits_after_a_start_that_hears_of_no_other_host_and_goes_on_by_itself() {
+    let site = site();
+    for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: {name}}}\nroles: [etcd, control-plane]\naddress: {address}\n"
+        );
+        std::fs::write(site.path().join(format!("etc/nodes/{name}.yaml")), text).unwrap();
+    }
+    let life = site.live();
+    for name in ["bootstrap-1", "cp-2", "cp-3"] {
+        life.accept(name);
+    }
+    let mut wire = Wire::connect(&life, "worker-1");
+    drop(life.runtime.block_on(begin(&life, "two")));
+    let job = wire.job();
+    drop(wire);
+    life.kill();
+
+    let life = site.live();
+    let mut wire = Wire::with_jobs(&life, "worker-1", &[&job], &[]);
+    done(&wire, job);
+    let same = request("orchestrate.two", &json!({}));
+    let joined = life.backend.orchestrate("root", same);
+    let mut events = life.runtime.block_on(joined).unwrap();
+    let wait = life.runtime.block_on(waits(&mut events));
+    let because = wait["because"].as_str().unwrap();
+    assert!(because.contains("1 of 4 minions are connected"), "{wait}");
+    let jobs = life.runtime.block_on(life.store.jobs(9)).unwrap();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    let _second = Wire::connect(&life, "cp-2");
+    let job = wire.job();
+    done(&wire, job);
+    let events = life.collect(events);
+    let last = events.last().unwrap();
+    assert_eq!(last.retcode, 0, "{}", last.data_json);
     life.kill();
 }

@@ -182,7 +182,7 @@ impl Orchestrator {
             return Ok(run.id.clone());
         }
         if !request.test {
-            self.jobs.app().isolation.check(&request.sls)?;
+            self.jobs.check_may_act(&request.sls).await?;
         }
         let low = self.compile(&request.sls, &over).await?;
         let now = self.jobs.app().clock.now();

@@ -1,23 +1,24 @@
 //! The daemon of a standby: it follows the first master that answers, for as long as the host is a
 //! standby.
 
-use std::path::{Path, PathBuf};
+use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::tonic::Status;
-use halite_proto::transport::{Channel, ClientIdentity, ConnectError, connect};
+use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::standby_client::StandbyClient;
 use halite_proto::v1::standby_record::Body;
-use halite_proto::v1::{StandbyMessage, standby_message};
+use halite_proto::v1::{Epoch, StandbyMessage, standby_message};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::disk::CopyError;
+use super::knowledge::Knowledge;
 use super::receiver::Receiver;
 use super::report::Diary;
+use super::session::{SessionError, identity};
 use super::{directory, mark, masters};
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{StoreError, noted_epoch};
 
@@ -45,76 +46,36 @@ pub enum StandbyError {
     },
 }
 
-/// The reason why a stream has ended.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The identity of this host's minion.
-    #[error("cannot read {}: has the minion of this host enrolled?", path.display())]
-    Identity {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// There is no connection.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The master ended the stream.
-    #[error("the master ended the stream: {}", .0.message())]
-    Call(Box<Status>),
-    /// The master refuses this host.
-    #[error("the master refuses this standby: {0}")]
-    Refused(String),
-    /// What came cannot be kept.
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-}
-
-impl From<Status> for SessionError {
-    fn from(status: Status) -> Self {
-        Self::Call(Box::new(status))
-    }
-}
-
-/// The identity of this host's minion, and the CA of masters.
+/// Opens what this host has as a standby.
 ///
 /// # Errors
-/// A file cannot be read.
-pub fn identity(minion: &Path) -> Result<(ClientIdentity, String), SessionError> {
-    let read = |name: &str| {
-        let path = minion.join(name);
-        std::fs::read_to_string(&path).map_err(|source| SessionError::Identity { path, source })
-    };
-    let identity = ClientIdentity {
-        certificate_pem: read("identity.crt")?,
-        key_pem: read("identity.key")?,
-    };
-    Ok((identity, read("ca.crt")?))
+/// It cannot be used.
+pub fn open(config: &Config) -> Result<Receiver, StandbyError> {
+    let heard = noted_epoch(&config.state_dir.join("store.db"))?;
+    Ok(Receiver::open(&directory(config), heard)?)
 }
 
 /// Follows masters until the file that makes this host a standby is gone, or a master has handed over
-/// to this host, which takes over with its next start. `minion` is the directory
-/// of the identity of this host's minion.
+/// to this host, which takes over with its next start.
 ///
 /// # Errors
 /// The copy on this host cannot be used.
-pub async fn run(config: &Config, minion: &Path, clock: &dyn Clock) -> Result<(), StandbyError> {
-    let heard = noted_epoch(&config.state_dir.join("store.db"))?;
-    let mut receiver = Receiver::open(&directory(config), heard)?;
-    let diary = Diary::open(config, clock)?;
+pub async fn run(mut receiver: Receiver, knowledge: &Knowledge) -> Result<(), StandbyError> {
+    let config = knowledge.config();
+    let diary = Diary::open(config, knowledge.clock())?;
     tracing::info!(cluster = config.cluster, "this host is a standby");
     tokio::select! {
-        ended = follow_all(config, &mut receiver, minion, &diary) => ended,
+        ended = follow_all(&mut receiver, knowledge, &diary) => ended,
         () = diary.mark() => Ok(()),
     }
 }
 
 async fn follow_all(
-    config: &Config,
     receiver: &mut Receiver,
-    minion: &Path,
+    knowledge: &Knowledge,
     diary: &Diary<'_>,
 ) -> Result<(), StandbyError> {
+    let config = knowledge.config();
     loop {
         let mark = mark(config);
         let found = masters(&mark);
@@ -123,7 +84,8 @@ async fn follow_all(
             return Ok(());
         };
         for address in &addresses {
-            let ended = follow(receiver, address, minion, diary).await;
+            receiver.hear(knowledge.epoch());
+            let ended = follow(receiver, address, knowledge, diary).await;
             if receiver.is_ordered() {
                 tracing::info!(master = address, "the master is handed over to this host");
                 return Ok(());
@@ -139,19 +101,21 @@ async fn follow_all(
 async fn follow(
     receiver: &mut Receiver,
     address: &str,
-    minion: &Path,
+    knowledge: &Knowledge,
     diary: &Diary<'_>,
 ) -> Result<(), SessionError> {
-    let (own, ca) = identity(minion)?;
+    let (own, ca) = identity(knowledge.minion())?;
     let channel = connect(address, &ca, Some(&own)).await?;
     diary.answered()?;
     let mut began = false;
-    let ended = session(receiver, channel, &ca, || {
+    let following = |epoch: &Epoch| {
         began = true;
+        knowledge.follows(epoch);
         tracing::info!(master = address, "following");
         diary.following(address)
-    })
-    .await;
+    };
+    let replaced = |epoch: Epoch| knowledge.is_above(epoch);
+    let ended = session_until(receiver, channel, &ca, following, replaced).await;
     if began {
         diary.ended()?;
     }
@@ -169,6 +133,19 @@ pub async fn session(
     ca_pem: &str,
     following: impl FnOnce() -> Result<(), CopyError>,
 ) -> Result<(), SessionError> {
+    let replaced = |_: Epoch| std::future::pending();
+    session_until(receiver, channel, ca_pem, |_| following(), replaced).await
+}
+
+/// As [`session`], until `replaced` says that another master has a higher epoch than the one that is
+/// followed. It is asked between two records, never while one is written.
+async fn session_until<F: Future<Output = ()>>(
+    receiver: &mut Receiver,
+    channel: Channel,
+    ca_pem: &str,
+    following: impl FnOnce(&Epoch) -> Result<(), CopyError>,
+    replaced: impl Fn(Epoch) -> F,
+) -> Result<(), SessionError> {
     receiver.begin(ca_pem)?;
     let (sender, messages) = mpsc::channel(8);
     let say = async |body: standby_message::Body| {
@@ -181,7 +158,12 @@ pub async fn session(
     let stream = client.follow(ReceiverStream::new(messages)).await?;
     let mut records = stream.into_inner();
     let mut following = Some(following);
-    while let Some(record) = records.message().await? {
+    loop {
+        let record = tokio::select! {
+            record = records.message() => record?,
+            () = replaced(receiver.epoch().clone()) => return Err(SessionError::Replaced),
+        };
+        let Some(record) = record else { return Ok(()) };
         if let Some(Body::Start(start)) = &record.body
             && !start.refused.is_empty()
         {
@@ -190,12 +172,11 @@ pub async fn session(
         if let Some(number) = receiver.take(record).await? {
             say(standby_message::Body::Stored(number)).await;
             if let Some(following) = following.take() {
-                following()?;
+                following(receiver.epoch())?;
             }
             if receiver.is_ordered() {
                 return Ok(());
             }
         }
     }
-    Ok(())
 }

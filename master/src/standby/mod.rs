@@ -2,7 +2,8 @@
 //!
 //! The master feeds each of them ([`feed`]) with the write-ahead log of its store and the files
 //! beside it; a standby keeps a copy ([`copy`]), which it follows ([`follow`]) until an operator
-//! makes it the master ([`promote`]), or the master hands over to it ([`hand_over`], [`take_over`]). See
+//! makes it the master ([`promote`]), or the master hands over to it ([`hand_over`], [`take_over`]). What it
+//! knows of the masters ([`knowledge`]) it tells each host that asks ([`listener`]). See
 //! docs/decisions/0021-standby-masters.md and 0036-the-master-is-handed-over.md.
 
 mod beside;
@@ -16,10 +17,13 @@ pub mod feed;
 pub mod follow;
 pub mod hand_over;
 pub mod isolation;
+pub mod knowledge;
+pub mod listener;
 pub mod promote;
 pub mod receiver;
 pub mod report;
 pub mod roster;
+pub mod session;
 pub mod take_over;
 #[cfg(test)]
 mod tests;

@@ -8,22 +8,19 @@
 mod boundary;
 mod copy_check;
 mod error;
+mod masters_check;
 mod take_over;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{fs, io};
 
-use halite_proto::transport::connect;
 use serde::{Deserialize, Serialize};
 
-use super::compare::cuts_off;
 use super::copy::Copy;
 use super::disk::{
     CopyError, PRIVATE, file_error, make_directory, read_json, remove, sync_directory, write,
     write_json,
 };
-use super::follow::identity;
 use super::receiver::heard_epoch;
 use super::{directory, hand_over, isolation, mark, mark_before, masters};
 use crate::clock::Clock;
@@ -39,8 +36,6 @@ use crate::succession::NotStarted;
 pub use self::boundary::Boundary;
 pub use self::error::{CheckError, PromoteError};
 
-/// The time in which a master must answer to count as alive.
-const ALIVE: Duration = Duration::from_secs(5);
 /// The store's file in the master's directory.
 const STORE: &str = "store.db";
 /// What belongs to a store of before.
@@ -92,6 +87,8 @@ pub struct Promotion<'a> {
     minion: &'a Path,
     clock: &'a dyn Clock,
     unit: &'a dyn Unit,
+    /// Tells the operator what the promotion waits for, and whom it does not reach.
+    note: fn(&str),
     /// The boundary at which a test ends it.
     #[cfg(test)]
     pub(super) end_at: Option<Boundary>,
@@ -112,9 +109,16 @@ impl<'a> Promotion<'a> {
             minion,
             clock,
             unit,
+            note: |_| {},
             #[cfg(test)]
             end_at: None,
         }
+    }
+
+    /// The same, with a way to tell the operator what it waits for.
+    #[must_use]
+    pub fn with_notes(self, note: fn(&str)) -> Self {
+        Self { note, ..self }
     }
 
     /// Makes this host the master's.
@@ -132,13 +136,13 @@ impl<'a> Promotion<'a> {
             }
             (None, None) => return Err(PromoteError::NoStandby(mark)),
             (_, Some(addresses)) => {
-                self.check_masters(addresses, wanted).await?;
+                let standbys = self.check_masters(addresses, wanted).await?;
                 // A standby that is not promoted goes on: it is asked nothing that changes its copy.
                 if !Copy::is_there(&directory(self.config))? {
                     return Err(PromoteError::NoCopy);
                 }
                 if found.is_none() {
-                    self.check_age(wanted)?;
+                    self.check_age(wanted, &standbys)?;
                 }
             }
             (Some(_), None) if self.obstacle()?.is_some() => {
@@ -275,25 +279,6 @@ impl<'a> Promotion<'a> {
             "remove",
             &self.config.state_dir.join("replaced"),
         ))
-    }
-
-    /// Refuses while a master answers.
-    async fn check_masters(
-        &self,
-        addresses: &[String],
-        wanted: &Wanted,
-    ) -> Result<(), PromoteError> {
-        if wanted.force {
-            return self.check_cluster(wanted);
-        }
-        let (own, ca) = identity(self.minion)?;
-        for address in addresses {
-            let answer = tokio::time::timeout(ALIVE, connect(address, &ca, Some(&own))).await;
-            if answer.is_ok_and(|answer| answer.map_or_else(|error| cuts_off(&error), |_| true)) {
-                return Err(PromoteError::Alive(address.clone()));
-            }
-        }
-        Ok(())
     }
 
     /// The highest epoch of which this standby has heard.

@@ -17,13 +17,6 @@ const NUMBER: &str = "epoch";
 /// That epoch with its signature.
 const EVIDENCE: &str = "evidence.json";
 
-fn number_only(number: u64) -> Epoch {
-    Epoch {
-        number,
-        ..Epoch::default()
-    }
-}
-
 /// The highest epoch of which the standby of this directory has heard; 0 if of none.
 ///
 /// # Errors
@@ -33,10 +26,18 @@ pub(super) fn heard_epoch(root: &Path) -> Result<Epoch, CopyError> {
     let evidence: Option<Epoch> = read_json(&root.join(EVIDENCE))?;
     let (number, evidence) = (number.unwrap_or_default(), evidence.unwrap_or_default());
     Ok(if number > evidence.number {
-        number_only(number)
+        Epoch::unproven(number)
     } else {
         evidence
     })
+}
+
+/// Notes the highest epoch of which the standby of this directory has heard; it is on disk when this returns.
+pub(super) fn note_heard(root: &Path, epoch: &Epoch) -> Result<(), CopyError> {
+    if let Some(evidence) = epoch.evidence() {
+        write_json(&root.join(EVIDENCE), &evidence)?;
+    }
+    write_json(&root.join(NUMBER), &epoch.number)
 }
 
 /// A standby.
@@ -69,7 +70,7 @@ impl Receiver {
         let copy = Copy::open(root)?;
         let known = heard.max(copy.as_ref().map_or(0, Copy::epoch));
         let epoch = if known > noted.number {
-            number_only(known)
+            Epoch::unproven(known)
         } else {
             noted
         };
@@ -87,8 +88,15 @@ impl Receiver {
 
     /// The highest epoch that this host has heard of.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.number
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// Takes an epoch that this host knows otherwise: a master of a lower one is not followed.
+    pub fn hear(&mut self, epoch: Epoch) {
+        if epoch.rank() > self.epoch.rank() {
+            self.epoch = epoch;
+        }
     }
 
     /// The copy; none before the first base.
@@ -112,7 +120,7 @@ impl Receiver {
             epoch: self.epoch.number,
             position: (self.copy.as_ref()).and_then(|copy| copy.position().as_ref().map(wire)),
             // One without a signature is a number of protocol 1.
-            heard: Some(self.epoch.clone()).filter(|heard| !heard.signature.is_empty()),
+            heard: self.epoch.evidence(),
         }
     }
 
@@ -179,7 +187,7 @@ impl Receiver {
                 return Err(CopyError::Unproven(shown.number));
             }
             Some(shown) => shown.clone(),
-            None => number_only(start.epoch),
+            None => Epoch::unproven(start.epoch),
         };
         if epoch.rank() < self.epoch.rank() {
             return Err(CopyError::Epoch {
@@ -188,8 +196,7 @@ impl Receiver {
             });
         }
         if epoch.rank() > self.epoch.rank() {
-            write_json(&self.root.join(EVIDENCE), &epoch)?;
-            write_json(&self.root.join(NUMBER), &epoch.number)?;
+            note_heard(&self.root, &epoch)?;
             self.epoch = epoch;
         }
         let number = self.epoch.number;

@@ -9,7 +9,7 @@ use halite_master::backend::Backend;
 use halite_master::ca::{Cas, HALITE, Profile};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
-use halite_master::store::{SqliteStore, Store};
+use halite_master::store::{SqliteStore, Store, note_epoch, raise_epoch};
 use halite_master::{init, keys, serve};
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::PrivateKey;
@@ -44,9 +44,30 @@ fn config(directory: &Path, cluster: &str) -> Config {
 }
 
 pub async fn start() -> Site {
+    start_in(TempDir::new().unwrap(), None).await
+}
+
+/// Another master with the same CAs, and this epoch at least.
+pub async fn start_beside(site: &Site, epoch: u64) -> Site {
     let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state");
+    std::fs::create_dir_all(state.join("ca")).unwrap();
+    for file in std::fs::read_dir(site.app.config.state_dir.join("ca")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), state.join("ca").join(file.file_name())).unwrap();
+    }
+    start_in(directory, Some(epoch)).await
+}
+
+async fn start_in(directory: TempDir, epoch: Option<u64>) -> Site {
     let config = config(directory.path(), "prod");
     init::init(&config, SystemClock.now()).unwrap();
+    if let Some(epoch) = epoch {
+        let path = config.state_dir.join("store.db");
+        SqliteStore::open(&path).await.unwrap().close().await;
+        let starts = raise_epoch(&path, epoch).await.unwrap();
+        note_epoch(&path, epoch, starts).unwrap();
+    }
     let store: Arc<dyn Store> = Arc::new(
         SqliteStore::open(&config.state_dir.join("store.db"))
             .await
@@ -116,7 +137,12 @@ impl Site {
 
     /// A minion that enrolled with a token.
     pub async fn enrolled(&self, id: &str) -> ClientIdentity {
-        let key = PrivateKey::generate().unwrap();
+        self.enrolled_with(id, &PrivateKey::generate().unwrap())
+            .await
+    }
+
+    /// The same, with a key that it has.
+    pub async fn enrolled_with(&self, id: &str, key: &PrivateKey) -> ClientIdentity {
         let wanted = keys::Wanted {
             id: id.to_owned(),
             ..keys::Wanted::default()

@@ -8,10 +8,11 @@ use halite_master::clock::SystemClock;
 use halite_master::keys;
 use halite_master::other_masters::look;
 use halite_master::standby::compare::{Heard, others};
-use halite_master::standby::follow::{SessionError, session};
+use halite_master::standby::follow::session;
 use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
 use halite_master::standby::receiver::Receiver;
 use halite_master::standby::roster::State;
+use halite_master::standby::session::SessionError;
 use halite_master::standby::{directory, mark};
 use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
 use halite_proto::tonic::{Code, Request, Status};
@@ -60,7 +61,8 @@ async fn answered(site: &Site, number: i64) {
     site.app.store.append_audit(&line).await.unwrap();
 }
 
-struct Unused;
+/// A unit that is neither stopped nor started.
+pub struct Unused;
 
 impl Unit for Unused {
     fn stop(&self) -> std::io::Result<()> {
@@ -196,7 +198,7 @@ async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
 }
 
 /// The directory of a minion with an identity.
-fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
+pub fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
     let host = TempDir::new().unwrap();
     for (name, text) in [
         ("identity.crt", &own.certificate_pem),

@@ -3,6 +3,7 @@
 
 use halite_errors::chain;
 
+use super::super::compare::StandsBy;
 use super::super::copy::Copy;
 use super::super::declared::{declaration, other_standbys};
 use super::super::directory;
@@ -10,6 +11,10 @@ use super::super::report::{age, report};
 use super::error::{CheckError, PromoteError};
 use super::{Promotion, Wanted};
 use crate::clock::millis;
+use crate::store::Millis;
+
+/// The least difference by which another copy is newer: standbys notice the end of a master at different times.
+const NEWER: Millis = 60_000;
 
 impl Promotion<'_> {
     /// Refuses a copy that is not what this standby has acknowledged. Nothing is changed; the daemon must
@@ -27,21 +32,42 @@ impl Promotion<'_> {
         .into())
     }
 
-    /// Refuses a copy when the master may have gone on without this standby, and another one is declared,
-    /// which may have followed for longer. No standby listens: the operator compares them.
-    pub(super) fn check_age(&self, wanted: &Wanted) -> Result<(), PromoteError> {
-        let report = report(self.config)?;
-        let now = self.clock.now();
-        let missed = report.as_ref().and_then(|report| report.missed(now));
-        let (Some(report), Some(missed), false) = (report, missed, wanted.force) else {
+    /// Refuses a copy when another standby that has answered has a newer one, or when the master may have gone on
+    /// without this standby and one that is declared does not answer.
+    pub(super) fn check_age(
+        &self,
+        wanted: &Wanted,
+        standbys: &[StandsBy],
+    ) -> Result<(), PromoteError> {
+        let (Some(report), false) = (report(self.config)?, wanted.force) else {
             return Ok(());
         };
+        let now = self.clock.now();
+        let missed = report.missed(now);
+        let own = millis(report.until()).unwrap_or_default();
+        let least = if missed.is_some() { 0 } else { NEWER };
+        let newest = standbys.iter().max_by_key(|standby| millis(&standby.until));
+        let newer = newest.filter(|newest| {
+            millis(&newest.until).is_some_and(|until| until.saturating_sub(own) > least)
+        });
+        if let Some(newer) = newer {
+            return Err(CheckError::Older {
+                until: report.until().to_owned(),
+                other: newer.host.clone(),
+                newer: newer.until.clone(),
+                cluster: self.config.cluster.clone(),
+            }
+            .into());
+        }
+        let Some(missed) = missed else { return Ok(()) };
         let copy = Copy::peek(&directory(self.config))?;
         let files = copy.as_ref().map(Copy::root_of_files);
         // Documents that cannot be read name no other standby; its copy would have the same.
         let declared = files.and_then(|files| declaration(&files).ok());
         let others = declared.map(|declared| other_standbys(self.config, &declared));
-        let others = others.unwrap_or_default();
+        let mut others = others.unwrap_or_default();
+        // Those that have answered have no newer copy.
+        others.retain(|name| !standbys.iter().any(|standby| standby.host == *name));
         if others.is_empty() {
             return Ok(());
         }
@@ -55,5 +81,83 @@ impl Promotion<'_> {
             cluster: self.config.cluster.clone(),
         }
         .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::super::report::{Missed, Report};
+    use super::super::super::tests::Host;
+    use super::super::Unit;
+    use super::*;
+    use crate::clock::{ManualClock, rfc3339};
+
+    const NOW: Millis = 1_800_000_000_000;
+
+    struct Unused;
+
+    impl Unit for Unused {
+        fn stop(&self) -> io::Result<()> {
+            unreachable!("nothing is changed")
+        }
+
+        fn start(&self) -> io::Result<()> {
+            unreachable!("nothing is changed")
+        }
+    }
+
+    /// The check of a copy of an hour ago, when another standby has one that is so much newer.
+    fn check(is_behind: bool, newer: Option<Millis>, force: bool) -> Result<(), PromoteError> {
+        let host = Host::new();
+        let until = NOW - 3_600_000;
+        let report = Report {
+            master: "10.0.0.11:4550".to_owned(),
+            since: rfc3339(until),
+            following: false,
+            alive: Some(rfc3339(NOW)),
+            missed: is_behind.then(|| Missed::Answered { at: rfc3339(NOW) }),
+        };
+        let root = directory(&host.config);
+        std::fs::create_dir(&root).unwrap();
+        let text = serde_json::to_vec(&report).unwrap();
+        std::fs::write(root.join("report.json"), text).unwrap();
+        let other = StandsBy {
+            address: "10.0.0.13:4550".to_owned(),
+            host: "cp-3".to_owned(),
+            epoch: halite_proto::v1::Epoch::unproven(1),
+            followed: None,
+            until: newer.map_or_else(String::new, |newer| rfc3339(until + newer)),
+        };
+        let clock = ManualClock::at(NOW);
+        let promotion = Promotion::new(&host.config, host.directory.path(), &clock, &Unused);
+        let wanted = Wanted {
+            force,
+            cluster: None,
+        };
+        promotion.check_age(&wanted, &[other])
+    }
+
+    #[test]
+    fn the_older_of_two_copies_is_promoted_by_force_only() {
+        for (is_behind, newer, is_refused) in [
+            // Both followed to the end, of which they have heard at different times.
+            (false, Some(NEWER), false),
+            (false, Some(NEWER + 1), true),
+            (false, Some(-3_600_000), false),
+            (true, Some(1), true),
+            (true, Some(0), false),
+            (true, None, false),
+        ] {
+            let checked = check(is_behind, newer, false);
+            assert_eq!(checked.is_err(), is_refused, "{is_behind} {newer:?}");
+            let Err(error) = checked else { continue };
+            let text = error.to_string();
+            for part in ["promote cp-3", "--force --cluster prod"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            check(is_behind, newer, true).unwrap();
+        }
     }
 }

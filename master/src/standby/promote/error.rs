@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::super::disk::CopyError;
-use super::super::follow::SessionError;
 use super::super::report::Missed;
+use super::super::session::SessionError;
 #[cfg(test)]
 use super::boundary::Boundary;
 use crate::ca::CaError;
@@ -25,6 +25,21 @@ pub enum CheckError {
     Damaged {
         /// The parts that are damaged.
         damage: String,
+        /// The name of the cluster.
+        cluster: String,
+    },
+    /// Another standby has more.
+    #[error(
+        "the copy of the master on this standby is of {until}, and {other} had everything until {newer}: promote {other}, and \
+         this one only with --force --cluster {cluster}"
+    )]
+    Older {
+        /// The time until which this one had everything.
+        until: String,
+        /// The other standby.
+        other: String,
+        /// The time until which that one had everything.
+        newer: String,
         /// The name of the cluster.
         cluster: String,
     },
@@ -62,8 +77,8 @@ pub enum PromoteError {
     HandedOver(String),
     /// The host has the master, which begins nothing.
     #[error(
-        "this host has the master, which has lost its standbys and most minions and begins nothing: another host may have \
-         taken its place. If none has, `ctl master promote --force --cluster NAME` has it act alone"
+        "this host has the master, which reaches no standby and fewer than half of the minions, and begins nothing: another \
+         host may have taken its place. If none has, `ctl master promote --force --cluster NAME` has it act alone"
     )]
     Isolated,
     /// The host is neither a standby nor was its promotion interrupted.
@@ -84,6 +99,20 @@ pub enum PromoteError {
          or promote with --force --cluster NAME"
     )]
     Alive(String),
+    /// A master answers another standby.
+    #[error(
+        "the standby {standby} at {address} follows the master at {master}, which answers it, and this host does not reach \
+         it: two masters must not act. Repair the network between this host and that master, or stop it first (`systemctl \
+         disable --now halite-master` there), or promote with --force --cluster NAME"
+    )]
+    Heard {
+        /// The name of the standby.
+        standby: String,
+        /// Its address.
+        address: String,
+        /// The address of the master.
+        master: String,
+    },
     /// The name of the cluster is missing or another one.
     #[error("--force needs --cluster {0}: what the other master does from now on is lost")]
     Cluster(String),
