@@ -4,6 +4,7 @@ mod all_off;
 mod backups;
 mod bad_flag;
 mod boundaries;
+mod bridge;
 mod cancelled;
 mod damaged;
 mod destroyed;
@@ -351,7 +352,15 @@ const END: &[Test<Cluster>] = &[Test {
 
 /// The site of three control planes and one worker. Failovers, boundaries and losses for good are numbered.
 pub(super) fn site() -> Result<Site> {
-    let moved = [MOVED, BACK_AGAIN, CUT_OFF, DESTROYED, LAST, END];
+    let moved = [
+        MOVED,
+        BACK_AGAIN,
+        CUT_OFF,
+        bridge::TESTS,
+        DESTROYED,
+        LAST,
+        END,
+    ];
     Ok(Site {
         lab: "ha".to_owned(),
         made: "ha: bootstrap, two control planes and a worker",

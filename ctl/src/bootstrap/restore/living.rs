@@ -35,7 +35,7 @@ impl fmt::Display for LivingPart {
 }
 
 /// The parts that these hosts may have: members of etcd, wherever etcd is placed, control planes, and
-/// the master, whose place a standby on a control plane may have taken.
+/// the master or a standby, which may have taken its place: both have what was written after the backup.
 pub(super) fn possible(hosts: &[&Node]) -> Vec<LivingPart> {
     let mut parts = Vec::new();
     for node in hosts {
@@ -55,7 +55,7 @@ pub(super) fn possible(hosts: &[&Node]) -> Vec<LivingPart> {
         }
         if node.has(Role::ControlPlane) {
             add("API server", API_PORT);
-            add("master", MASTER_PORT);
+            add("master or standby", MASTER_PORT);
         }
     }
     parts
@@ -109,10 +109,10 @@ mod tests {
             texts(&asked),
             [
                 "the API server on cp-2 answers at 10.0.0.2:6443",
-                "the master on cp-2 answers at 10.0.0.2:4550",
+                "the master or standby on cp-2 answers at 10.0.0.2:4550",
                 "the member of etcd on cp-3 answers at 10.0.0.3:2380",
                 "the API server on cp-3 answers at 10.0.0.3:6443",
-                "the master on cp-3 answers at 10.0.0.3:4550",
+                "the master or standby on cp-3 answers at 10.0.0.3:4550",
                 "the member of etcd on etcd-1 answers at 10.0.0.4:2380",
             ]
         );

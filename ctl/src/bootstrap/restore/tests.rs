@@ -437,7 +437,7 @@ fn a_cluster_that_lives_elsewhere_is_not_restored_and_each_part_is_named() {
     );
     for part in [
         "the API server on cp-2 answers at 10.0.0.2:6443",
-        "the master on cp-3 answers at 10.0.0.3:4550",
+        "the master or standby on cp-3 answers at 10.0.0.3:4550",
         "switch those hosts off",
         "Nothing was changed.",
     ] {

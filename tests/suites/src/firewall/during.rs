@@ -48,6 +48,8 @@ type Row = (&'static [u16], &'static [&'static str], &'static [Position]);
 const TABLE: &[Row] = &[
     (&[API], PLANES, &[ControlPlane, Worker, Plane]),
     (&[API], &[VIP], &[Worker, Plane]),
+    // the master, or a standby
+    (&[4550], PLANES, &[ControlPlane, Worker, Plane]),
     // etcd
     (&[2379, 2380], PLANES, &[ControlPlane]),
     // kubelet
@@ -282,10 +284,10 @@ mod tests {
             allowed.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(ports("cp-1", true, Plane), [SSH, 4550, 4551, API]);
-        assert_eq!(ports("cp-2", true, Worker), [SSH, API]);
+        assert_eq!(ports("cp-2", true, Worker), [SSH, 4550, API]);
         assert_eq!(
             ports("cp-2", true, ControlPlane),
-            [SSH, 2379, 2380, API, 10250]
+            [SSH, 2379, 2380, 4550, API, 10250]
         );
         assert_eq!(ports("cp-2", false, ControlPlane), [SSH]);
         assert_eq!(ports("cp-1", false, Plane), [SSH]);

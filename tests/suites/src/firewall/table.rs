@@ -113,8 +113,6 @@ pub struct Table {
     pods: Cidr,
     node_ports: Cidr,
     node_port: Option<u16>,
-    /// Open ports at which nothing listens.
-    unused: BTreeSet<u16>,
 }
 
 /// A packet's arrival at a host.
@@ -161,13 +159,7 @@ impl Table {
             pods: Cidr::parse(PODS)?,
             node_ports: Cidr::parse(&format!("{}.0/24", Network::Workload.prefix()))?,
             node_port,
-            unused: BTreeSet::new(),
         })
-    }
-
-    /// Returns true if a program listens at that port where it is open.
-    pub fn listens(&self, port: u16) -> bool {
-        !self.unused.contains(&port)
     }
 
     fn opened(&self, protocol: &str, arrival: Arrival) -> BTreeSet<u16> {

@@ -7,7 +7,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
 use super::losses::{GAP, Measured, VIP, Way, under_writes};
-use super::standbys::{answer, answers, keys, nothing_to_do, wait_for_followers};
+use super::standbys::{answer, answers, keys, nothing_to_do, stands_by, wait_for_followers};
 use super::{etcdctl, same_content_of};
 use crate::bare::{has_no_data, is_bare, wait_until_bare};
 use crate::checks::refused;
@@ -46,8 +46,8 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     ensure!(shown.contains("acknowledged"), "{shown}");
     let now = keys(next)?;
     ensure!(now == before, "{before}, then {now}");
-    // The host that had it serves nothing, and takes no order.
-    first.sh("! ss -Hltn 'sport = :4550' | grep .")?;
+    // The host that had it stands by, and takes no order.
+    stands_by(first)?;
     let again = ["ctl", "bootstrap", "--yes"];
     refused(
         first,

@@ -24,7 +24,7 @@ pub(super) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
 const LOST: &str = "## The master's host is lost, and a standby is left";
 
 /// The guide's command that makes a standby the master.
-fn promote() -> Result<Vec<String>> {
+pub(super) fn promote() -> Result<Vec<String>> {
     guide::command("disaster.md", LOST, "ctl master promote")
 }
 
@@ -105,14 +105,24 @@ pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
         let host = cluster.host(name)?;
         let manifest = format!("/var/lib/halite/bundles/{version}/manifest.json");
         host.run(&["test", "-s", &manifest])?;
-        // It serves nothing before it has the master.
-        host.sh("! ss -Hltn 'sport = :4550 or sport = :4551' | grep .")?;
+        // It serves nothing before it has the master, and says so.
+        host.sh("! ss -Hltn 'sport = :4551' | grep .")?;
+        stands_by(host)?;
         refused(host, &["ctl", "master", "promote"], &["answers"])?;
     }
     // A refused promotion has stopped nothing.
     wait_for_followers(first, &["cp-2", "cp-3"])?;
     nothing_to_do(first, &["cp-2", "cp-3"])?;
     Ok(Counts::ONE)
+}
+
+/// The master's port of a host is that of a standby, which `ctl` can tell from a master.
+pub(super) fn stands_by(host: &Host) -> Result<()> {
+    let own = format!("{}:4550", host.control_plane_address());
+    wait::until("a standby to answer", BACK, || {
+        let parts = [host.spec.name.as_str(), "stands by and has no master"];
+        refused(host, &["ctl", "--master", &own, "ping"], &parts)
+    })
 }
 
 /// The version of the bundle in use, as the master of a host says.

@@ -14,7 +14,7 @@ use halite_states::shipped::PROMOTED;
 use serde_json::{Value, json};
 
 use super::super::retiring::retire;
-use super::super::standbys::{STANDBYS, answers, document, wait_for_followers};
+use super::super::standbys::{STANDBYS, answers, document, stands_by, wait_for_followers};
 use super::super::{BACK, is_complete};
 use super::{AGAIN, is_as_before, picture};
 use crate::interrupted::{Running, kill_ctl, steps};
@@ -291,8 +291,8 @@ fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) ->
         masters["epoch"].as_u64().is_some_and(|now| now > epoch),
         "the epoch was {epoch}: {masters}"
     );
-    // The host that had it serves nothing.
-    from.sh("! ss -Hltn 'sport = :4550' | grep .")?;
+    // The host that had it stands by.
+    stands_by(from)?;
     wait::until("a cluster without problems of its masters", BACK, || {
         let (_, masters) = document(to, &["master", "list"])?;
         let problems = masters["problems"].as_array();

@@ -1,0 +1,249 @@
+//! Cuts and pauses in which more than one host could have the master: only the link between the master and one
+//! standby is cut, in both directions or in one, and a master stands still for a while. At the end one master acts,
+//! and what was acknowledged is there.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_lab::cluster::Cluster;
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::losses::while_written;
+use super::standbys::{
+    STANDBYS, answer, answers, document, nothing_to_do, promote, wait_for_followers,
+    wait_until_noticed,
+};
+use super::{BACK, is_complete, same_content};
+use crate::checks::refused;
+use crate::test::{Counts, Test};
+
+/// Each leaves the master where it was.
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: behind a cut to one standby no second master is promoted, and nothing is lost",
+        run: no_second_master,
+    },
+    Test {
+        name: "ha: a link that is cut in one direction leads to no second master",
+        run: one_way,
+    },
+    Test {
+        name: "ha: of two masters the lower one hears of the other by the standby that reaches both",
+        run: promoted_by_force,
+    },
+    Test {
+        name: "ha: a master that stands still for minutes stops when it goes on and was replaced",
+        run: a_master_stands_still,
+    },
+];
+
+/// The time in which the lower of two masters stops, when a standby reaches both: a round of its questions, and the
+/// end of the process.
+const ROUND: Duration = Duration::from_secs(30);
+/// The time for which a master stands still: longer than it may be without a standby.
+const STILL: Duration = Duration::from_secs(90);
+
+/// Cuts these directions while something is done. Also after a failure the tests after this one need the links.
+fn with_cuts<T>(
+    cluster: &Cluster,
+    cuts: &[(&Host, &Host)],
+    act: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let cut = cuts
+        .iter()
+        .try_for_each(|(from, to)| cluster.lab.cut_link(from, to));
+    let done = cut.and_then(|()| act());
+    for (from, to) in cuts {
+        cluster.lab.restore_link(from, to)?;
+    }
+    done
+}
+
+fn epoch(master: &Host) -> Result<u64> {
+    let (_, masters) = document(master, &["master", "list"])?;
+    masters["epoch"].as_u64().context("no epoch")
+}
+
+/// Has the master make tokens, one after the other, while something is done; answers with the ids of those that
+/// it has acknowledged.
+fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTreeSet<String>> {
+    let ended = AtomicBool::new(false);
+    let (done, made) = thread::scope(|scope| {
+        let orders = scope.spawn(|| {
+            let mut made = BTreeSet::new();
+            while !ended.load(Ordering::Relaxed) {
+                let (succeeded, token) = document(master, &["token", "create"])?;
+                let id = token["token"]
+                    .as_str()
+                    .and_then(|token| token.split('.').next());
+                if let Some(id) = id.filter(|_| succeeded) {
+                    made.insert(id.to_owned());
+                }
+            }
+            Ok::<_, anyhow::Error>(made)
+        });
+        let done = act();
+        ended.store(true, Ordering::Relaxed);
+        (done, orders.join())
+    });
+    done?;
+    made.map_err(|_| anyhow!("the orders panicked"))?
+}
+
+/// Fails unless the master has all of these tokens; removes them.
+fn has_tokens(master: &Host, made: &BTreeSet<String>) -> Result<()> {
+    println!("  {} tokens acknowledged", made.len());
+    ensure!(made.len() > 3, "only {made:?}");
+    let listed = answer(master, &["token", "list"])?;
+    let listed = listed["tokens"].as_array().context("no list")?.iter();
+    let listed: BTreeSet<&str> = listed.filter_map(|token| token["id"].as_str()).collect();
+    let lost = made.iter().filter(|id| !listed.contains(id.as_str()));
+    let lost: Vec<&String> = lost.collect();
+    ensure!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    for id in made {
+        master.run(&["ctl", "token", "revoke", id])?;
+    }
+    Ok(())
+}
+
+/// The master and one standby do not hear each other, and the other standby hears both: no promotion without force,
+/// and the master goes on. Clients write to it and to the API all the time.
+fn no_second_master(cluster: &Cluster) -> Result<Counts> {
+    let (first, next, third) = (
+        &cluster.bootstrap,
+        cluster.host("cp-2")?,
+        cluster.host("cp-3")?,
+    );
+    wait_for_followers(first, &STANDBYS)?;
+    let before = epoch(first)?;
+    let mut made = BTreeSet::new();
+    let record = while_written(cluster, third, "bridge", || {
+        made = with_cuts(cluster, &[(first, next), (next, first)], || {
+            while_ordered(first, || {
+                wait_until_noticed(next)?;
+                let reasons = [
+                    "the standby cp-3",
+                    "follows the master at",
+                    "--force --cluster",
+                ];
+                refused(next, &promote()?, &reasons)?;
+                wait_for_followers(first, &["cp-3"]).map(drop)
+            })
+        })?;
+        Ok(())
+    })?;
+    println!("  {} writes acknowledged", record.acknowledged().len());
+    wait_for_followers(first, &STANDBYS)?;
+    ensure!(epoch(first)? == before, "another master has acted");
+    has_tokens(first, &made)?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    same_content(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// The same with one direction of the link, and then with the other one.
+fn one_way(cluster: &Cluster) -> Result<Counts> {
+    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    for cut in [(first, next), (next, first)] {
+        wait_for_followers(first, &STANDBYS)?;
+        let before = epoch(first)?;
+        let made = with_cuts(cluster, &[cut], || {
+            while_ordered(first, || {
+                wait_until_noticed(next)?;
+                refused(next, &promote()?, &["the standby cp-3"])
+            })
+        })?;
+        wait_for_followers(first, &STANDBYS)?;
+        ensure!(epoch(first)? == before, "another master has acted");
+        has_tokens(first, &made)?;
+        wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    }
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+/// The standby on the other side is promoted by force: the master before hears of it from the standby that reaches both,
+/// while the link is still cut.
+fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(old, &STANDBYS)?;
+    with_cuts(cluster, &[(old, next), (next, old)], || {
+        wait_until_noticed(next)?;
+        let forced = ["--force", "--cluster", "demo", "--no-wait"];
+        let forced: Vec<String> = forced.iter().map(|word| (*word).to_owned()).collect();
+        next.run(&[promote()?, forced].concat())?;
+        let since = Instant::now();
+        has_stopped(old)?;
+        let time = since.elapsed();
+        println!(
+            "  the lower master stopped after {:.1} s",
+            time.as_secs_f64()
+        );
+        ensure!(time <= ROUND, "only after {time:?}");
+        wait_for_followers(next, &["cp-3"]).map(drop)
+    })?;
+    returns(cluster, old, next)?;
+    Ok(Counts::ONE)
+}
+
+/// The master stands still, and a standby takes its place. When the old one goes on, it stops.
+fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
+    let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    wait_for_followers(old, &STANDBYS)?;
+    let signal = |name: &str| {
+        let signal = format!("--signal={name}");
+        let words = [
+            "systemctl",
+            "kill",
+            "--kill-whom=main",
+            &signal,
+            "halite-master",
+        ];
+        old.run(&words)
+    };
+    let since = Instant::now();
+    signal("SIGSTOP")?;
+    let promoted = wait_until_noticed(next).and_then(|()| {
+        next.run(&promote()?)?;
+        wait_for_followers(next, &["cp-3"])?;
+        wait::until("the end of the time", 2 * STILL, || {
+            ensure!(since.elapsed() >= STILL, "{:?}", since.elapsed());
+            Ok(())
+        })
+    });
+    // Its watchdog may have ended it already: then it has started again.
+    signal("SIGCONT")?;
+    promoted?;
+    has_stopped(old)?;
+    returns(cluster, old, next)?;
+    Ok(Counts::ONE)
+}
+
+/// Waits until the master of a host has stopped, because it was replaced.
+fn has_stopped(old: &Host) -> Result<()> {
+    wait::until("the old master to stop", BACK, || {
+        old.sh("! systemctl is-active halite-master && test -e /var/lib/halite/master/replaced")
+            .map(drop)
+    })
+}
+
+/// Makes the old master's host a standby, and then the master again.
+fn returns(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
+    answers(cluster, next, "")?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    let own = old.spec.name.as_str();
+    next.run(&["ctl", "highstate", own])?;
+    wait_for_followers(next, &[own, "cp-3"])?;
+    next.run(&["ctl", "master", "retire", "--to", own, "--keep"])?;
+    let masters: Value = wait_for_followers(old, &STANDBYS)?;
+    println!("  {masters}");
+    same_content(cluster)?;
+    nothing_to_do(old, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])
+}
