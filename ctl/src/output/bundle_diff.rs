@@ -1,5 +1,6 @@
 //! The changes between two bundles, as people read them.
 
+use halite_durable::digest::is_sha256;
 use halite_manifest::{Change, Diff};
 
 use super::{megabytes, short_digest, table};
@@ -24,7 +25,11 @@ pub fn tables(diff: &Diff) -> String {
 
 /// Formats changes as one table.
 fn one_table(heading: &str, changes: &[Change]) -> String {
-    let short = |value: &Option<String>| value.as_deref().map(short_digest);
+    // States have a digest alone.
+    let short = |value: &Option<String>| match value.as_deref() {
+        Some(digest) if is_sha256(digest) => digest.get(..12).map(str::to_owned),
+        value => value.map(short_digest),
+    };
     let changes: Vec<_> = changes
         .iter()
         .map(|change| (&change.name, short(&change.old), short(&change.new)))
@@ -55,5 +60,12 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains(&"a".repeat(13)), "{text}");
+        let change = Change {
+            name: "top.sls".into(),
+            old: Some("b".repeat(64)),
+            new: Some("c".repeat(64)),
+        };
+        let text = one_table("states", &[change]);
+        assert!(text.contains(&format!("  {}  ", "b".repeat(12))), "{text}");
     }
 }

@@ -42,13 +42,16 @@ pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     text
 }
 
-/// A table of changes: name, old and new value, each cut to 40 characters.
+/// The most bytes of a value in a table of changes: an image reference with the beginning of its digest fits.
+const LONGEST: usize = 80;
+
+/// A table of changes: name, old and new value, each cut to 80 bytes.
 pub fn changes<'a>(
     heading: &str,
     changes: impl IntoIterator<Item = (&'a str, Option<&'a str>, Option<&'a str>)>,
 ) -> String {
     let short = |text: Option<&str>| {
-        text.map_or("-", |text| text.get(..40).unwrap_or(text))
+        text.map_or("-", |text| text.get(..LONGEST).unwrap_or(text))
             .to_owned()
     };
     let row = |(name, old, new): (&str, _, _)| vec![name.to_owned(), short(old), short(new)];

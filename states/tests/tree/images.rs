@@ -50,33 +50,23 @@ fn containerd_gets_the_name_under_which_it_stores_an_image() {
     pillar["halite"]["etcd"]["placement"] = json!("stacked");
     pillar["halite"]["etcd"]["mode"] = json!("host-service");
     let digest = format!("sha256:{}", "1".repeat(64));
-    for (pause, stored) in [
-        (
-            format!("localhost:5000/pause:3@{digest}"),
-            format!("localhost:5000/pause@{digest}"),
-        ),
-        // A bundle that was built before digests were recorded.
-        (
-            "localhost:5000/pause:3".to_owned(),
-            "localhost:5000/pause:3".to_owned(),
-        ),
-    ] {
+    // A bundle that was built before digests were recorded has none.
+    for digest in [format!("@{digest}"), String::new()] {
+        let stored = |name: &str| match digest.as_str() {
+            "" => format!("localhost:5000/{name}:3"),
+            digest => format!("localhost:5000/{name}{digest}"),
+        };
         for component in ["pause", "etcd"] {
-            pillar["halite"]["images"][component] = json!(pause);
+            let image = format!("localhost:5000/{component}:3{digest}");
+            pillar["halite"]["images"][component] = json!(image);
         }
         let compiled = highstate(&pillar, &grains);
         let config = contents(&compiled, CONTAINERD);
-        let line = format!(".\"pinned_images\".\"sandbox\" = \"{stored}\"\n");
+        let line = format!(".\"pinned_images\".\"sandbox\" = \"{}\"\n", stored("pause"));
         assert!(config.contains(&line), "{config}");
-        let program = compiled
-            .low
-            .chunks
-            .iter()
-            .find(|chunk| chunk.id == "etcd-program");
+        let program = (compiled.low.chunks.iter()).find(|chunk| chunk.id == "etcd-program");
         let script = &program.unwrap().name;
-        assert!(
-            script.contains(&format!(" images mount {stored} \"$mounted\"")),
-            "{script}"
-        );
+        let mount = format!(" images mount {} \"$mounted\"", stored("etcd"));
+        assert!(script.contains(&mount), "{script}");
     }
 }
