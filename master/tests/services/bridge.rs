@@ -238,7 +238,13 @@ async fn a_master_stops_when_a_standby_that_it_asks_has_heard_of_a_higher_epoch(
 
 #[tokio::test]
 async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
-    let site = start().await;
+    let first = start().await;
+    let second = start_beside(&first, 1).await;
+    // Of two with the same epoch, the one that would not stop.
+    let (elsewhere, site) = match first.app.store.holder() < second.app.store.holder() {
+        true => (first, second),
+        false => (second, first),
+    };
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
     let host = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
     let seen = halite_master::standby::isolation::Surroundings {
@@ -257,7 +263,6 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     let silent = hangs.local_addr().unwrap().to_string();
     assert!(!acts(&[host.endpoint.clone(), silent]).await);
     // A standby that hears another master at this moment.
-    let elsewhere = start_beside(&site, 1).await;
     let there = standby(&elsewhere, &host_identity(&host), &[&elsewhere.endpoint]).await;
     elsewhere
         .enrolled_with(

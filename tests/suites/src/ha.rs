@@ -27,7 +27,7 @@ mod pod;
 mod proxies;
 mod proxies_health;
 mod quorum;
-pub(crate) mod reboot;
+mod reboot;
 mod release;
 mod retiring;
 mod returned;

@@ -39,6 +39,7 @@ mod part;
 mod plan;
 mod prebuild;
 mod preflight;
+mod reboots;
 mod registry;
 mod repair;
 mod report;

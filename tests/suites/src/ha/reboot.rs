@@ -1,16 +1,15 @@
 //! A reboot on purpose: the address has left before, and the host is as it was afterwards.
 
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, ensure};
 use halite_lab::cluster::Cluster;
-use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
 use super::losses::{Measured, Way, under_writes, wait_for_one_holder};
 use super::{BACK, is_complete, same_content};
+use crate::reboots::reboot;
 use crate::test::Counts;
 
 /// Limit of the gap: three times the aim of a planned move. A run in which the machine was held up is repeated.
@@ -92,32 +91,4 @@ fn is_as_before(cluster: &Cluster, lost: &str) -> Result<()> {
         node["spec"]
     );
     same_content(cluster)
-}
-
-/// Reboots a host with `ctl`, with this option for its drain. The lab's hosts do not start again by themselves: it switches
-/// them on.
-pub(crate) fn reboot(cluster: &Cluster, host: &Host, drain: &str) -> Result<()> {
-    let name = host.spec.name.clone();
-    let words = ["ctl", "node", "reboot", &name, "--yes", drain];
-    thread::scope(|scope| {
-        let command = scope.spawn(|| cluster.bootstrap.run(&words));
-        // A command that fails leaves the host up.
-        let off = wait::until("the host to go down", BACK, || match host.init() {
-            None => Ok(true),
-            Some(_) if command.is_finished() => Ok(false),
-            Some(pid) => Err(anyhow!("its init is {pid}")),
-        });
-        if matches!(off, Ok(true)) {
-            // What the machine held for it goes too.
-            host.power_cut()?;
-            cluster.lab.power_on(std::slice::from_ref(&name))?;
-        }
-        let said = command
-            .join()
-            .map_err(|_| anyhow!("the command panicked"))?;
-        let said = said.context("ctl node reboot")?;
-        ensure!(off?, "{name} did not go down: {said}");
-        ensure!(said.contains(&format!("{name} has rebooted")), "{said}");
-        Ok(())
-    })
 }

@@ -5,7 +5,7 @@ use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::wait;
 
 use super::{LIMIT, document, findings, is_well};
-use crate::ha::reboot::reboot;
+use crate::reboots::reboot;
 use crate::test::Counts;
 
 /// A rule of another program that drops flannel's packets.
