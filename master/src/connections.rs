@@ -58,12 +58,22 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its
-    /// receiver closes.
+    /// Registers the new stream of a minion of this protocol.
     pub fn join(
         self: &Arc<Self>,
         minion: &MinionId,
         address: IpAddr,
+    ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
+        self.join_speaking(minion, address, PROTOCOL)
+    }
+
+    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its
+    /// receiver closes.
+    pub fn join_speaking(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        address: IpAddr,
+        protocol: u32,
     ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let mut open = self.open();
@@ -73,7 +83,7 @@ impl Connections {
             sender,
             address: address.to_canonical(),
             masters: Vec::new(),
-            protocol: PROTOCOL,
+            protocol,
         };
         open.insert(minion.clone(), connection);
         // Inside the lock: two joins must not get one number.
@@ -150,6 +160,7 @@ impl Connections {
     }
 
     /// Notes the protocol that a connected minion speaks.
+    #[cfg(test)]
     pub fn speaks(&self, minion: &MinionId, protocol: u32) {
         if let Some(connection) = self.open().get_mut(minion) {
             connection.protocol = protocol;

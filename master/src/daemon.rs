@@ -173,6 +173,7 @@ where
         });
     }
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
+    app.isolation.serves();
     report("READY=1");
     let ending = Arc::clone(&backend);
     let (end, ended) = oneshot::channel::<Option<DaemonError>>();

@@ -93,7 +93,8 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
         let witness = format!("the master at {}", other.address);
         app.succession.hear(other.epoch, &other.holder, &witness)?;
     }
-    let mut is_alone = !further.is_empty() && heard.silent.is_empty();
+    // A closed port says nothing: that master may be starting as well.
+    let mut is_alone = !further.is_empty() && heard.standbys.len() == further.len();
     for standby in &heard.standbys {
         let elsewhere = standby
             .hears()

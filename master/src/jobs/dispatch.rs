@@ -125,16 +125,18 @@ impl Jobs {
             return Ok(());
         }
         let rows = self.app.store.open_rows(minion).await?;
-        let known = self.known_rows(&rows);
+        let mut known = self.known_rows(&rows);
+        for row in &mut known {
+            if row.state == RowState::Queued && self.is_withheld(&row.jid) {
+                // It keeps no place from a prediction. The check of open jobs tries again.
+                row.blocked = true;
+                self.unsent().insert(minion.clone());
+            }
+        }
         for jid in due(&known, &session) {
             let Some(row) = rows.iter().find(|row| row.jid == jid) else {
                 continue;
             };
-            if row.state == RowState::Queued && self.is_withheld(&jid) {
-                // The check of open jobs tries again.
-                self.unsent().insert(minion.clone());
-                continue;
-            }
             if !self.send_part(&mut session, row).await? {
                 break;
             }

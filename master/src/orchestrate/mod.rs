@@ -160,29 +160,48 @@ impl Orchestrator {
         Ok(steps_watch::follow(Arc::clone(&self.jobs), run, bus))
     }
 
+    /// Continues the open run of this request, if there is one.
+    async fn join(
+        self: &Arc<Self>,
+        request: &v1::OrchestrateRequest,
+        pillar_json: &str,
+    ) -> Result<Option<JobId>, Refusal> {
+        let open = self.jobs.app().store.open_runs().await?;
+        let same = |run: &&Run| {
+            run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test
+        };
+        let Some(run) = open.iter().find(same) else {
+            return Ok(None);
+        };
+        // The same request, made again over a lost connection, hears how it ends.
+        if run.request_id.as_deref() != Some(request.request_id.as_str()) {
+            refuse_cancelled(run)?;
+        }
+        self.begin(run.clone());
+        Ok(Some(run.id.clone()))
+    }
+
     async fn start_or_join(
         self: &Arc<Self>,
         operator: &str,
         request: v1::OrchestrateRequest,
     ) -> Result<JobId, Refusal> {
-        let _one_at_a_time = self.starting.lock().await;
         let over = pillar_override(&request.pillar_json)?;
         let pillar_json = over.to_string();
-        let store = &self.jobs.app().store;
-        let open = store.open_runs().await?;
-        let same = |run: &&Run| {
-            run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test
-        };
-        if let Some(run) = open.iter().find(same) {
-            // The same request, made again over a lost connection, hears how it ends.
-            if run.request_id.as_deref() != Some(request.request_id.as_str()) {
-                refuse_cancelled(run)?;
-            }
-            self.begin(run.clone());
-            return Ok(run.id.clone());
-        }
         if !request.test {
+            let joined = {
+                let _one_at_a_time = self.starting.lock().await;
+                self.join(&request, &pillar_json).await?
+            };
+            if let Some(run) = joined {
+                return Ok(run);
+            }
+            // It may wait, and others are not to wait for it.
             self.jobs.check_may_act(&request.sls).await?;
+        }
+        let _one_at_a_time = self.starting.lock().await;
+        if let Some(run) = self.join(&request, &pillar_json).await? {
+            return Ok(run);
         }
         let low = self.compile(&request.sls, &over).await?;
         let now = self.jobs.app().clock.now();
@@ -213,6 +232,7 @@ impl Orchestrator {
                 ended: None,
             })
             .collect();
+        let store = &self.jobs.app().store;
         if let Created::Existing(run) = store.create_run(&run, &steps).await? {
             return Ok(run.id);
         }

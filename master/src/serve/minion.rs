@@ -108,10 +108,11 @@ impl Minion for Services {
         self.store_facts(&minion, &hello.grains_json, &hello.version)
             .await
             .map_err(status)?;
-        let (connection, messages) = self.app.connections.join(&minion, peer.address.ip());
+        let (address, protocol) = (peer.address.ip(), hello.protocol);
+        let connections = &self.app.connections;
+        let (connection, messages) = connections.join_speaking(&minion, address, protocol);
         let named = answer.masters.clone();
         self.app.connections.knows(&minion, named);
-        self.app.connections.speaks(&minion, hello.protocol);
         let (ended, listener) = oneshot::channel();
         tokio::spawn(
             self.clone()

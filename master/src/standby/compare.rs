@@ -102,6 +102,8 @@ pub enum Answer {
     Master(Epoch),
     /// A master that does not say its epoch to this host.
     Refused,
+    /// It hands its master over, and serves no more.
+    Moved,
     /// It stands by.
     Standby(StandsBy),
     /// Nothing listens there.
@@ -145,7 +147,9 @@ pub async fn others(
     let mut heard = Heard::default();
     for (address, answer) in answers(addresses, own, minion).await? {
         match answer {
-            Answer::Refused => heard.note(address, own.number.saturating_add(1), String::new()),
+            Answer::Refused | Answer::Moved => {
+                heard.note(address, own.number.saturating_add(1), String::new())
+            }
             // A master whose record of its epoch is damaged acts all the same: its number is not taken.
             Answer::Master(other) if other.number > HIGHEST => {
                 heard.note(address, own.number.saturating_add(1), String::new());
@@ -255,7 +259,7 @@ fn of_no_connection(error: &ConnectError) -> Answer {
         ConnectError::Untrusted {
             source: HandshakeError::Refused(MasterAlert::Moved),
             ..
-        } => Answer::Refused,
+        } => Answer::Moved,
         error if cuts_off(error) => Answer::Refused,
         _ => Answer::Silent,
     }

@@ -72,7 +72,8 @@ pub struct Isolation {
     alone: Mutex<Option<(Millis, Steady)>>,
     /// All other hosts of masters have said that they have none.
     have_answered: AtomicBool,
-    started: Instant,
+    /// The time at which the others could begin to call.
+    serves: Mutex<Instant>,
 }
 
 impl Isolation {
@@ -89,7 +90,7 @@ impl Isolation {
             }),
             alone: Mutex::default(),
             have_answered: AtomicBool::new(false),
-            started: Instant::now(),
+            serves: Mutex::new(Instant::now()),
         }
     }
 
@@ -175,7 +176,13 @@ impl Isolation {
     /// Returns whether the others usually have called by now.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.started.elapsed() >= CALLS
+        let serves = self.serves.lock().unwrap_or_else(PoisonError::into_inner);
+        serves.elapsed() >= CALLS
+    }
+
+    /// Notes that minions and standbys can call from now on.
+    pub fn serves(&self) {
+        *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Refuses to begin something that changes a host or the cluster.

@@ -104,7 +104,12 @@ impl Knowledge {
     /// The epoch cannot be written.
     fn hear(&self, master: &str, epoch: &Epoch) -> Result<(), CopyError> {
         let known = self.epoch();
-        if epoch.rank() < known.rank() {
+        // A signature that this host cannot check, as of another CA, leaves the number alone.
+        let is_lower = match epoch.holder.is_empty() {
+            true => epoch.number < known.number,
+            false => epoch.rank() < known.rank(),
+        };
+        if is_lower {
             // It was replaced, and has heard so by this question.
             return Ok(());
         }
@@ -159,7 +164,7 @@ impl Knowledge {
             match answer {
                 Answer::Master(epoch) => found.push((epoch, address)),
                 Answer::Refused => found.push((before.clone(), address)),
-                Answer::Standby(_) | Answer::NoMaster | Answer::Silent => {}
+                Answer::Moved | Answer::Standby(_) | Answer::NoMaster | Answer::Silent => {}
             }
         }
         found.sort_by(|(one, _), (other, _)| one.rank().cmp(&other.rank()));

@@ -16,16 +16,17 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
+use super::compare::StandsBy;
 use super::copy::Copy;
 use super::disk::{
     CopyError, PRIVATE, file_error, make_directory, read_json, remove, sync_directory, write,
     write_json,
 };
-use super::receiver::heard_epoch;
+use super::receiver::{heard_epoch, note_heard};
 use super::{directory, hand_over, isolation, mark, mark_before, masters};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::epoch::next;
+use crate::epoch::{HIGHEST, next};
 use crate::init::init;
 use crate::saved;
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
@@ -137,6 +138,7 @@ impl<'a> Promotion<'a> {
             (None, None) => return Err(PromoteError::NoStandby(mark)),
             (_, Some(addresses)) => {
                 let standbys = self.check_masters(addresses, wanted).await?;
+                self.hear(&standbys)?;
                 // A standby that is not promoted goes on: it is asked nothing that changes its copy.
                 if !Copy::is_there(&directory(self.config))? {
                     return Err(PromoteError::NoCopy);
@@ -286,6 +288,18 @@ impl<'a> Promotion<'a> {
         let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
         let heard = heard_epoch(&directory(self.config))?;
         Ok(copy.epoch().max(heard.number))
+    }
+
+    /// Notes the highest epoch of which another standby has evidence: this promotion goes above it.
+    fn hear(&self, standbys: &[StandsBy]) -> Result<(), PromoteError> {
+        let shown = standbys
+            .iter()
+            .filter_map(|standby| standby.epoch.evidence());
+        let highest = shown.max_by(|one, other| one.rank().cmp(&other.rank()));
+        if let Some(highest) = highest.filter(|highest| highest.number <= HIGHEST) {
+            note_heard(&directory(self.config), &highest)?;
+        }
+        Ok(())
     }
 
     /// Chooses the epoch: higher than each that this host has heard of.

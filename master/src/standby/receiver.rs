@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use halite_errors::chain;
 use halite_proto::v1::standby_record::Body;
@@ -32,8 +33,15 @@ pub(super) fn heard_epoch(root: &Path) -> Result<Epoch, CopyError> {
     })
 }
 
-/// Notes the highest epoch of which the standby of this directory has heard; it is on disk when this returns.
+/// One writer at a time: the stream and the questions to other masters both hear of epochs.
+static WRITER: Mutex<()> = Mutex::new(());
+
+/// Notes an epoch, unless the standby of this directory has heard of a higher one; it is on disk when this returns.
 pub(super) fn note_heard(root: &Path, epoch: &Epoch) -> Result<(), CopyError> {
+    let _one = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+    if epoch.rank() <= heard_epoch(root)?.rank() {
+        return Ok(());
+    }
     if let Some(evidence) = epoch.evidence() {
         write_json(&root.join(EVIDENCE), &evidence)?;
     }

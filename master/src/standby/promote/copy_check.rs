@@ -66,8 +66,12 @@ impl Promotion<'_> {
         let declared = files.and_then(|files| declaration(&files).ok());
         let others = declared.map(|declared| other_standbys(self.config, &declared));
         let mut others = others.unwrap_or_default();
-        // Those that have answered have no newer copy.
-        others.retain(|name| !standbys.iter().any(|standby| standby.host == *name));
+        // Those that have answered have no newer copy, unless they do not know how old it is.
+        let known = |standby: &&StandsBy| millis(&standby.until).is_some();
+        others.retain(|name| {
+            let mut answered = standbys.iter().filter(known);
+            !answered.any(|standby| standby.host == *name)
+        });
         if others.is_empty() {
             return Ok(());
         }

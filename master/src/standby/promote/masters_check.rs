@@ -36,7 +36,7 @@ impl Promotion<'_> {
                         return Err(PromoteError::Alive(address));
                     }
                     Answer::Standby(standby) => standbys.push(standby),
-                    Answer::NoMaster => {}
+                    Answer::NoMaster | Answer::Moved => {}
                     Answer::Silent => silent.push(address),
                 }
             }

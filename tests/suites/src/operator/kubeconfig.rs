@@ -81,7 +81,9 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
         ensure!(said.contains(part), "{part} is not in {said:?}");
     }
     refused(cluster, &["--ttl", "soon"], 64)?;
-    let said = refused(cluster, &["--ttl", "1000000h"], 1)?;
+    let said = refused(cluster, &["--ttl", "721h"], 1)?;
+    ensure!(said.contains("for more than 30 days"), "{said}");
+    let said = refused(cluster, &["--ttl", "1000000h", "--force"], 1)?;
     ensure!(said.contains("the CA of Kubernetes ends on"), "{said}");
     let said = refused(cluster, &["-f", "/root/.kube/config"], 1)?;
     ensure!(said.contains("was not written by ctl kubeconfig"), "{said}");
