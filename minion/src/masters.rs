@@ -34,8 +34,9 @@ pub enum NotObeyed {
     },
     /// Another one with the same epoch was obeyed.
     #[error(
-        "this master has the epoch {epoch}, and another one ({seen}) has acted with the same epoch: two hosts were promoted at \
-         the same time, and this one gives way; enrol this host again if it is the right one (halite-minion enrol --force)"
+        "cannot obey this master: this master has the epoch {epoch}, and another one ({seen}) takes precedence with the same \
+         epoch, because two hosts were promoted at the same time; if this master is the right one, enrol this host again \
+         (halite-minion enrol --force)"
     )]
     Double {
         /// The epoch of both.

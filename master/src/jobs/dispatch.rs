@@ -249,8 +249,8 @@ impl Jobs {
             return Ok(());
         }
         Err(Refusal::conflict(format!(
-            "cannot have {minion} run {}: its minion speaks the protocol {protocol} of an earlier version, and is updated before \
-             anything else; `ctl highstate {minion}` updates it, and says why if it cannot",
+            "cannot run {} on {minion}: its minion speaks the protocol {protocol} of an earlier version and must be updated first; \
+             `ctl highstate {minion}` updates it, or says why it cannot",
             job.function
         )))
     }

@@ -65,6 +65,6 @@ pub(super) fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(),
         format!("is for the roles {}", token.roles.join(", "))
     };
     Err(Refusal::denied(format!(
-        "the token {allows}, but {id} is declared with {role}; use one that was made for this host: ctl token create --id {id}"
+        "cannot enrol {id}: the token {allows}, but {id} is declared with {role}; use one that was made for this host: ctl token create --id {id}"
     )))
 }

@@ -69,7 +69,7 @@ pub async fn sign(
         && !app.store.is_key_newer(host, &name).await?
     {
         return Err(Refusal::denied(format!(
-            "the operator {name} was revoked on {}: it is made again when the host is replaced (ctl node replace {host})",
+            "cannot sign a certificate for the operator {name}: it was revoked on {}; replace the host to make it again (ctl node replace {host})",
             rfc3339(revoked)
         )));
     }

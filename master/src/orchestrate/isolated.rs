@@ -11,8 +11,8 @@ use super::step_runner::StepRunner;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(250);
 /// What ends the wait.
-const UNTIL: &str = "a standby follows, half of the minions are connected, or all other hosts of masters have said \
-    that they have none";
+const UNTIL: &str = "a standby follows, half of the minions are connected, or all other hosts of masters answer that \
+    they stand by";
 
 impl StepRunner<'_> {
     /// Waits until this master is not isolated, without a limit. A test run changes nothing and does not

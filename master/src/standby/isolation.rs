@@ -3,7 +3,7 @@
 //!
 //! A master with declared standbys that starts does not know it, and one that has lost its standbys and most
 //! hosts no longer does. It knows it when a standby follows, when half of the hosts are connected, when all
-//! other hosts of masters have said that they have none, or when an operator has said so (`ctl master promote`).
+//! other hosts of masters answer that they stand by, or when an operator has said so (`ctl master promote`).
 //!
 //! Two files in the master's directory go with it. `isolated` is there while the master is in this state,
 //! for a promotion of the same host, which asks no running master. `acts-alone` is the operator's word:
@@ -33,7 +33,7 @@ const CALLS: Duration = Duration::from_secs(20);
 const ISOLATED: &str = "isolated";
 /// Why a master that has just started is isolated, before it has seen anything.
 const STARTED: &str =
-    "this master has just started, and has not seen yet whether another host has taken its place";
+    "this master has just started and does not know yet whether another host has taken its place";
 
 /// What a master sees of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Isolation {
     found: Mutex<Found>,
     /// The time of day from which no standby follows, and the first look since, by the clock that no one sets.
     alone: Mutex<Option<(Millis, Steady)>>,
-    /// All other hosts of masters have said that they have none.
+    /// All other hosts of masters answer that they stand by.
     have_answered: AtomicBool,
     /// The time at which the others could begin to call.
     serves: Mutex<Instant>,
@@ -200,7 +200,7 @@ impl Isolation {
 fn reason(seen: &Surroundings, is_new: bool) -> String {
     let since = seen.alone_since.map_or_else(String::new, rfc3339);
     let has_none = match is_new {
-        true => format!("this master has started at {since}, no standby follows it yet"),
+        true => format!("this master started at {since}, no standby follows it yet"),
         false => format!("this master has no standby since {since}"),
     };
     format!(
@@ -346,7 +346,7 @@ mod tests {
             isolation.look(Steady(2), lost);
             isolation.check("a highstate").unwrap();
         }
-        // All other hosts of masters have said that they have none.
+        // All other hosts of masters answer that they stand by.
         let isolation = new();
         isolation.all_have_answered(true);
         isolation.look(Steady(1), lost);

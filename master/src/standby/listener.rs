@@ -86,7 +86,7 @@ impl Standby for StandsBy {
     ) -> Result<Response<Self::FollowStream>, Status> {
         let master = self.0.standing().master;
         Err(Status::unavailable(format!(
-            "this host stands by and has no master; the one of which it has heard is: {}",
+            "cannot follow this host: it is a standby; the master that it last heard from: {}",
             if master.is_empty() { "none" } else { &master }
         )))
     }

@@ -107,8 +107,8 @@ impl Share {
         let Allowance { owner, most, .. } = &self.allowance;
         if !self.set.add(owner, *most, bytes) {
             return Err(Status::resource_exhausted(format!(
-                "too many bytes of requests that are under way: {owner} may have {} MiB, and all callers together {} MiB; \
-                 try again later",
+                "cannot accept the request: too many bytes are under way; {owner} may send {} MiB at a time, and all callers \
+                 together {} MiB; try again later",
                 most >> 20,
                 TOTAL >> 20
             )));
@@ -203,7 +203,7 @@ impl<B> Counted<B> {
         let first = self.share.allowance.first;
         if self.is_first && length > first {
             return Err(Status::resource_exhausted(format!(
-                "the first message has {length} bytes, and may have {first}"
+                "cannot accept the first message: it has {length} bytes, and at most {first} are allowed"
             )));
         }
         self.is_first = false;
@@ -249,7 +249,9 @@ where
                 if end.is_none_or(|end| end.as_mut().poll(context).is_pending()) {
                     return Poll::Pending;
                 }
-                let error = Status::deadline_exceeded("the request has not ended in time");
+                let error = Status::deadline_exceeded(
+                    "cannot accept the request: it did not arrive completely in time",
+                );
                 Poll::Ready(Some(Err(error.into())))
             }
         }
@@ -332,7 +334,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("too many bytes of requests that are under way: minion:worker-1"),
+                .contains("too many bytes are under way; minion:worker-1"),
             "{error}"
         );
         drop(half);

@@ -126,7 +126,7 @@ impl Gather<'_> {
         for (pulled, recorded) in pulled.iter().zip(&manifests) {
             if pulled.manifest.digest != recorded.oci() {
                 let message = format!(
-                    "{}: the manifest {} is recorded, and its index has {} for this platform; run `ctl bundle update`",
+                    "cannot use the image {}: the lock has the manifest {}, but its index has {} for this platform; run `ctl bundle update`",
                     pulled.reference,
                     recorded.oci(),
                     pulled.manifest.digest

@@ -9,7 +9,7 @@ pub enum AgeError {
     #[error("cannot get random bytes from the system")]
     Random,
     /// It is not a file of age, or one of a version or form that is not read here.
-    #[error("it is not encrypted with age, version 1: {0}")]
+    #[error("cannot read it as a file of age, version 1: {0}")]
     Format(&'static str),
     /// No recipient's key fits.
     #[error(

@@ -68,7 +68,9 @@ pub(super) fn read(
             return Err(AgeError::Format("a line of its header is malformed"));
         };
         if words.starts_with(PASSPHRASE) {
-            return Err(AgeError::Format("it has a passphrase, and no recipient"));
+            return Err(AgeError::Format(
+                "it is encrypted with a passphrase instead of to a recipient",
+            ));
         }
         let share = words
             .strip_prefix(KIND)

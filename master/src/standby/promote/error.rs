@@ -30,8 +30,8 @@ pub enum CheckError {
     },
     /// Another standby has more.
     #[error(
-        "the copy of the master on this standby is of {until}, and {other} had everything until {newer}: promote {other}, and \
-         this one only with --force --cluster {cluster}"
+        "cannot promote this standby: its copy of the master is from {until}, and {other} had everything until {newer}; \
+         promote {other} instead, or this one with --force --cluster {cluster}"
     )]
     Older {
         /// The time until which this one had everything.
@@ -101,9 +101,9 @@ pub enum PromoteError {
     Alive(String),
     /// A master answers another standby.
     #[error(
-        "the standby {standby} at {address} follows the master at {master}, which answers it, and this host does not reach \
-         it: two masters must not act. Repair the network between this host and that master, or stop it first (`systemctl \
-         disable --now halite-master` there), or promote with --force --cluster NAME"
+        "cannot promote this standby: the master at {master}, which this host does not reach, answers the standby {standby} \
+         at {address}, and two masters must not act; repair the network between this host and that master, stop that master \
+         (`systemctl disable --now halite-master` there), or promote with --force --cluster NAME"
     )]
     Heard {
         /// The name of the standby.

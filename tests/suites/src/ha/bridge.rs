@@ -128,7 +128,7 @@ fn no_second_master(cluster: &Cluster) -> Result<Counts> {
                 wait_until_noticed(next)?;
                 let reasons = [
                     "the standby cp-3",
-                    "follows the master at",
+                    "the master at",
                     "--force --cluster",
                 ];
                 refused(next, &promote()?, &reasons)?;
