@@ -164,7 +164,9 @@ async fn before_its_hello_a_minion_sends_little_and_after_it_a_long_return() {
     let early = begin(channel.clone(), path, half(&half_a_message(2 << 20)));
     let status = early.await.unwrap();
     assert!(
-        status.message().starts_with("cannot accept the first message"),
+        status
+            .message()
+            .starts_with("cannot accept the first message"),
         "{status}"
     );
     let size = 64 << 20;

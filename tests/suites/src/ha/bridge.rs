@@ -126,11 +126,7 @@ fn no_second_master(cluster: &Cluster) -> Result<Counts> {
         made = with_cuts(cluster, &[(first, next), (next, first)], || {
             while_ordered(first, || {
                 wait_until_noticed(next)?;
-                let reasons = [
-                    "the standby cp-3",
-                    "the master at",
-                    "--force --cluster",
-                ];
+                let reasons = ["the standby cp-3", "the master at", "--force --cluster"];
                 refused(next, &promote()?, &reasons)?;
                 wait_for_followers(first, &["cp-3"]).map(drop)
             })
