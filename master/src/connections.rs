@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use halite_proto::PROTOCOL;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use tokio::sync::mpsc::error::SendTimeoutError;
@@ -58,16 +57,17 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Registers the new stream of a minion of this protocol.
+    /// Registers the new stream of a minion of this version.
+    #[cfg(test)]
     pub fn join(
         self: &Arc<Self>,
         minion: &MinionId,
         address: IpAddr,
     ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
-        self.join_speaking(minion, address, PROTOCOL)
+        self.join_speaking(minion, address, halite_proto::PROTOCOL)
     }
 
-    /// Registers a minion's new stream from an address. An older stream of the same minion ends: its
+    /// Registers a minion's new stream from an address, with the protocol of its hello. An older stream of the same minion ends: its
     /// receiver closes.
     pub fn join_speaking(
         self: &Arc<Self>,

@@ -73,7 +73,7 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
 }
 
 /// Asks the hosts at these addresses, this one left out, whether they have a master; answers with those that
-/// are silent. Notes whether all of them have said that no other master acts.
+/// are silent. Notes whether all of them answer that they stand by, and none hears another master.
 ///
 /// # Errors
 /// One of them has a master that has taken this one's place, or has heard of it.

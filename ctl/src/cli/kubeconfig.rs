@@ -11,7 +11,7 @@ use super::duration::duration;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Kubeconfig {
-    /// A command about kubeconfigs that are there.
+    /// A command about issued kubeconfigs.
     #[command(subcommand)]
     pub issued: Option<IssuedKubeconfigs>,
     /// Time for which it is valid, for example 30m or 8h, at most 30 days. It cannot be revoked
@@ -30,7 +30,7 @@ pub struct Kubeconfig {
     pub force: bool,
 }
 
-/// The commands about kubeconfigs that are there.
+/// The commands about issued kubeconfigs.
 #[derive(Debug, Subcommand)]
 pub enum IssuedKubeconfigs {
     /// List those that have not ended, the newest first: for whom they are, and until when they work.

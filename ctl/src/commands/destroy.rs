@@ -63,7 +63,7 @@ pub async fn run(
     )
 }
 
-/// Refuses the access of root on a host that leaves before the master. `master` is the host of the master.
+/// Fails if `own` is the root of a host other than the master's, which leaves first. `master` is the name of the master's host.
 fn check_access(own: &str, master: Option<&str>) -> anyhow::Result<()> {
     if master.is_some_and(|master| own == root_of(master)) {
         return Ok(());

@@ -70,7 +70,7 @@ impl Vector {
             Err(_) => "payload failure",
         };
         if result != "success" {
-            // What comes after an error is no end of the content.
+            // After an error, the end of the stream does not count as the end of the content.
             assert!(decryptor.read(&mut [0]).is_err(), "{}", self.name);
         }
         (result, Some(sha256(&plain)))

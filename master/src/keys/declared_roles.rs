@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::refusal::Refusal;
 use crate::store::Token;
 
-/// What a node document must have for this; everything else is the pillar's affair.
+/// The part of a node document that is read here; the pillar checks the rest.
 #[derive(Deserialize)]
 struct Declared {
     #[serde(default)]

@@ -164,7 +164,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     })
 }
 
-/// Why a request cannot go on, whatever else it brings; `is_later`: its token was made after the last
+/// The reason to refuse a request, whatever else it has; `is_later`: its token was made after the last
 /// change of the known key.
 fn refusal(
     known: Option<&Key>,

@@ -154,7 +154,7 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
     assert!(signed("x", 90).unwrap_err().contains("certificate request"));
 }
 
-/// What was issued can be used until its end, so an operator has to see it.
+/// An issued kubeconfig works until its end, so operators must be able to see it.
 #[test]
 fn what_was_issued_and_has_not_ended_is_listed() {
     const NOW: i64 = 1_800_000_000_000;

@@ -95,7 +95,7 @@ impl Heard {
     }
 }
 
-/// What one host has said.
+/// The answer of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It has a master of this epoch.
@@ -148,15 +148,12 @@ pub async fn others(
     for (address, answer) in answers(addresses, own, minion).await? {
         match answer {
             Answer::Refused | Answer::Moved => {
-                heard.note(address, own.number.saturating_add(1), String::new())
-            }
-            // A master whose record of its epoch is damaged acts all the same: its number is not taken.
-            Answer::Master(other) if other.number > HIGHEST => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
-            // Of two masters with the same epoch the holder decides, and each of them knows it. A copy of this one has the
-            // same holder, and one of protocol 1 has none: neither knows what the other has done.
-            Answer::Master(other) if is_double(&other, own) => {
+            // A master whose record of its epoch is damaged acts all the same: its number is not taken. Of two masters with
+            // the same epoch the holder decides, unless it is the same, as in a copy, or protocol 1 has none: then neither
+            // knows what the other has done.
+            Answer::Master(other) if other.number > HIGHEST || is_double(&other, own) => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
             Answer::Master(other) if other.rank() > own.rank() => {

@@ -68,7 +68,10 @@ pub enum CopyError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The master shows an epoch that anyone could have made.
-    #[error("cannot follow this master: its epoch {0} has no signature of this cluster's CA")]
+    #[error(
+        "cannot follow this master: its epoch {0} has no signature of this cluster's CA; if it is the right one, enrol this host \
+         again (halite-minion enrol --force)"
+    )]
     Unproven(u64),
     /// There is no copy.
     #[error("there is no whole copy of the master in {}: it comes when this standby follows", .0.display())]

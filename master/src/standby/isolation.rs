@@ -31,7 +31,7 @@ pub const AFTER: Millis = 60_000;
 const CALLS: Duration = Duration::from_secs(20);
 
 const ISOLATED: &str = "isolated";
-/// Why a master that has just started is isolated, before it has seen anything.
+/// The reason of a master that has just started and has not looked yet.
 const STARTED: &str =
     "this master has just started and does not know yet whether another host has taken its place";
 

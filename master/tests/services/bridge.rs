@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use halite_master::clock::ManualClock;
@@ -76,8 +77,16 @@ impl StandbyHost {
     }
 
     async fn promote(&self) -> PromoteError {
+        self.promote_with(|_| {}).await
+    }
+
+    async fn promote_with(&self, note: fn(&str)) -> PromoteError {
         let promotion = Promotion::new(&self.config, &self.minion, self.clock.as_ref(), &Unused);
-        promotion.run(&Wanted::default()).await.unwrap_err()
+        promotion
+            .with_notes(note)
+            .run(&Wanted::default())
+            .await
+            .unwrap_err()
     }
 }
 
@@ -168,6 +177,7 @@ async fn a_promotion_is_refused_while_another_standby_reaches_the_master() {
 
 #[tokio::test]
 async fn a_master_that_died_a_moment_ago_is_waited_for_and_then_replaced() {
+    static WAITS: AtomicBool = AtomicBool::new(false);
     let site = start().await;
     let other = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
     other.hears(&site.endpoint).await;
@@ -175,12 +185,14 @@ async fn a_master_that_died_a_moment_ago_is_waited_for_and_then_replaced() {
     site.task.abort();
     other.clock.advance(5_000);
     let passes = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        while !WAITS.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         other.clock.advance(15_000);
         std::future::pending::<()>().await;
     };
     let error = tokio::select! {
-        error = tokio::time::timeout(SOON, host.promote()) => error.unwrap(),
+        error = tokio::time::timeout(SOON, host.promote_with(|_| WAITS.store(true, Ordering::SeqCst))) => error.unwrap(),
         () = passes => unreachable!("it has no end"),
     };
     assert!(matches!(error, PromoteError::NoCopy), "{error}");

@@ -48,7 +48,7 @@ fn value_at(before: Option<char>, text: &str) -> Option<(usize, &str)> {
     }
     rest = rest.strip_prefix(':')?;
     let value = rest.trim_start_matches([' ', '\t']);
-    // Without a space it is no key, but for JSON.
+    // A colon without a space ends a key only in JSON.
     if value.len() == rest.len() && quote.is_none() {
         return None;
     }
