@@ -1,6 +1,7 @@
 //! The daemon of a standby: it follows the first master that answers, for as long as the host is a
 //! standby.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,6 +77,8 @@ async fn follow_all(
     diary: &Diary<'_>,
 ) -> Result<(), StandbyError> {
     let config = knowledge.config();
+    // Each master is tried every second: a reason that stays the same is logged once.
+    let mut logged: BTreeMap<String, String> = BTreeMap::new();
     loop {
         let mark = mark(config);
         let found = masters(&mark);
@@ -90,8 +93,15 @@ async fn follow_all(
                 tracing::info!(master = address, "the master is handed over to this host");
                 return Ok(());
             }
-            let Err(reason) = ended else { continue };
-            tracing::warn!(master = address, reason = chain(&reason), "not following");
+            let Err(error) = ended else {
+                logged.remove(address);
+                continue;
+            };
+            let reason = chain(&error);
+            if logged.get(address) != Some(&reason) {
+                tracing::warn!(master = address, reason, "not following");
+                logged.insert(address.clone(), reason);
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
