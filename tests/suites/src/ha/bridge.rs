@@ -189,20 +189,16 @@ fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The master stands still, and a standby takes its place. When the old one goes on, it stops.
+/// The host of the master stands still, as a paused virtual machine does, and a standby takes its place. When the host
+/// continues, the old master stops.
 fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(old, &STANDBYS)?;
     let signal = |name: &str| {
         let signal = format!("--signal={name}");
-        let words = [
-            "systemctl",
-            "kill",
-            "--kill-whom=main",
-            &signal,
-            "halite-master",
-        ];
-        old.run(&words)
+        // A minion that runs would make the host a standby of the new master.
+        let kill = ["systemctl", "kill", "--kill-whom=main", &signal];
+        old.run(&[&kill[..], &["halite-minion", "halite-master"]].concat())
     };
     let since = Instant::now();
     signal("SIGSTOP")?;
@@ -214,10 +210,8 @@ fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
             Ok(())
         })
     });
-    // Its watchdog may have ended it already: then it has started again.
     signal("SIGCONT")?;
     promoted?;
-    // Its minion has gone over to the new master, which may have made the host a standby already.
     returns(cluster, old, next)?;
     Ok(Counts::ONE)
 }
