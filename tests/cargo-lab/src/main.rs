@@ -65,6 +65,9 @@ enum Verb {
         /// Put the times of the tests that have passed into docs/dev/test-times.tsv.
         #[arg(long)]
         write: bool,
+        /// Count results on this commit and on those after it as well, and print the files that have changed since.
+        #[arg(long, value_name = "COMMIT")]
+        since: Option<String>,
     },
     /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
     Bench {
@@ -294,7 +297,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
             halite_suites::list(&options)?;
         }
-        Verb::Ledger { write } => return halite_suites::ledger(write),
+        Verb::Ledger { write, since } => return halite_suites::ledger(write, since.as_deref()),
         Verb::Bench {
             what: Some(halite_bench::Part::Bundle),
             ..

@@ -61,6 +61,7 @@ mod versions;
 mod vip;
 mod watchdog;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -165,15 +166,23 @@ pub fn list(options: &Options) -> Result<()> {
 
 /// Prints the ledger of the present tree: each test of `--full` with its last outcome, and the number of parts
 /// of at most [`PART_MINUTES`] minutes. Succeeds if all have passed. With `write`, the times of those that have
-/// passed replace their lines in `docs/dev/test-times.tsv`.
+/// passed replace their lines in `docs/dev/test-times.tsv`. With a commit, results on it and on those after it count as
+/// well, and the files that have changed since each of them are printed: the reader decides whether a result still holds.
 ///
 /// # Errors
-/// The tree has no name, the ledger cannot be read, or the file cannot be written.
-pub fn ledger(write: bool) -> Result<ExitCode> {
+/// The tree has no name, the commit does not precede it, the ledger cannot be read, or the file cannot be written.
+pub fn ledger(write: bool, since: Option<&str>) -> Result<ExitCode> {
     let plan = Plan::new()?;
     let tests = plan.names();
     let (directory, states) = ledger::recorded()?;
+    let (states, changed) = match since {
+        Some(commit) => ledger::recorded_since(commit)?,
+        None => (states, BTreeMap::new()),
+    };
     print!("{}", states.table(&tests));
+    for (commit, files) in changed.iter().filter(|(_, files)| !files.is_empty()) {
+        println!("changed since {commit}: {}", files.join(" "));
+    }
     if write {
         usual::write(&[tests.clone(), plan.made()].concat(), &states)?;
     }

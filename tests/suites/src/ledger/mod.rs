@@ -9,6 +9,7 @@ mod record;
 mod states;
 mod tree;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -192,6 +193,40 @@ pub(crate) fn recorded() -> Result<(PathBuf, States)> {
     Ok((directory, states))
 }
 
+/// What is recorded of the trees of a commit and of those after it, and the files that have changed since each
+/// commit of a result.
+///
+/// # Errors
+/// No such commit precedes the present one, or a record cannot be read.
+pub(crate) fn recorded_since(commit: &str) -> Result<(States, BTreeMap<String, Vec<String>>)> {
+    let root = halite_lab::build::source_root();
+    let commits = tree::commits_since(&root, commit)?;
+    let states = since_in(&place(), &commits)?;
+    let changed = states.commits();
+    let changed = changed.into_iter().map(|commit| {
+        let files = tree::changed_since(&root, &commit)?;
+        Ok((commit, files))
+    });
+    Ok((states, changed.collect::<Result<_>>()?))
+}
+
+/// The results of all trees below `place` that are those of one of these commits.
+fn since_in(place: &Path, commits: &BTreeSet<String>) -> Result<States> {
+    let mut records = Vec::new();
+    for entry in fs::read_dir(place).with_context(|| format!("cannot read {}", place.display()))? {
+        let entry = entry?;
+        let tree = entry.file_name().to_string_lossy().into_owned();
+        let of_tree = record::all(&entry.path(), &tree)?;
+        records.extend(
+            of_tree
+                .into_iter()
+                .filter(|record| !record.changed && commits.contains(&record.commit)),
+        );
+    }
+    records.sort_by_key(|record| record.at);
+    Ok(States::new(&records))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +253,32 @@ mod tests {
         assert_eq!(states.of("b"), Some(State::Failed));
         assert_eq!(states.of("c"), Some(State::Interrupted));
         assert_eq!(states.of("d"), None);
+    }
+
+    #[test]
+    fn results_of_chosen_commits_count_whatever_their_trees() {
+        let dir = tempfile::tempdir().unwrap();
+        for (id, commit, changed, test) in [
+            ("t1", "c1", false, "older"),
+            ("t2", "c2", false, "newer"),
+            ("t3", "c2", true, "not committed"),
+            ("t4", "c0", false, "too old"),
+        ] {
+            let tree = Tree {
+                id: id.to_owned(),
+                commit: commit.to_owned(),
+                changed,
+            };
+            let (mut ledger, _) = Ledger::open_in(dir.path(), tree, "full").unwrap();
+            ledger.begin(test).unwrap();
+            ledger.end(test, Duration::ZERO, Ok(Counts::ONE)).unwrap();
+        }
+        let chosen = ["c1", "c2"].map(str::to_owned).into();
+        let states = since_in(dir.path(), &chosen).unwrap();
+        assert_eq!(states.of("older"), Some(State::Passed));
+        assert_eq!(states.of("newer"), Some(State::Passed));
+        assert_eq!(states.of("not committed"), None);
+        assert_eq!(states.of("too old"), None);
     }
 
     #[test]

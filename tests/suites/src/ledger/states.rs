@@ -1,6 +1,6 @@
 //! The state of each test by its records, and the table of all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::record::{Outcome, Record};
@@ -76,6 +76,12 @@ impl States {
     pub(crate) fn passed(&self, test: &str) -> Option<(f64, &str)> {
         let row = self.0.get(test).filter(|row| row.state == State::Passed)?;
         Some((row.seconds, row.commit.as_str()))
+    }
+
+    /// The commits on which the tests that have passed did so last.
+    pub(super) fn commits(&self) -> BTreeSet<String> {
+        let passed = self.0.values().filter(|row| row.state == State::Passed);
+        passed.map(|row| row.commit.clone()).collect()
     }
 
     /// Tests with their states, as after one try each.

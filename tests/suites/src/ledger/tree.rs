@@ -1,5 +1,6 @@
 //! The state of the source tree that a result belongs to.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -70,6 +71,36 @@ impl Tree {
         let short = commit.get(..8).unwrap_or(commit);
         format!("{short}{}", if changed { "+" } else { "" })
     }
+}
+
+/// The commits from this one to the present one, both included.
+///
+/// # Errors
+/// It does not precede the present one.
+pub(super) fn commits_since(root: &Path, commit: &str) -> Result<BTreeSet<String>> {
+    let first = git(
+        root,
+        &[],
+        &["rev-parse", "--verify", &format!("{commit}^{{commit}}")],
+    )?;
+    git(root, &[], &["merge-base", "--is-ancestor", &first, "HEAD"])
+        .with_context(|| format!("{commit} does not precede the present commit"))?;
+    let later = git(root, &[], &["rev-list", &format!("{first}..HEAD")])?;
+    let later = later.lines().map(str::to_owned);
+    Ok(later.chain([first]).collect())
+}
+
+/// The files that differ from those of a commit, without documents.
+///
+/// # Errors
+/// There is no such commit.
+pub(super) fn changed_since(root: &Path, commit: &str) -> Result<Vec<String>> {
+    let files = git(
+        root,
+        &[],
+        &["diff", "--name-only", commit, "--", ".", ":!docs", ":!*.md"],
+    )?;
+    Ok(files.lines().map(str::to_owned).collect())
 }
 
 fn git(root: &Path, environment: &[(&str, &OsStr)], words: &[&str]) -> Result<String> {
@@ -149,6 +180,26 @@ mod tests {
         fs::remove_dir_all(dir.path().join("sub")).unwrap();
         let status = git(dir.path(), &[], &["status", "--porcelain"]).unwrap();
         assert_eq!(status, "");
+    }
+
+    #[test]
+    fn commits_and_changed_files_are_counted_from_a_commit() {
+        let dir = repository();
+        let run = |words: &[&str]| git(dir.path(), &[], words).unwrap();
+        let first = run(&["rev-parse", "HEAD"]);
+        fs::write(dir.path().join("b"), "new").unwrap();
+        fs::write(dir.path().join("page.md"), "text").unwrap();
+        run(&["add", "--all"]);
+        let author = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let commit = ["commit", "--quiet", "--message=two"];
+        run(&[&author[..], &commit[..]].concat());
+        let second = run(&["rev-parse", "HEAD"]);
+        let since = |commit: &str| commits_since(dir.path(), commit).unwrap();
+        assert_eq!(since(&first), [first.clone(), second.clone()].into());
+        assert_eq!(since("HEAD"), [second].into());
+        assert_eq!(changed_since(dir.path(), &first).unwrap(), ["b"]);
+        let error = format!("{:#}", commits_since(dir.path(), "absent").unwrap_err());
+        assert!(error.contains("absent"), "{error}");
     }
 
     #[test]
