@@ -1,5 +1,7 @@
 //! Runs that are open when their master becomes isolated.
 
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use super::fixture::request;
 use super::stall_fixture::{begin, site};
 use crate::backend::Backend as _;
-use crate::backend::fixture::Life;
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::wire::Wire;
 use crate::clock::Steady;
 use crate::event_stream::EventStream;
@@ -124,4 +126,29 @@ fn an_open_run_waits_after_a_start_that_hears_of_no_other_host_and_goes_on_by_it
     let last = events.last().unwrap();
     assert_eq!(last.retcode, 0, "{}", last.data_json);
     life.kill();
+}
+
+#[test]
+fn a_host_that_calls_long_after_the_start_of_the_master_is_not_left_out() {
+    let step =
+        "peers:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - offline: skip\n";
+    let site = Site::new(&[
+        ("top.sls", "base:\n  '*': [one]\n"),
+        ("one.sls", "one:\n  test.succeed_with_changes: []\n"),
+        ("orchestrate/peers.sls", step),
+    ]);
+    let worker = ScriptedMinion::new("worker-1");
+    let life = site.live();
+    life.accept("worker-1");
+    let request = v1::OrchestrateRequest {
+        sls: "orchestrate.peers".into(),
+        ..Default::default()
+    };
+    let stream = life.backend.orchestrate("root", request);
+    let stream = life.runtime.block_on(stream).unwrap();
+    // The longest pause of a minion that has found no master again and again.
+    std::thread::sleep(Duration::from_secs(10));
+    life.connect(&worker);
+    assert_eq!(life.collect(stream).last().unwrap().retcode, 0);
+    assert_eq!(worker.journal.lock().unwrap().applied, ["one"]);
 }

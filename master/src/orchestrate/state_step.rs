@@ -22,7 +22,8 @@ use crate::jobs::target::{Target, matching, resolve};
 use crate::refusal::RefusalKind;
 use crate::store::{Job, JobRow, RowState};
 
-/// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
+/// The time that a step with `offline: skip` gives a minion to reconnect after a restart of the minion. After one of
+/// the master all of them have to, and pause longer the more often it restarts.
 const RECONNECT: Duration = Duration::from_secs(5);
 /// The pause between two looks at the minions that have not returned.
 const TICK: Duration = Duration::from_secs(2);
@@ -184,11 +185,12 @@ impl StepRunner<'_> {
     /// Separates the minions that are connected, or reconnect in time, from the others. `master` is
     /// always connected.
     pub(super) async fn reachable(&self, minions: Vec<MinionId>) -> (Vec<MinionId>, Vec<MinionId>) {
-        let connections = &self.jobs.app().connections;
+        let app = self.jobs.app();
+        let connections = &app.connections;
         let patience = if self.run.test {
             Duration::ZERO
         } else {
-            RECONNECT
+            RECONNECT.max(app.isolation.settles_in())
         };
         let looks = minions.into_iter().map(|minion| async move {
             let there = minion.is_master() || connections.wait_connected(&minion, patience).await;

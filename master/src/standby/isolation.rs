@@ -176,8 +176,14 @@ impl Isolation {
     /// Returns whether the others usually have called by now.
     #[must_use]
     pub fn is_settled(&self) -> bool {
+        self.settles_in().is_zero()
+    }
+
+    /// The rest of the time within which the others usually call.
+    #[must_use]
+    pub fn settles_in(&self) -> Duration {
         let serves = self.serves.lock().unwrap_or_else(PoisonError::into_inner);
-        serves.elapsed() >= CALLS
+        CALLS.saturating_sub(serves.elapsed())
     }
 
     /// Notes that minions and standbys can call from now on.
