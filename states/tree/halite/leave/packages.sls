@@ -1,7 +1,7 @@
 {#- only: orchestration -#}
 {#- The packages that Halite installed and nothing else needs. Tools that the operator may use, firewalld and chrony
     stay; so does a program with a configuration that is not Halite's, and a package that another one needs. -#}
-{%- from 'halite/map.jinja' import is_red_hat, serves_bundles with context %}
+{%- from 'halite/map.jinja' import is_red_hat with context %}
 include:
   - halite.leave.host
 
@@ -38,12 +38,12 @@ container-runtime-package:
     - require:
         - pkg: kubernetes-packages
 {%- endfor %}
-{%- if serves_bundles %}
-{%-   set nginx = ['nginx', 'nginx-core', 'nginx-filesystem'] if is_red_hat else
-                 ['nginx-light', 'nginx', 'nginx-common', 'libnginx-mod-http-echo'] %}
-{%-   set changed = 'rpm -V nginx-core nginx' if is_red_hat else 'dpkg -V nginx-common' %}
+{%- set nginx = ['nginx', 'nginx-core', 'nginx-filesystem'] if is_red_hat else
+               ['nginx-light', 'nginx', 'nginx-common', 'libnginx-mod-http-echo'] %}
+{%- set changed = 'rpm -V nginx-core nginx' if is_red_hat else 'dpkg -V nginx-common' %}
 
-# The same of nginx: another site is the operator's, and so is a change of its main configuration.
+# Likewise nginx, also on a host that once served bundles: an nginx without a site was Halite's. Another site is the
+# operator's, and so is a change of the main configuration.
 bundle-server-packages:
   pkg.removed:
     - pkgs: {{ nginx | json }}
@@ -51,4 +51,3 @@ bundle-server-packages:
                   changed ~ ' | grep -q /etc/nginx/nginx.conf || { ' ~ needed(nginx) ~ '; }') | json }}
     - require:
         - pkg: kubernetes-packages
-{%- endif %}
