@@ -4,7 +4,9 @@
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CLUSTER, CTL, Cluster};
 use halite_lab::host::Host;
+use halite_lab::wait;
 
+use super::BACK;
 use super::destroyed::made_again;
 use super::leaving::wait_until_lost;
 use super::while_written;
@@ -19,6 +21,8 @@ const SECTION: &str = "etcd: {placement: dedicated, mode: host-service}\n";
 const MEMBERS: [&str; 3] = ["cp-2", "cp-3", "worker-1"];
 /// The first line of `ctl etcd status` when all of them serve.
 const WHOLE: &str = "3 members, 1 may fail";
+/// The same while one of them is lost.
+const DEGRADED: &str = "3 members, 2 of them serve, none may fail";
 
 pub(super) fn hold_the_cluster(cluster: &Cluster) -> Result<Counts> {
     end(cluster)?;
@@ -34,7 +38,13 @@ pub(super) fn hold_the_cluster(cluster: &Cluster) -> Result<Counts> {
     while_written(cluster, first, "etcd-host", || {
         cluster.lab.power_off(&[lost.to_owned()], true)?;
         wait_until_lost(cluster, lost)?;
-        etcd::status(first, "3 members, 2 of them serve, none may fail")?;
+        wait::until(DEGRADED, BACK, || {
+            // The command ends with a failure, because there is a problem.
+            let said = first.output(&[CTL, "etcd", "status"])?.stdout;
+            let said = String::from_utf8_lossy(&said).into_owned();
+            ensure!(said.lines().next() == Some(DEGRADED), "{said}");
+            Ok(())
+        })?;
         cluster.replace(lost).map(drop)
     })?;
     is_whole(cluster)?;
