@@ -22,8 +22,8 @@ use crate::jobs::target::{Target, matching, resolve};
 use crate::refusal::RefusalKind;
 use crate::store::{Job, JobRow, RowState};
 
-/// The time that a step with `offline: skip` gives a minion to reconnect after a restart of the minion. After one of
-/// the master all of them have to, and pause longer the more often it restarts.
+/// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the master it waits longer,
+/// until the minions have usually called: each of them has to reconnect, and its pauses grow.
 const RECONNECT: Duration = Duration::from_secs(5);
 /// The pause between two looks at the minions that have not returned.
 const TICK: Duration = Duration::from_secs(2);

@@ -174,10 +174,10 @@ pub fn list(options: &Options) -> Result<()> {
 pub fn ledger(write: bool, since: Option<&str>) -> Result<ExitCode> {
     let plan = Plan::new()?;
     let tests = plan.names();
-    let (directory, states) = ledger::recorded()?;
+    let (directory, present) = ledger::recorded()?;
     let (states, changed) = match since {
         Some(commit) => ledger::recorded_since(commit)?,
-        None => (states, BTreeMap::new()),
+        None => (present, BTreeMap::new()),
     };
     print!("{}", states.table(&tests));
     for (commit, files) in changed.iter().filter(|(_, files)| !files.is_empty()) {

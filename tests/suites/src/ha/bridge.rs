@@ -189,8 +189,8 @@ fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The host of the master stands still, as a paused virtual machine does, and a standby takes its place. When the host
-/// continues, the old master stops.
+/// The master's host is paused, as a virtual machine can be, and a standby takes its place. When the host resumes, the
+/// old master gives way.
 fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(old, &STANDBYS)?;

@@ -193,11 +193,11 @@ pub(crate) fn recorded() -> Result<(PathBuf, States)> {
     Ok((directory, states))
 }
 
-/// What is recorded of the trees of a commit and of those after it, and the files that have changed since each
-/// commit of a result.
+/// The results recorded on a commit and on later ones, and, for each commit with a result, the files that have changed
+/// since.
 ///
 /// # Errors
-/// No such commit precedes the present one, or a record cannot be read.
+/// The commit does not precede the present one, or a record cannot be read.
 pub(crate) fn recorded_since(commit: &str) -> Result<(States, BTreeMap<String, Vec<String>>)> {
     let root = halite_lab::build::source_root();
     let commits = tree::commits_since(&root, commit)?;
@@ -210,7 +210,7 @@ pub(crate) fn recorded_since(commit: &str) -> Result<(States, BTreeMap<String, V
     Ok((states, changed.collect::<Result<_>>()?))
 }
 
-/// The results of all trees below `place` that are those of one of these commits.
+/// The results below `place` that were recorded on one of these commits without further changes.
 fn since_in(place: &Path, commits: &BTreeSet<String>) -> Result<States> {
     let mut records = Vec::new();
     for entry in fs::read_dir(place).with_context(|| format!("cannot read {}", place.display()))? {

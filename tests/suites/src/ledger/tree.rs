@@ -76,7 +76,7 @@ impl Tree {
 /// The commits from this one to the present one, both included.
 ///
 /// # Errors
-/// It does not precede the present one.
+/// The commit does not precede the present one.
 pub(super) fn commits_since(root: &Path, commit: &str) -> Result<BTreeSet<String>> {
     let first = git(
         root,
@@ -93,7 +93,7 @@ pub(super) fn commits_since(root: &Path, commit: &str) -> Result<BTreeSet<String
 /// The files that differ from those of a commit, without documents.
 ///
 /// # Errors
-/// There is no such commit.
+/// The commit does not exist.
 pub(super) fn changed_since(root: &Path, commit: &str) -> Result<Vec<String>> {
     let files = git(
         root,
