@@ -46,12 +46,6 @@ const LEFT: &[(&str, &str, &[&str])] = &[
         "crate",
         &["damage", "keys", "report", "signature", "statement"],
     ),
-    ("halite-suites", "crate", &["addons", "repair"]),
-    (
-        "halite-suites",
-        "crate::ha",
-        &["boundaries", "last_worker", "leaving"],
-    ),
 ];
 
 /// The module that a name is in: its longest beginning that is a module, re-exports followed.
