@@ -41,11 +41,6 @@ const LEFT: &[(&str, &str, &[&str])] = &[
             "upkeep",
         ],
     ),
-    (
-        "halite-seal",
-        "crate",
-        &["damage", "keys", "report", "signature", "statement"],
-    ),
 ];
 
 /// The module that a name is in: its longest beginning that is a module, re-exports followed.

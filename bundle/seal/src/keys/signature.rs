@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use blake2::{Blake2b512, Digest as _};
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::keys::{KeyId, PublicKey, SecretKey};
+use super::{KeyId, PublicKey, SecretKey};
 
 const UNTRUSTED: &str = "untrusted comment: ";
 const TRUSTED: &str = "trusted comment: ";
