@@ -11,19 +11,6 @@ use crate::tree;
 const LEFT: &[(&str, &str, &[&str])] = &[
     ("ctl", "crate", &["bootstrap", "commands"]),
     (
-        "halite-builder",
-        "crate",
-        &[
-            "apt",
-            "completeness",
-            "error",
-            "lock",
-            "package",
-            "recipe",
-            "rpm",
-        ],
-    ),
-    (
         "halite-master",
         "crate",
         &[

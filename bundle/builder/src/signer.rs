@@ -9,8 +9,8 @@ use halite_durable::{ScratchDir, files};
 use halite_errors::chain;
 use jiff::Timestamp;
 
-use super::program;
 use crate::error::Error;
+use crate::process;
 
 /// The user id of a key that the build makes.
 const OWNER: &str = "Halite bundle <bundle@halite.invalid>";
@@ -66,17 +66,17 @@ impl Signer {
         };
         if key.exists() {
             let what = format!("reading the signing key {}", key.display());
-            program::run(signer.gpg().arg("--import").arg(key), &what)?;
+            process::run(signer.gpg().arg("--import").arg(key), &what)?;
         } else {
             let what = "making a signing key";
-            program::run(
+            process::run(
                 signer
                     .gpg()
                     .args(["--quick-generate-key", OWNER, kind.name(), "sign", "never"]),
                 what,
             )?;
             let secret =
-                program::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
+                process::run(signer.gpg().args(["--armor", "--export-secret-keys"]), what)?;
             files::replace(key, 0o600, secret.as_bytes())?;
         }
         Ok(signer)
@@ -108,7 +108,7 @@ impl Signer {
             .arg("--armor")
             .arg("--output")
             .arg(out);
-        program::run(sign.arg(how).arg(file), "signing the repository")?;
+        process::run(sign.arg(how).arg(file), "signing the repository")?;
         fs::set_permissions(out, fs::Permissions::from_mode(0o644))
             .map_err(Error::file("write", out))
     }
@@ -125,13 +125,13 @@ impl Signer {
             "_gpg_sign_cmd_extra_args --batch --pinentry-mode loopback --passphrase '' --faked-system-time {}",
             self.moment(date)?
         );
-        let mut sign = crate::rpm::program("rpmsign", self.home.path());
+        let mut sign = process::rpm("rpmsign", self.home.path());
         sign.env("GNUPGHOME", self.home.path())
             .args(["--define", &extra, "--define", GPG]);
         sign.args(["--define", "_gpg_digest_algo sha512"]);
         sign.arg("--define")
             .arg(format!("_gpg_name {}", self.key()?.fingerprint));
-        program::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
+        process::run(sign.arg("--addsign").args(packages), "signing packages").map(drop)
     }
 
     /// The value of `--faked-system-time` for a signature: never before the key was made, because
@@ -151,7 +151,7 @@ impl Signer {
     /// Reads the description of the key that gpg prints (doc/DETAILS of GnuPG).
     fn key(&self) -> Result<Key, Error> {
         let what = "reading the signing key";
-        let said = program::run(
+        let said = process::run(
             self.gpg().args(["--with-colons", "--list-secret-keys"]),
             what,
         )?;
@@ -181,18 +181,18 @@ impl Signer {
     /// When gpg fails, one of the other files is not a key, or a file cannot be written.
     pub fn export_with(&self, to: &Path, others: &[PathBuf]) -> Result<(), Error> {
         let what = "exporting the signing key";
-        let mut text = program::run(self.gpg().args(["--armor", "--export"]), what)?;
+        let mut text = process::run(self.gpg().args(["--armor", "--export"]), what)?;
         for other in others {
             let what = format!("reading the key {}", other.display());
             let mut read = self.gpg();
             read.args(["--no-default-keyring", "--keyring"])
                 .arg(self.home.path().join("other.kbx"));
-            program::run(read.arg("--import").arg(other), &what)?;
+            process::run(read.arg("--import").arg(other), &what)?;
             let mut write = self.gpg();
             write
                 .args(["--no-default-keyring", "--keyring"])
                 .arg(self.home.path().join("other.kbx"));
-            text.push_str(&program::run(write.args(["--armor", "--export"]), &what)?);
+            text.push_str(&process::run(write.args(["--armor", "--export"]), &what)?);
             let ring = self.home.path().join("other.kbx");
             fs::remove_file(&ring).map_err(Error::file("remove", ring))?;
         }
@@ -204,7 +204,7 @@ impl Signer {
     /// # Errors
     /// When gpg fails.
     pub fn export(&self, to: &Path) -> Result<(), Error> {
-        program::run(
+        process::run(
             self.gpg().arg("--output").arg(to).arg("--export"),
             "exporting the signing key",
         )?;
@@ -235,7 +235,7 @@ impl Drop for Signer {
         let mut stop = Command::new("gpgconf");
         stop.env("GNUPGHOME", self.home.path())
             .args(["--kill", "all"]);
-        if let Err(error) = program::run(&mut stop, "stopping the agent of gpg") {
+        if let Err(error) = process::run(&mut stop, "stopping the agent of gpg") {
             tracing::warn!("{}", chain(&error));
         }
     }

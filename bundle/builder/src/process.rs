@@ -1,8 +1,12 @@
-//! The runner for Debian's and GnuPG's own programs.
+//! Runs the programs of other projects: those of Debian, RPM and GnuPG.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::error::Error;
+
+/// The path of rpm's database on every distribution with dnf, at least as a link.
+const DATABASE: &str = "/var/lib/rpm";
 
 /// Runs a program to its end and returns what it printed; `what` names the work in errors.
 pub fn run(command: &mut Command, what: &str) -> Result<String, Error> {
@@ -25,6 +29,17 @@ pub fn run(command: &mut Command, what: &str) -> Result<String, Error> {
         });
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// A program of rpm that ignores the user's configuration, with its database at the path that hosts
+/// use.
+pub fn rpm(name: &str, home: &Path) -> Command {
+    let mut command = Command::new(name);
+    // Debian's rpm has its database in the user's home.
+    command
+        .args(["--define", &format!("_dbpath {DATABASE}")])
+        .env("HOME", home);
+    command
 }
 
 fn start(command: &mut Command, what: &str) -> Result<Output, Error> {
