@@ -10,7 +10,6 @@ use super::deb::EPOCH;
 use super::{Kind, Package, Relation, Source};
 use crate::error::Error;
 use crate::process;
-use crate::rpm;
 
 /// Macros that make the same package the same bytes on every machine, and keep rpmbuild from
 /// changing the files.
