@@ -181,6 +181,15 @@ pub fn remove_any(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Removes a file, a link or a directory with its content, also across a power cut. A missing one
+/// is no error.
+pub fn remove(path: &Path) -> Result<(), Error> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        _ => remove_any(path).and_then(|()| sync_parent(path)),
+    }
+}
+
 /// Makes a directory and its parents.
 pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
