@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
+use crate::board::Board;
 use crate::ca::{CaError, Cas, HALITE};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::event_bus::EventBus;
-use crate::keys;
-use crate::keys::Gate;
+use crate::gate::Gate;
+use crate::isolation::Isolation;
 use crate::metrics::Metrics;
-use crate::standby::isolation::Isolation;
-use crate::standby::roster::Roster;
+use crate::own_operator::admit_own_operator;
+use crate::roster::Roster;
 use crate::store::{Store, StoreError};
 use crate::succession::Succession;
-use crate::upkeep::report::Board;
 
 /// The shared parts of the master.
 pub struct App {
@@ -75,7 +75,7 @@ impl App {
         let cas = Cas::load(&config.state_dir, clock.now())?;
         let epoch = cas.sign_epoch(store.epoch(), store.holder())?;
         let metrics: Arc<Metrics> = Arc::default();
-        keys::admit_own_operator(&config, store.as_ref(), clock.now()).await;
+        admit_own_operator(&config, store.as_ref(), clock.now()).await;
         let gate = Gate::load(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics)).await?;
         let events = EventBus::new(Arc::clone(&store), Arc::clone(&clock));
         Ok(Arc::new(Self {

@@ -10,9 +10,9 @@ use super::hand_over_tests::site;
 use super::wire::Wire;
 use crate::backend::Backend as _;
 use crate::clock::Steady;
+use crate::isolation::{AFTER, Surroundings};
 use crate::refusal::RefusalKind;
-use crate::standby::isolation::{AFTER, Surroundings};
-use crate::standby::roster::State;
+use crate::roster::State;
 
 /// It sees that, answers questions, and `ctl status` says why it begins nothing
 /// (docs/decisions/0044-a-master-that-is-cut-off.md).

@@ -13,8 +13,8 @@ use super::fixture::{Life, Site};
 use crate::backend::Backend as _;
 use crate::names::minion;
 use crate::refusal::Refusal;
+use crate::roster::State;
 use crate::standby::hand_over::{Phase, read};
-use crate::standby::roster::State;
 use crate::store::{Job, JobRow, JobStatus, Store as _};
 
 /// A site with the master on `bootstrap-1`, and two further control planes.

@@ -19,6 +19,7 @@ use crate::declared::{Declarations, requested};
 use crate::event_stream::EventStream;
 use crate::files;
 use crate::files::ByteStream;
+use crate::isolation::Surroundings;
 use crate::jobs::Jobs;
 use crate::keys::host_root;
 use crate::kubernetes::access::Clusters;
@@ -27,7 +28,6 @@ use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
 use crate::refusal::Refusal;
-use crate::standby::isolation::Surroundings;
 use crate::standby::take_over;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 

@@ -49,10 +49,10 @@ use serde_json::Value;
 
 use crate::event_stream::EventStream;
 use crate::files::ByteStream;
+use crate::isolation::Surroundings;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::refusal::Refusal;
-use crate::standby::isolation::Surroundings;
 
 pub use live::{LiveBackend, start};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use halite_proto::ids::MinionId;
 
 use super::Jobs;
+use crate::isolation::Surroundings;
 use crate::refusal::Refusal;
-use crate::standby::isolation::Surroundings;
 use crate::store::KeyState;
 
 /// The pause between two looks of an order that waits.

@@ -6,11 +6,11 @@ use halite_proto::identity::{Identity, Kind, is_root_of_host};
 use halite_proto::role::Role;
 use serde_json::{Value, json};
 
-use super::gate::Removal;
-use super::own_operator;
 use crate::app::App;
 use crate::ca::{HALITE, Profile};
 use crate::clock::rfc3339;
+use crate::gate::Removal;
+use crate::own_operator;
 use crate::refusal::Refusal;
 use crate::store::{Certificate, Millis, Operator};
 

@@ -20,9 +20,9 @@ use crate::epoch;
 use crate::jobs::Jobs;
 use crate::leaving::{Confirmed, Leaving};
 use crate::refusal::Refusal;
+use crate::roster::{Seen, State};
 use crate::standby::disk::CopyError;
 use crate::standby::hand_over::{HandOver, Phase, under_way, write};
-use crate::standby::roster::{Seen, State};
 use crate::standby::take_over::{Order, taken};
 use crate::store::RunStatus;
 

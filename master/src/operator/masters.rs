@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::clock::{millis, rfc3339};
+use crate::roster::{Seen, State};
 use crate::standby::hand_over;
 use crate::standby::hand_over::{HandOver, Phase};
-use crate::standby::roster::{Seen, State};
 use crate::store::Millis;
 
 /// The time for which a hand-over that failed is shown.

@@ -12,7 +12,7 @@ use crate::backend::fixture::Life;
 use crate::backend::wire::Wire;
 use crate::clock::Steady;
 use crate::event_stream::EventStream;
-use crate::standby::isolation::{AFTER, Surroundings};
+use crate::isolation::{AFTER, Surroundings};
 use crate::store::Store as _;
 
 fn look(life: &Life, connected: usize) {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::standby::{Records, Stream, accept, compare, fed};
 use super::{ServeError, caller_minion, server};
 use crate::app::App;
-use crate::keys::Gate;
+use crate::gate::Gate;
 use crate::standby::hand_over::{Decision, Phase};
 
 /// The gate, for standbys only.

@@ -23,9 +23,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::enrolment::protocol_refusal;
 use super::{Services, caller_minion, status};
 use crate::app::App;
-use crate::standby::budget::Budget;
+use crate::roster::State;
+use crate::roster::budget::Budget;
 use crate::standby::feed::{Feed, Line, Times};
-use crate::standby::roster::State;
 
 /// The time within which a standby must send its hello.
 const HELLO: Duration = Duration::from_secs(15);

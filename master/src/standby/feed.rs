@@ -22,9 +22,9 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::beside::{Beside, BesideError};
-use super::budget::{Budget, Overspent};
 use super::disk::CopyError;
 use crate::config::Config;
+use crate::roster::budget::{Budget, Overspent};
 use crate::store::log::{Follower, Log};
 use crate::store::wal::{End, Position, WalError};
 

@@ -7,7 +7,6 @@
 //! docs/decisions/0021-standby-masters.md and 0036-the-master-is-handed-over.md.
 
 mod beside;
-pub mod budget;
 pub mod compare;
 pub mod copy;
 pub mod declared;
@@ -16,13 +15,11 @@ pub mod export;
 pub mod feed;
 pub mod follow;
 pub mod hand_over;
-pub mod isolation;
 pub mod knowledge;
 pub mod listener;
 pub mod promote;
 pub mod receiver;
 pub mod report;
-pub mod roster;
 pub mod session;
 pub mod take_over;
 #[cfg(test)]

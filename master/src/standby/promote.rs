@@ -23,11 +23,12 @@ use super::disk::{
     write_json,
 };
 use super::receiver::{heard_epoch, note_heard};
-use super::{directory, hand_over, isolation, mark, mark_before, masters};
+use super::{directory, hand_over, mark, mark_before, masters};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::epoch::{HIGHEST, next};
 use crate::init::init;
+use crate::isolation;
 use crate::saved;
 use crate::saved::{CONFIG_PLACE, STATE_PLACE};
 use crate::store::{fold_log, note_epoch, noted_epoch, raise_epoch};

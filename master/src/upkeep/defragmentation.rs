@@ -16,9 +16,9 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::history::{self, DEFRAGMENTATION, OPERATOR};
-use super::report::Trouble;
 use super::trials::{self, Trials};
 use super::{Random, busy, calendar, random, sleep};
+use crate::board::Trouble;
 use crate::clock::Steady;
 use crate::declared::Snapshot;
 use crate::jobs::Jobs;

@@ -13,7 +13,6 @@ mod defragmentation;
 #[cfg(test)]
 mod defragmentation_tests;
 mod history;
-pub mod report;
 mod room;
 mod schedule;
 #[cfg(test)]
@@ -28,8 +27,8 @@ use halite_pillar::certificates::Renewal as Declared;
 use halite_proto::ids::{JobId, MinionId};
 
 use self::history::Last;
-use self::report::{Note, Renewal, Seen};
 use self::schedule::{BUSY, Due, Members, SETTLE, SETTLING, SOON, START, Trial, Tried};
+use crate::board::{Note, Renewal, Seen};
 use crate::clock::Steady;
 use crate::jobs::function::{Function, Place};
 use crate::jobs::{Jobs, target};

@@ -259,7 +259,7 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
     let host = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
-    let seen = halite_master::standby::isolation::Surroundings {
+    let seen = halite_master::isolation::Surroundings {
         standbys: 2,
         alone_since: Some(0),
         accepted: 4,

@@ -9,8 +9,8 @@ use halite_names::NodeName;
 use serde_json::Value;
 
 use super::observe::Seen;
+use crate::board::Note;
 use crate::store::Millis;
-use crate::upkeep::report::Note;
 
 /// The cluster at one moment.
 #[derive(Default)]

@@ -119,6 +119,9 @@ pub enum PromoteError {
     /// The minion's identity.
     #[error(transparent)]
     Identity(#[from] SessionError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] halite_durable::Error),
     /// The copy.
     #[error(transparent)]
     Copy(#[from] CopyError),

@@ -7,7 +7,7 @@ use super::*;
 use crate::ca::Cas;
 use crate::clock::{Clock as _, Steady, SystemClock};
 use crate::init::init;
-use crate::standby::isolation::{AFTER, Isolation, Surroundings};
+use crate::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
 use crate::standby::{mark, mark_before};
 use crate::store::{Job, JobRow, JobStatus, RowState, Token};

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc as threads};
 
 use super::*;
-use crate::standby::budget::{Budget, Limits};
+use crate::roster::budget::{Budget, Limits};
 
 /// Feeds until the stream ends.
 fn feed(

@@ -7,8 +7,8 @@ use super::hand_over::note;
 use super::promotion::forced;
 use super::*;
 use crate::clock::{Steady, SystemClock};
+use crate::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::hand_over::{HandOver, Phase, under_way, write as write_note};
-use crate::standby::isolation::{AFTER, Isolation, Surroundings};
 use crate::standby::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
 use crate::succession::{Succession, check};
 

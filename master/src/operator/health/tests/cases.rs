@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::super::picture::Picture;
 use super::{DAY, etcd, missed, overview, pods, seen, silent};
+use crate::board::{Note, Renewal};
 use crate::names::minion;
 use crate::pod_network::Fault;
-use crate::upkeep::report::{Note, Renewal};
 
 /// A damage, the name and state of the only check that finds it, its message, and a part of its
 /// remedy.

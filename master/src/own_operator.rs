@@ -15,7 +15,7 @@ const CERTIFICATE: &str = "operator/operator.crt";
 
 /// The fingerprint of the key that `halite-master init` made for this operator; none when it made
 /// none.
-pub(super) fn fingerprint(config: &Config, name: &str) -> Option<String> {
+pub(crate) fn fingerprint(config: &Config, name: &str) -> Option<String> {
     let (own, fingerprint) = read(config)?;
     (own == name).then_some(fingerprint)
 }

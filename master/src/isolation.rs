@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_durable::files;
 use halite_errors::chain;
 use halite_pillar::masters::ACTS_ALONE;
 use tokio::time::Instant;
 
-use super::disk::{CopyError, PRIVATE, remove, write};
 use crate::clock::{Steady, rfc3339};
 use crate::refusal::Refusal;
 use crate::store::Millis;
@@ -31,6 +31,8 @@ pub const AFTER: Millis = 60_000;
 const CALLS: Duration = Duration::from_secs(20);
 
 const ISOLATED: &str = "isolated";
+/// The mode of the marks: for root only.
+const PRIVATE: u32 = 0o600;
 /// The reason of a master that has just started and has not looked yet.
 const STARTED: &str =
     "this master has just started and does not know yet whether another host has taken its place";
@@ -145,18 +147,18 @@ impl Isolation {
         }
     }
 
-    fn note(&self, is_lost: bool, is_followed: bool) -> Result<(), CopyError> {
+    fn note(&self, is_lost: bool, is_followed: bool) -> Result<(), halite_durable::Error> {
         let (mark, word) = (
             self.directory.join(ISOLATED),
             self.directory.join(ACTS_ALONE),
         );
         match is_lost {
-            true if !mark.exists() => write(&mark, b"", PRIVATE)?,
+            true if !mark.exists() => files::replace(&mark, PRIVATE, b"")?,
             true => {}
-            false => remove(&mark)?,
+            false => files::remove(&mark)?,
         }
         match is_followed {
-            true => remove(&word),
+            true => files::remove(&word),
             false => Ok(()),
         }
     }
@@ -221,9 +223,9 @@ pub fn is_noted(state_dir: &Path) -> bool {
 ///
 /// # Errors
 /// The file system's reason.
-pub fn act_alone(state_dir: &Path) -> Result<(), CopyError> {
-    write(&state_dir.join(ACTS_ALONE), b"", PRIVATE)?;
-    remove(&state_dir.join(ISOLATED))
+pub fn act_alone(state_dir: &Path) -> Result<(), halite_durable::Error> {
+    files::replace(&state_dir.join(ACTS_ALONE), PRIVATE, b"")?;
+    files::remove(&state_dir.join(ISOLATED))
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The standbys as the master sees them: who has all of it, who is behind, and since when the master
 //! is alone.
 
+pub mod budget;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
-use super::budget::Budget;
+use self::budget::Budget;
 use crate::store::Millis;
 
 /// The state of a standby.

@@ -1,6 +1,8 @@
 //! The gate: which verified identities are welcome now. In memory, because every handshake asks it;
 //! the store is behind it.
 
+mod budget;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +15,7 @@ use halite_proto::role::Role;
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
 use tokio::sync::{mpsc, watch};
 
-use super::budget::Budget;
+use self::budget::Budget;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store::{Audit, KeyState, Millis, Operator, Store, StoreError};
@@ -25,7 +27,7 @@ const SUMMARY_CHECK: Duration = Duration::from_secs(10);
 
 /// What became of the order to remove an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Removal {
+pub(crate) enum Removal {
     /// Out, or was not in.
     Out,
     /// Nothing changed: no other administrator is left.
@@ -147,7 +149,7 @@ impl Gate {
     }
 
     /// Lets an operator in with this key and role, and no other key of that name.
-    pub(super) fn open_for_operator(&self, operator: &Operator) {
+    pub(crate) fn open_for_operator(&self, operator: &Operator) {
         self.change(|welcome| {
             welcome
                 .operators
@@ -157,7 +159,7 @@ impl Gate {
 
     /// Lets an operator in no more, and cuts off who came in with that name. The last administrator
     /// stays: two who remove each other at once are one too many.
-    pub(super) fn remove_operator(&self, name: &str, now: Millis) -> Removal {
+    pub(crate) fn remove_operator(&self, name: &str, now: Millis) -> Removal {
         self.change(|welcome| {
             let is_admin = welcome
                 .operators
@@ -173,12 +175,12 @@ impl Gate {
 
     /// Lets the operator of a host in no more that has lost its key, the last administrator too:
     /// the host is gone.
-    pub(super) fn remove_host_root(&self, name: &str) {
+    pub(crate) fn remove_host_root(&self, name: &str) {
         self.change(|welcome| welcome.operators.remove(name));
     }
 
     /// True when another operator than this one is a valid administrator.
-    pub(super) fn has_other_admin(&self, name: &str, now: Millis) -> bool {
+    pub(crate) fn has_other_admin(&self, name: &str, now: Millis) -> bool {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
         welcome.has_other_admin(name, now)
     }
