@@ -6,10 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::modules::{self, Module, Name};
 use crate::tree;
 
-/// Circles of folders that are left: the crate, the folder that they are in, and the folders. A
-/// circle goes from this list with its last import; no circle comes into it.
-const LEFT: &[(&str, &str, &[&str])] = &[];
-
 /// The module that a name is in: its longest beginning that is a module, re-exports followed.
 fn module_of(modules: &BTreeMap<Name, Module>, name: &[String]) -> Name {
     let mut name = name.to_vec();
@@ -154,10 +150,6 @@ fn shown(name: &[String]) -> String {
 
 #[test]
 fn no_folders_import_each_other_in_a_circle() {
-    let mut left: BTreeSet<String> = LEFT
-        .iter()
-        .map(|(package, folder, circle)| format!("{package}: {} in {folder}", circle.join(", ")))
-        .collect();
     let mut findings = Vec::new();
     for package in &tree::packages() {
         for file in &package.roots {
@@ -167,19 +159,12 @@ fn no_folders_import_each_other_in_a_circle() {
                     let names = circle.iter().filter_map(|name| name.last().cloned());
                     let names = names.collect::<Vec<String>>().join(", ");
                     let found = format!("{}: {names} in {}", package.name, shown(&folder));
-                    if left.remove(&found) {
-                        continue;
-                    }
                     findings.push(format!("{found} import each other:"));
                     findings.extend(reasons(&arrows, &circle));
                 }
             }
         }
     }
-    findings.extend(
-        left.iter()
-            .map(|circle| format!("{circle} is a circle no longer: take it from the list")),
-    );
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
