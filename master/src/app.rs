@@ -1,6 +1,6 @@
 //! The shared parts of the master: configuration, clock, store, CAs, connections and events.
 //!
-//! The daemon opens the store ([`crate::store::SqliteStore::open`]), then an [`App`] over it, then
+//! The daemon opens the store ([`crate::store::Store::open`]), then an [`App`] over it, then
 //! the [`crate::backend`] over the app, and serves both with [`crate::serve::serve`]. Nothing here
 //! knows of jobs, compiling or orchestration.
 
@@ -27,7 +27,7 @@ pub struct App {
     /// The time; tests set their own.
     pub clock: Arc<dyn Clock>,
     /// The record of keys, jobs, runs and events.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The certificate authorities and the key pair of service accounts.
     pub cas: Arc<Cas>,
     /// The connected minions.
@@ -70,7 +70,7 @@ impl App {
     pub async fn open(
         config: Config,
         clock: Arc<dyn Clock>,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
     ) -> Result<Arc<Self>, OpenError> {
         let cas = Cas::load(&config.state_dir, clock.now())?;
         let epoch = cas.sign_epoch(store.epoch(), store.holder())?;

@@ -23,7 +23,7 @@ use crate::standby::follow;
 use crate::standby::follow::StandbyError;
 use crate::standby::knowledge::Knowledge;
 use crate::standby::listener;
-use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
+use crate::store::{Millis, Store, StoreError, keep_good};
 use crate::succession;
 use crate::succession::{NotStarted, Replaced};
 use crate::supervision::supervise;
@@ -100,14 +100,9 @@ where
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     descriptors::raise();
-    let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     succession::check(&config.state_dir, store.epoch())?;
-    let app = App::open(
-        config,
-        Arc::new(SystemClock),
-        Arc::clone(&store) as Arc<dyn Store>,
-    )
-    .await?;
+    let app = App::open(config, Arc::new(SystemClock), Arc::clone(&store)).await?;
     other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
@@ -288,7 +283,7 @@ async fn prune(app: &App) {
 
 /// Removes the jobs and runs that the configuration does not retain, in bounded steps; answers with
 /// their number.
-async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
+async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
     let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
     let mut removed = 0;
     loop {
@@ -312,7 +307,7 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
 }
 
 /// Removes what no record needs, in bounded steps; answers with the number.
-async fn prune_unused(store: &dyn Store, now: Millis) -> Result<u64, StoreError> {
+async fn prune_unused(store: &Store, now: Millis) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
         match store.prune_unused(now, AT_A_TIME).await? {
@@ -337,7 +332,7 @@ mod tests {
     use crate::names::minion;
     use crate::store::{Answer, Job, JobRow, JobStatus};
 
-    async fn finished_job(store: &SqliteStore, number: u64, text: &str) {
+    async fn finished_job(store: &Store, number: u64, text: &str) {
         let jid = JobId::from_number(number);
         let job = Job {
             jid: jid.clone(),
@@ -377,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         for number in 0..50 {
@@ -402,7 +397,7 @@ mod tests {
     #[tokio::test]
     async fn a_store_that_is_too_large_retains_less_than_its_days() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         for number in 0..40 {

@@ -14,7 +14,7 @@ const EVENTS: usize = 1024;
 
 /// The event bus.
 pub struct EventBus {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     events: broadcast::Sender<Event>,
     /// Keeps the order on the bus equal to the order in the store.
@@ -24,7 +24,7 @@ pub struct EventBus {
 impl EventBus {
     /// A bus without subscribers whose events go to `store`.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             clock,
@@ -119,12 +119,12 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::store::SqliteStore;
+    use crate::store::Store;
 
     #[tokio::test]
     async fn events_are_stored_and_heard_in_one_order() {
         let directory = tempfile::TempDir::new().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         let bus = EventBus::new(Arc::new(store), Arc::new(ManualClock::at(7)));

@@ -81,7 +81,7 @@ impl Gate {
     /// # Errors
     /// The store fails.
     pub async fn load(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Self>, StoreError> {
@@ -240,7 +240,7 @@ impl Gate {
 
 /// Writes refusals, and the summaries of those over the budget, until the gate is gone.
 async fn write_refusals(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     budget: Arc<Budget>,
     mut waiting: mpsc::Receiver<Audit>,

@@ -31,7 +31,7 @@ fn read(config: &Config) -> Option<(String, String)> {
 
 /// Makes an administrator of the operator that `halite-master init` made, when it is unknown, or
 /// was revoked with another key. A revoked key stays out.
-pub async fn admit_own_operator(config: &Config, store: &dyn Store, now: Millis) {
+pub async fn admit_own_operator(config: &Config, store: &Store, now: Millis) {
     let Some((name, fingerprint)) = read(config) else {
         return;
     };
@@ -46,7 +46,7 @@ pub async fn admit_own_operator(config: &Config, store: &dyn Store, now: Millis)
 }
 
 async fn admit(
-    store: &dyn Store,
+    store: &Store,
     name: &str,
     fingerprint: String,
     now: Millis,

@@ -8,7 +8,6 @@ use crate::backend::Backend as _;
 use crate::files;
 use crate::names::minion;
 use crate::refusal::RefusalKind;
-use crate::store::Store as _;
 
 /// Tells which bundle it is from.
 fn tree(says: &str) -> Vec<(&'static str, String)> {

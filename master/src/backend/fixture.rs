@@ -29,7 +29,7 @@ use crate::etcd::Etcd;
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
-use crate::store::{Facts, Key, KeyState, SqliteStore};
+use crate::store::{Facts, Key, KeyState, Store};
 
 pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
 
@@ -49,7 +49,7 @@ pub(crate) struct Life {
     pub runtime: Runtime,
     pub backend: Arc<LiveBackend>,
     pub app: Arc<App>,
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<Store>,
 }
 
 /// Limit for what has to come: it ends a test that would hang, on the slowest machine.
@@ -182,11 +182,7 @@ impl Site {
                 metrics: "127.0.0.1:0".parse().unwrap(),
                 jobs: KeptJobs::default(),
             };
-            let store = Arc::new(
-                SqliteStore::open(&state_dir.join("store.db"))
-                    .await
-                    .unwrap(),
-            );
+            let store = Arc::new(Store::open(&state_dir.join("store.db")).await.unwrap());
             let app = App::open(config, clock, store.clone()).await.unwrap();
             let etcd = match self.etcd.clone() {
                 Some((members, limit)) => Etcd::of_members(Arc::clone(&app), members, limit),
@@ -314,7 +310,7 @@ impl Life {
     }
 }
 
-/// Waits until the store has refused a write that [`SqliteStore::refuse`] names, and another attempt at it.
+/// Waits until the store has refused a write that [`Store::refuse`] names, and another attempt at it.
 pub(crate) async fn refused_again(refused: &mut watch::Receiver<u32>) {
     let twice = refused.wait_for(|count| *count >= 2);
     let twice = tokio::time::timeout(WATCHDOG, twice).await;

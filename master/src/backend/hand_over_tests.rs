@@ -15,7 +15,7 @@ use crate::names::minion;
 use crate::refusal::Refusal;
 use crate::roster::State;
 use crate::standby::hand_over::{Phase, read};
-use crate::store::{Job, JobRow, JobStatus, Store as _};
+use crate::store::{Job, JobRow, JobStatus};
 
 /// A site with the master on `bootstrap-1`, and two further control planes.
 pub(super) fn site() -> (Site, Arc<FakeCluster>) {

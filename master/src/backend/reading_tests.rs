@@ -12,7 +12,7 @@ use super::Backend as _;
 use super::fixture::{Life, Site};
 use crate::names::minion;
 use crate::refusal::RefusalKind;
-use crate::store::{Event, JobStatus, Store as _};
+use crate::store::{Event, JobStatus};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - host\n"),

@@ -14,7 +14,7 @@ use crate::backend::Backend as _;
 use crate::clock::ManualClock;
 use crate::event_stream::EventStream;
 use crate::names::minion;
-use crate::store::{RowState, Store as _};
+use crate::store::RowState;
 
 const TREE: &[(&str, &str)] = &[
     (

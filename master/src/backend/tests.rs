@@ -9,7 +9,7 @@ use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
 use crate::backend::Backend;
 use crate::names::minion;
 use crate::refusal::RefusalKind;
-use crate::store::{JobStatus, RowState, Store as _};
+use crate::store::{JobStatus, RowState};
 
 const TREE: &[(&str, &str)] = &[
     (

@@ -11,7 +11,6 @@ use super::Backend as _;
 use super::fixture::{CANARY, Life, Site};
 use crate::names::minion;
 use crate::saved;
-use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  'worker-*':\n    - secret\n"),

@@ -17,7 +17,7 @@ use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::standby::hand_over::{Decision, HandOver, Phase, forget};
 use crate::standby::mark;
-use crate::store::{SqliteStore, Store};
+use crate::store::Store;
 use crate::{descriptors, other_masters, serve, succession};
 
 /// The time in which the standby has to take more of what it lacks.
@@ -46,13 +46,13 @@ pub async fn run_hand_over(config: Config, note: HandOver) -> Result<(), DaemonE
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     descriptors::raise();
-    let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     if succession::check(&config.state_dir, store.epoch()).is_err() {
         // It was ended before it was a standby.
         store.close().await;
         return stand_by(&config, &note);
     }
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let shared = Arc::clone(&store);
     let app = App::open(config.clone(), Arc::new(SystemClock), shared).await?;
     let listener = listen(config.listen).await?;
     tracing::info!(to = note.to, "this master hands over");

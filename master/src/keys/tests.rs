@@ -19,7 +19,7 @@ use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::names::minion;
 use crate::refusal::RefusalKind;
-use crate::store::{KeyState, SqliteStore};
+use crate::store::{KeyState, Store};
 
 const NOW: i64 = 1_800_000_000_000;
 const HOUR: i64 = 60 * 60 * 1000;
@@ -28,7 +28,7 @@ const DAY: i64 = 24 * HOUR;
 struct Site {
     app: Arc<App>,
     clock: Arc<ManualClock>,
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     directory: TempDir,
 }
 
@@ -46,7 +46,7 @@ async fn site() -> Site {
     let config = config(&directory);
     crate::init::init(&config, NOW).unwrap();
     let store = Arc::new(
-        SqliteStore::open(&config.state_dir.join("store.db"))
+        Store::open(&config.state_dir.join("store.db"))
             .await
             .unwrap(),
     );

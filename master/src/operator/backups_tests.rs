@@ -4,7 +4,6 @@ use super::*;
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 use crate::names::minion;
-use crate::store::Store as _;
 
 /// 2026-11-21T02:30:00Z
 const NIGHT: Millis = 1_795_228_200_000;

@@ -3,7 +3,6 @@ use halite_proto::pki::{Inspected, PrivateKey};
 use super::*;
 use crate::backend::fixture::{Life, Site};
 use crate::clock::ManualClock;
-use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),

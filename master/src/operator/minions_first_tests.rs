@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 use crate::names::minion;
-use crate::store::{Facts, Store as _};
+use crate::store::Facts;
 
 const OLD: &str = "the minion of before";
 const NEW: &str = "the minion of the bundle";

@@ -16,7 +16,7 @@ use crate::backend::fixture::{Life, ScriptedMinion};
 use crate::backend::wire::Wire;
 use crate::event_stream::EventStream;
 use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{Run, RunStatus, Store as _};
+use crate::store::{Run, RunStatus};
 
 fn cancel(life: &Life, run: &JobId) -> Result<Value, Refusal> {
     life.runtime.block_on(life.backend.cancel_run(run, "alice"))

@@ -14,7 +14,7 @@ use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::kubernetes::fake::FakeApi;
 use crate::names::minion;
-use crate::store::{KeyState, Run, Store as _};
+use crate::store::{KeyState, Run};
 
 /// The longest time until a run has ended, or a number of its events has come.
 const LONGEST: Duration = Duration::from_secs(300);

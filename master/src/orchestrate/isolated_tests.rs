@@ -13,7 +13,6 @@ use crate::backend::wire::Wire;
 use crate::clock::Steady;
 use crate::event_stream::EventStream;
 use crate::isolation::{AFTER, Surroundings};
-use crate::store::Store as _;
 
 fn look(life: &Life, connected: usize) {
     let seen = Surroundings {

@@ -12,7 +12,6 @@ use super::fixture::{
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::declared::NodeRequest;
 use crate::keys::{TokenText, Wanted, create_token};
-use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.remove_node";
 

@@ -9,7 +9,7 @@ use super::cancel::Cancellation;
 use super::record::Recorder;
 use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
-use crate::store::{RunStatus, Step, StepStatus, Store as _};
+use crate::store::{RunStatus, Step, StepStatus};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),

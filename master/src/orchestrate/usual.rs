@@ -15,7 +15,7 @@ const ENOUGH: usize = 5;
 /// # Errors
 /// The store fails.
 pub(super) async fn usual(
-    store: &dyn Store,
+    store: &Store,
     run: &Run,
     name: &str,
 ) -> Result<Option<Duration>, StoreError> {

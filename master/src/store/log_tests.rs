@@ -6,16 +6,16 @@ use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::{Audit, SqliteStore, Store as _};
+use crate::store::{Audit, Store};
 
-async fn store() -> (TempDir, SqliteStore) {
+async fn store() -> (TempDir, Store) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     (directory, store)
 }
 
-async fn commit(store: &SqliteStore) -> End {
+async fn commit(store: &Store) -> End {
     let line = Audit {
         time: 1,
         who: "operator:root".to_owned(),

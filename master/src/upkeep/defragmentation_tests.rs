@@ -21,7 +21,7 @@ use crate::clock::{Clock as _, ManualClock};
 use crate::jobs::NewJob;
 use crate::jobs::jid::Jids;
 use crate::names::minion;
-use crate::store::{AuditFilter, Job, JobStatus, Millis, Run, Store as _};
+use crate::store::{AuditFilter, Job, JobStatus, Millis, Run};
 
 const TREE: [(&str, &str); 3] = [
     ("top.sls", "base:\n  '*':\n    - a\n"),

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::backend::fixture::{Life, Site};
-    use crate::store::{AuditFilter, Store as _};
+    use crate::store::AuditFilter;
 
     const TREE: &[(&str, &str)] = &[
         ("top.sls", "base:\n  '*': []\n"),

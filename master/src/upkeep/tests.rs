@@ -15,7 +15,7 @@ use crate::clock::ManualClock;
 use crate::jobs::NewJob;
 use crate::jobs::function::RENEW;
 use crate::names::minion;
-use crate::store::{AuditFilter, Job, Millis, Store as _};
+use crate::store::{AuditFilter, Job, Millis};
 
 /// The time at which the CAs of the fixture begin.
 const NOW: Millis = 1_800_000_000_000;

@@ -9,7 +9,7 @@ use halite_master::backend::Backend;
 use halite_master::ca::{Cas, HALITE, Profile};
 use halite_master::clock::{Clock as _, SystemClock};
 use halite_master::config::Config;
-use halite_master::store::{SqliteStore, Store, note_epoch, raise_epoch};
+use halite_master::store::{Store, note_epoch, raise_epoch};
 use halite_master::{init, keys, serve};
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::PrivateKey;
@@ -64,12 +64,12 @@ async fn start_in(directory: TempDir, epoch: Option<u64>) -> Site {
     init::init(&config, SystemClock.now()).unwrap();
     if let Some(epoch) = epoch {
         let path = config.state_dir.join("store.db");
-        SqliteStore::open(&path).await.unwrap().close().await;
+        Store::open(&path).await.unwrap().close().await;
         let starts = raise_epoch(&path, epoch).await.unwrap();
         note_epoch(&path, epoch, starts).unwrap();
     }
-    let store: Arc<dyn Store> = Arc::new(
-        SqliteStore::open(&config.state_dir.join("store.db"))
+    let store: Arc<Store> = Arc::new(
+        Store::open(&config.state_dir.join("store.db"))
             .await
             .unwrap(),
     );

@@ -14,7 +14,7 @@ use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
 use halite_master::standby::receiver::Receiver;
 use halite_master::standby::session::SessionError;
 use halite_master::standby::{directory, mark};
-use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
+use halite_master::store::{Audit, AuditFilter, Store, fold_log};
 use halite_proto::tonic::{Code, Request, Status};
 use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
@@ -111,7 +111,7 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
         "{names:?}"
     );
     fold_log(&copy.store()).await.unwrap();
-    let store = SqliteStore::open(&copy.store()).await.unwrap();
+    let store = Store::open(&copy.store()).await.unwrap();
     store.check().await.unwrap();
     let lines = store.audit(&AuditFilter::newest(1000)).await.unwrap();
     for number in 1..=30 {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::keys::host_root;
 use crate::refusal::Refusal;
-use crate::store::{AuditFilter, Store as _};
+use crate::store::AuditFilter;
 
 const URI: &str = "halite://prod/operator/root@cp-2";
 

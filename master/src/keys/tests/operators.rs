@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::refusal::Refusal;
-use crate::store::{AuditFilter, Store as _};
+use crate::store::AuditFilter;
 
 /// The certificate of a new operator.
 async fn made(site: &Site, name: &str, role: &str) -> Result<String, Refusal> {

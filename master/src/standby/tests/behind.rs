@@ -37,7 +37,7 @@ fn declare(host: &Host, nodes: &[&str]) {
 }
 
 /// A standby with a copy of this declaration, and this report.
-async fn standby(nodes: &[&str], report: impl FnOnce(i64) -> Report) -> (Arc<SqliteStore>, Host) {
+async fn standby(nodes: &[&str], report: impl FnOnce(i64) -> Report) -> (Arc<Store>, Host) {
     let (master, store, mut standby) = pair().await;
     standby.config.advertise = vec![[10, 0, 0, 12].into()];
     declare(&master, nodes);

@@ -14,7 +14,7 @@ use crate::standby::promote::{CheckError, PromoteError, Promoted, Wanted};
 const ROWS: i64 = 50;
 
 /// A standby that has acknowledged many rows, and its master.
-async fn acknowledged() -> (Host, Arc<SqliteStore>, Host) {
+async fn acknowledged() -> (Host, Arc<Store>, Host) {
     let (master, store, standby) = pair().await;
     fs::write(master.config.config_dir.join("cluster.yaml"), "declared").unwrap();
     let mut link = link(&master, &store, standby.receiver(), PATIENT, None);

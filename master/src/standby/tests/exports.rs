@@ -11,7 +11,7 @@ async fn exported(standby: &Host) -> Vec<i64> {
     let taken = taken.unwrap();
     // It knows that it is a copy: a master that begins with it raises the epoch.
     let numbers = numbers(&taken.store).await;
-    let store = SqliteStore::open(&taken.store).await.unwrap();
+    let store = Store::open(&taken.store).await.unwrap();
     assert!(store.epoch() > taken.epoch);
     store.close().await;
     numbers

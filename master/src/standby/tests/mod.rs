@@ -31,7 +31,7 @@ use crate::ca::{Cas, HALITE};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::names::minion;
-use crate::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
+use crate::store::{Audit, AuditFilter, Store, fold_log};
 
 /// A host with the directories of a master.
 pub struct Host {
@@ -53,9 +53,9 @@ impl Host {
         Self { directory, config }
     }
 
-    pub async fn store(&self) -> Arc<SqliteStore> {
+    pub async fn store(&self) -> Arc<Store> {
         let path = self.config.state_dir.join("store.db");
-        Arc::new(SqliteStore::open(&path).await.unwrap())
+        Arc::new(Store::open(&path).await.unwrap())
     }
 
     /// What this host has as a standby.
@@ -105,7 +105,7 @@ pub struct Ends {
 /// Connects a standby, which is killed before it takes the record with the number `killed_at`.
 pub fn ends(
     master: &Host,
-    store: &SqliteStore,
+    store: &Store,
     mut receiver: Receiver,
     times: Times,
     killed_at: Option<u64>,
@@ -173,14 +173,14 @@ pub fn ca_pem() -> &'static str {
 }
 
 /// The epoch of a master with this store.
-pub fn epoch(store: &SqliteStore) -> Epoch {
+pub fn epoch(store: &Store) -> Epoch {
     CAS.sign_epoch(store.epoch(), store.holder()).unwrap()
 }
 
 /// Connects a standby, as [`ends`], and feeds it.
 pub fn link(
     master: &Host,
-    store: &SqliteStore,
+    store: &Store,
     receiver: Receiver,
     times: Times,
     killed_at: Option<u64>,
@@ -211,7 +211,7 @@ pub fn link(
 }
 
 /// A line of the audit with a number, and a text of some size.
-pub async fn write(store: &SqliteStore, number: i64, size: usize) {
+pub async fn write(store: &Store, number: i64, size: usize) {
     let line = Audit {
         time: number,
         who: "operator:root".to_owned(),
@@ -240,7 +240,7 @@ pub async fn taken_over(host: &Host) -> (TempDir, PathBuf) {
 
 /// The numbers of the lines in a store's file, after SQLite's own check of it.
 pub async fn numbers(path: &Path) -> Vec<i64> {
-    let store = SqliteStore::open(path).await.unwrap();
+    let store = Store::open(path).await.unwrap();
     store.check().await.unwrap();
     let filter = AuditFilter {
         limit: 1_000_000,
@@ -254,7 +254,7 @@ pub async fn numbers(path: &Path) -> Vec<i64> {
 }
 
 /// A minion with a key, so that the copy has something of other tables too.
-pub async fn accept(store: &SqliteStore, id: &str) {
+pub async fn accept(store: &Store, id: &str) {
     let key = crate::store::Key {
         id: minion(id),
         state: crate::store::KeyState::Accepted,

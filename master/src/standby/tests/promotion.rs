@@ -189,7 +189,7 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
 }
 
 /// A standby of a master that goes on.
-pub(super) async fn pair() -> (Host, Arc<SqliteStore>, Host) {
+pub(super) async fn pair() -> (Host, Arc<Store>, Host) {
     let (master, standby) = (Host::new(), Host::new());
     init(&master.config, SystemClock.now()).unwrap();
     let store = master.store().await;

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::files::{beside, file_error};
-use super::{SqliteStore, StoreError, explain, lineage, options};
+use super::{Store, StoreError, explain, lineage, options};
 
 /// Interval between two backups of a running master.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -47,7 +47,7 @@ fn suspect(path: &Path) -> PathBuf {
     beside(path, ".suspect")
 }
 
-impl SqliteStore {
+impl Store {
     /// Reads the whole file on a connection of its own: pages, indexes, constraints. Writers and
     /// readers go on.
     ///
@@ -65,14 +65,14 @@ impl SqliteStore {
         checked
     }
 
-    /// Checks a store in which damage was found before: it may have been replaced since.
-    pub(super) async fn check_suspect(&self) -> Result<(), StoreError> {
-        let mark = suspect(&self.path);
-        if !mark.exists() {
-            return Ok(());
-        }
-        check_whole(&options(&self.path)).await?;
-        std::fs::remove_file(&mark).map_err(file_error("remove", &mark))
+    /// Copies the store as it is now, and answers with the file of the copy. A store that is opened
+    /// from it has gone back to an earlier state. The file is replaced as a whole by the next copy.
+    ///
+    /// # Errors
+    /// The copy could not be written; the one before stays.
+    pub async fn copy(&self) -> Result<PathBuf, StoreError> {
+        self.write_backup().await?;
+        Ok(backup_path(&self.path))
     }
 
     /// Copies the store as it is now to `store.db.backup`, replacing the copy before only when the
@@ -84,7 +84,7 @@ impl SqliteStore {
         // The daily copy and that of an operator have one file.
         let _one_at_a_time = self.copying.lock().await;
         let new = beside(&self.path, ".backup.new");
-        let copied = self.copy(&new).await;
+        let copied = self.copy_to(&new).await;
         if copied.is_err() {
             // Half a copy must not hold the room that the store needs.
             let _ = std::fs::remove_file(&new);
@@ -92,7 +92,7 @@ impl SqliteStore {
         copied
     }
 
-    async fn copy(&self, new: &Path) -> Result<(), StoreError> {
+    async fn copy_to(&self, new: &Path) -> Result<(), StoreError> {
         // SQLite vacuums only into an absent or empty file; made here to be private from the start.
         std::fs::OpenOptions::new()
             .create(true)
@@ -130,6 +130,16 @@ impl SqliteStore {
     }
 }
 
+/// Checks a store in which damage was found before: it may have been replaced since.
+pub(super) async fn check_suspect(path: &Path) -> Result<(), StoreError> {
+    let mark = suspect(path);
+    if !mark.exists() {
+        return Ok(());
+    }
+    check_whole(&options(path)).await?;
+    std::fs::remove_file(&mark).map_err(file_error("remove", &mark))
+}
+
 /// SQLite's own check of a whole file.
 pub(super) async fn check_whole(options: &SqliteConnectOptions) -> Result<(), StoreError> {
     let mut connection = SqliteConnection::connect_with(options).await?;
@@ -150,7 +160,7 @@ pub(super) async fn check_whole(options: &SqliteConnectOptions) -> Result<(), St
 
 /// Checks the store and keeps a good copy, at once and every day; ends when the store is damaged. A
 /// copy that cannot be made is logged and tried again the next day.
-pub async fn keep_good(store: Arc<SqliteStore>) -> StoreError {
+pub async fn keep_good(store: Arc<Store>) -> StoreError {
     let mut days = tokio::time::interval(EVERY);
     loop {
         days.tick().await;

@@ -3,12 +3,15 @@
 use halite_proto::ids::{JobId, MinionId};
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
+use super::Store;
 use super::rows::json;
 use crate::store::records::{Answer, Job, JobRow, MinionBundle, Part};
 use crate::store::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
+
+/// The return code of an interrupted job.
+const INTERRUPTED: i32 = 2;
 
 pub(super) async fn write_return(
     to: &mut SqliteConnection,
@@ -92,15 +95,18 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionI
     Ok(())
 }
 
-impl SqliteStore {
-    pub(super) async fn add_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
-        let mut transaction = self.writer.begin().await?;
+impl Store {
+    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that
+    /// is there already, nothing is stored and the job of that id is returned.
+    pub async fn create_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
+        let mut write = self.writer.begin().await?;
         if let Some(id) = &job.request_id {
             let there = sqlx::query_as("SELECT * FROM jobs WHERE request_id = ?")
                 .bind(id)
-                .fetch_optional(&mut *transaction)
+                .fetch_optional(&mut *write)
                 .await?;
             if let Some(there) = there {
+                write.commit().await?;
                 return Ok(Created::Existing(there));
             }
         }
@@ -126,7 +132,7 @@ impl SqliteStore {
         .bind(json(&job.order)?)
         .bind(job.steady_deadline.as_ref().map(|known| &known.boot))
         .bind(job.steady_deadline.as_ref().map(|known| known.millis))
-        .execute(&mut *transaction)
+        .execute(&mut *write)
         .await?;
         for row in rows {
             sqlx::query(
@@ -144,7 +150,7 @@ impl SqliteStore {
             .bind(row.started)
             .bind(row.ended)
             .bind(&row.bundle)
-            .execute(&mut *transaction)
+            .execute(&mut *write)
             .await?;
             let bundle = row.bundle.as_ref().or(job.bundle.as_ref());
             if let Some(bundle) = bundle.filter(|_| !job.test) {
@@ -155,22 +161,24 @@ impl SqliteStore {
                 .bind(row.minion.as_str())
                 .bind(bundle)
                 .bind(job.jid.as_str())
-                .execute(&mut *transaction)
+                .execute(&mut *write)
                 .await?;
             }
         }
-        transaction.commit().await?;
+        write.commit().await?;
         Ok(Created::New)
     }
 
-    pub(super) async fn get_job(&self, jid: &JobId) -> Outcome<Option<Job>> {
+    /// A job.
+    pub async fn job(&self, jid: &JobId) -> Outcome<Option<Job>> {
         Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?")
             .bind(jid.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
 
-    pub(super) async fn get_jobs(&self, limit: u32) -> Outcome<Vec<Job>> {
+    /// The newest jobs first, at most `limit`.
+    pub async fn jobs(&self, limit: u32) -> Outcome<Vec<Job>> {
         Ok(
             sqlx::query_as("SELECT * FROM jobs ORDER BY jid DESC LIMIT ?")
                 .bind(limit)
@@ -179,7 +187,8 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_open_jobs(&self) -> Outcome<Vec<Job>> {
+    /// Jobs that are not finished, oldest first: what a restarted master takes up again.
+    pub async fn open_jobs(&self) -> Outcome<Vec<Job>> {
         Ok(
             sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
                 .fetch_all(&self.reader)
@@ -187,7 +196,8 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_parts(&self, jid: &JobId) -> Outcome<Vec<Part>> {
+    /// A job's parts, by minion.
+    pub async fn parts(&self, jid: &JobId) -> Outcome<Vec<Part>> {
         Ok(sqlx::query_as(
             "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? ORDER BY minion",
         )
@@ -196,7 +206,8 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn get_returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
+    /// A job's rows of these minions, by minion, with their returns; their low states are not read.
+    pub async fn returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended, bundle \
              FROM job_rows WHERE jid = ? AND minion IN (SELECT value FROM json_each(?)) ORDER BY minion",
@@ -207,7 +218,8 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn get_row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
+    /// One row.
+    pub async fn row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
         Ok(
             sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
                 .bind(jid.as_str())
@@ -217,7 +229,9 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn get_open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
+    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
+    /// minion is sent again.
+    pub async fn open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
         )
@@ -226,7 +240,11 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn get_minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
+    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's
+    /// last highstate that succeeded, and of each that a job since then was made from, from the
+    /// moment in which that job is stored. Neither the age of a job nor the removal of a key takes
+    /// it away.
+    pub async fn minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
         Ok(
             sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
                 .fetch_all(&self.reader)
@@ -234,7 +252,31 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn set_lost(
+    /// Queued, sent or started → lost, with the reason as error; false when it was past that.
+    pub async fn mark_lost(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        self.set_lost(jid, minion, why, None, now).await
+    }
+
+    /// As [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows it.
+    pub async fn mark_interrupted(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let retcode = Some(INTERRUPTED);
+        self.set_lost(jid, minion, why, retcode, now).await
+    }
+
+    async fn set_lost(
         &self,
         jid: &JobId,
         minion: &MinionId,
@@ -242,6 +284,7 @@ impl SqliteStore {
         retcode: Option<i32>,
         now: Millis,
     ) -> Outcome<bool> {
+        let mut write = self.writer.begin().await?;
         let done = sqlx::query(
             "UPDATE job_rows SET state = 'lost', error = ?, retcode = ?, ended = ? \
              WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",
@@ -251,23 +294,34 @@ impl SqliteStore {
         .bind(now)
         .bind(jid.as_str())
         .bind(minion.as_str())
-        .execute(&self.writer)
+        .execute(&mut *write)
         .await?;
+        write.commit().await?;
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn set_finished(&self, jid: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
+    /// Marks a job as finished, with its overall return code.
+    pub async fn finish_job(&self, jid: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
         sqlx::query("UPDATE jobs SET status = 'finished', retcode = ?, finished = ? WHERE jid = ?")
             .bind(retcode)
             .bind(now)
             .bind(jid.as_str())
-            .execute(&self.writer)
+            .execute(&mut *write)
             .await?;
+        write.commit().await?;
         Ok(())
     }
 
-    pub(super) async fn remove_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
-        let mut transaction = self.writer.begin().await?;
+    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All
+    /// of these stay:
+    ///
+    /// - what ended at `before` or later, and the last `keep` of each however old;
+    /// - what has not ended, and the jobs of a run that has not;
+    /// - a job of which an answer may still come: a part has not ended, or was sent and has timed
+    ///   out while its minion is accepted.
+    pub async fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
+        let mut write = self.writer.begin().await?;
         // Rows and steps go with their job and run (ON DELETE CASCADE).
         let jobs = sqlx::query(
             "DELETE FROM jobs WHERE jid IN ( \
@@ -282,7 +336,7 @@ impl SqliteStore {
         .bind(before)
         .bind(keep)
         .bind(limit);
-        let jobs = jobs.execute(&mut *transaction).await?.rows_affected();
+        let jobs = jobs.execute(&mut *write).await?.rows_affected();
         let runs = sqlx::query(
             "DELETE FROM runs WHERE id IN ( \
                SELECT id FROM runs WHERE status <> 'running' AND changed < ? \
@@ -291,8 +345,8 @@ impl SqliteStore {
         .bind(before)
         .bind(keep)
         .bind(limit);
-        let runs = runs.execute(&mut *transaction).await?.rows_affected();
-        transaction.commit().await?;
+        let runs = runs.execute(&mut *write).await?.rows_affected();
+        write.commit().await?;
         Ok(jobs + runs)
     }
 }

@@ -3,7 +3,7 @@
 use halite_proto::ids::MinionId;
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
+use super::Store;
 use super::rows::json;
 use super::turns::next_turn;
 use crate::store::records::{Certificate, KUBECONFIG, Key, Revocation, Token};
@@ -37,72 +37,75 @@ async fn write_key(to: &mut SqliteConnection, key: &Key) -> Outcome<()> {
     Ok(())
 }
 
-impl SqliteStore {
-    pub(super) async fn get_key(&self, id: &MinionId) -> Outcome<Option<Key>> {
+impl Store {
+    /// The key of a minion id, in whatever state.
+    pub async fn key(&self, id: &MinionId) -> Outcome<Option<Key>> {
         Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?")
             .bind(id.as_str())
             .fetch_optional(&self.reader)
             .await?)
     }
 
-    pub(super) async fn get_keys(&self) -> Outcome<Vec<Key>> {
+    /// All keys, by id.
+    pub async fn keys(&self) -> Outcome<Vec<Key>> {
         Ok(sqlx::query_as("SELECT * FROM keys ORDER BY id")
             .fetch_all(&self.reader)
             .await?)
     }
 
-    pub(super) async fn set_key(&self, key: &Key) -> Outcome<()> {
-        let before = self.get_key(&key.id).await?;
+    /// Stores a key, replacing the one with the same id.
+    pub async fn put_key(&self, key: &Key) -> Outcome<()> {
+        let before = self.key(&key.id).await?;
         self.note_keys(before.as_ref(), Some(key)).await?;
-        let mut transaction = self.writer.begin().await?;
-        write_key(&mut transaction, key).await?;
-        transaction.commit().await?;
+        let mut write = self.writer.begin().await?;
+        write_key(&mut write, key).await?;
+        write.commit().await?;
         Ok(())
     }
 
-    pub(super) async fn set_key_with_token(
-        &self,
-        key: &Key,
-        token: &str,
-        now: Millis,
-    ) -> Outcome<bool> {
-        let before = self.get_key(&key.id).await?;
-        let mut transaction = self.writer.begin().await?;
+    /// Stores a key and takes one use of a token, both or neither. False, and nothing stored, when
+    /// the token is gone, used up or expired at `now`.
+    pub async fn put_key_with_token(&self, key: &Key, token: &str, now: Millis) -> Outcome<bool> {
+        let before = self.key(&key.id).await?;
+        let mut write = self.writer.begin().await?;
         let taken = sqlx::query(
             "UPDATE tokens SET uses_left = uses_left - 1 WHERE id = ? AND uses_left > 0 AND expires > ?",
         )
         .bind(token)
         .bind(now)
-        .execute(&mut *transaction)
+        .execute(&mut *write)
         .await?;
         if taken.rows_affected() != 1 {
+            write.commit().await?;
             return Ok(false);
         }
         self.note_keys(before.as_ref(), Some(key)).await?;
-        write_key(&mut transaction, key).await?;
-        transaction.commit().await?;
+        write_key(&mut write, key).await?;
+        write.commit().await?;
         Ok(true)
     }
 
-    pub(super) async fn remove_key(&self, id: &MinionId) -> Outcome<bool> {
-        let before = self.get_key(id).await?;
+    /// Removes a key and its minion's facts; false when there was none.
+    pub async fn delete_key(&self, id: &MinionId) -> Outcome<bool> {
+        let before = self.key(id).await?;
         self.note_keys(before.as_ref(), None).await?;
-        let mut transaction = self.writer.begin().await?;
+        let mut write = self.writer.begin().await?;
         sqlx::query("DELETE FROM facts WHERE minion = ?")
             .bind(id.as_str())
-            .execute(&mut *transaction)
+            .execute(&mut *write)
             .await?;
         let gone = sqlx::query("DELETE FROM keys WHERE id = ?")
             .bind(id.as_str())
-            .execute(&mut *transaction)
+            .execute(&mut *write)
             .await?;
-        transaction.commit().await?;
+        write.commit().await?;
         Ok(gone.rows_affected() > 0)
     }
 
-    pub(super) async fn set_token(&self, token: &Token) -> Outcome<()> {
-        let mut transaction = self.writer.begin().await?;
-        let turn = next_turn(&mut transaction).await?;
+    /// Stores a token.
+    pub async fn put_token(&self, token: &Token) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        let turn = next_turn(&mut write).await?;
         sqlx::query(
             "INSERT OR REPLACE INTO tokens \
              (id, secret_sha256, expires, uses_left, roles, bound_id, created, operator, turn) \
@@ -117,20 +120,22 @@ impl SqliteStore {
         .bind(token.created)
         .bind(&token.operator)
         .bind(turn)
-        .execute(&mut *transaction)
+        .execute(&mut *write)
         .await?;
-        transaction.commit().await?;
+        write.commit().await?;
         Ok(())
     }
 
-    pub(super) async fn get_token(&self, id: &str) -> Outcome<Option<Token>> {
+    /// A token by its public id.
+    pub async fn token(&self, id: &str) -> Outcome<Option<Token>> {
         Ok(sqlx::query_as("SELECT * FROM tokens WHERE id = ?")
             .bind(id)
             .fetch_optional(&self.reader)
             .await?)
     }
 
-    pub(super) async fn get_tokens(&self) -> Outcome<Vec<Token>> {
+    /// All tokens, newest first.
+    pub async fn tokens(&self) -> Outcome<Vec<Token>> {
         Ok(
             sqlx::query_as("SELECT * FROM tokens ORDER BY created DESC, id")
                 .fetch_all(&self.reader)
@@ -138,29 +143,39 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn remove_token(&self, id: &str) -> Outcome<bool> {
+    /// Removes a token; false when there was none.
+    pub async fn delete_token(&self, id: &str) -> Outcome<bool> {
+        let mut write = self.writer.begin().await?;
         let gone = sqlx::query("DELETE FROM tokens WHERE id = ?")
             .bind(id)
-            .execute(&self.writer)
+            .execute(&mut *write)
             .await?;
+        write.commit().await?;
         Ok(gone.rows_affected() > 0)
     }
 
-    pub(super) async fn remove_tokens(
+    /// Removes the tokens that are not used up and that only this minion id may use, and the one
+    /// named; answers with the ids of all that were removed.
+    pub async fn take_tokens(
         &self,
         minion: &MinionId,
         token: Option<&str>,
     ) -> Outcome<Vec<String>> {
-        Ok(sqlx::query_scalar(
+        let mut write = self.writer.begin().await?;
+        let taken = sqlx::query_scalar(
             "DELETE FROM tokens WHERE uses_left > 0 AND (bound_id = ? OR id = ?) RETURNING id",
         )
         .bind(minion.as_str())
         .bind(token)
-        .fetch_all(&self.writer)
-        .await?)
+        .fetch_all(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(taken)
     }
 
-    pub(super) async fn add_certificate(&self, certificate: &Certificate) -> Outcome<()> {
+    /// Records an issued certificate.
+    pub async fn put_certificate(&self, certificate: &Certificate) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
         sqlx::query(
             "INSERT OR REPLACE INTO certificates (serial, ca, subject, owner, job, tag, created, not_after, pem) \
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -174,12 +189,14 @@ impl SqliteStore {
         .bind(certificate.created)
         .bind(certificate.not_after)
         .bind(&certificate.pem)
-        .execute(&self.writer)
+        .execute(&mut *write)
         .await?;
+        write.commit().await?;
         Ok(())
     }
 
-    pub(super) async fn get_kubeconfigs(&self) -> Outcome<Vec<Certificate>> {
+    /// The certificates of operators with the tag [`KUBECONFIG`], newest first.
+    pub async fn kubeconfigs(&self) -> Outcome<Vec<Certificate>> {
         Ok(sqlx::query_as(
             "SELECT * FROM certificates WHERE tag = ? AND owner LIKE 'operator:%' ORDER BY created DESC, serial",
         )
@@ -188,7 +205,8 @@ impl SqliteStore {
         .await?)
     }
 
-    pub(super) async fn get_certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {
+    /// The issued certificates, newest first, at most `limit`.
+    pub async fn certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {
         Ok(
             sqlx::query_as("SELECT * FROM certificates ORDER BY created DESC, serial LIMIT ?")
                 .bind(limit)
@@ -197,8 +215,10 @@ impl SqliteStore {
         )
     }
 
-    pub(super) async fn add_revocation(&self, revocation: &Revocation) -> Outcome<()> {
+    /// Marks a serial number as revoked; repeating it changes nothing.
+    pub async fn revoke(&self, revocation: &Revocation) -> Outcome<()> {
         self.note_certificate(&revocation.serial).await?;
+        let mut write = self.writer.begin().await?;
         sqlx::query(
             "INSERT OR IGNORE INTO revocations (serial, owner, time, reason) VALUES (?, ?, ?, ?)",
         )
@@ -206,12 +226,14 @@ impl SqliteStore {
         .bind(&revocation.owner)
         .bind(revocation.when)
         .bind(&revocation.reason)
-        .execute(&self.writer)
+        .execute(&mut *write)
         .await?;
+        write.commit().await?;
         Ok(())
     }
 
-    pub(super) async fn get_revocations(&self) -> Outcome<Vec<Revocation>> {
+    /// All revocations.
+    pub async fn revocations(&self) -> Outcome<Vec<Revocation>> {
         Ok(
             sqlx::query_as("SELECT * FROM revocations ORDER BY time, serial")
                 .fetch_all(&self.reader)

@@ -6,11 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::files::{beside, read, replace};
-use super::{SqliteStore, StoreError, revoked};
+use super::{StoreError, revoked};
 use crate::epoch::EpochError;
 
 /// The reason of each part of a job that had not ended.
@@ -68,56 +68,54 @@ pub(super) async fn mark_copy(options: &SqliteConnectOptions) -> Result<(), Stor
     Ok(copy.close().await?)
 }
 
-impl SqliteStore {
-    /// Counts this start, and settles what is open when the store has gone back. What was revoked
-    /// is revoked in any case.
-    pub(super) async fn begin(&mut self) -> Result<(), StoreError> {
-        // With the lock from the start: the master before may still write, and a transaction that
-        // has read already does not wait for it.
-        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let row = sqlx::query(
+/// Counts this start, and settles what is open when the store has gone back. What was revoked is
+/// revoked in any case. Returns the epoch and its holder.
+pub(super) async fn begin(path: &Path, writer: &SqlitePool) -> Result<(i64, String), StoreError> {
+    // With the lock from the start: the master before may still write, and a transaction that
+    // has read already does not wait for it.
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+    let row = sqlx::query(
             "SELECT epoch, starts, is_copy, holder, holder_epoch, lower(hex(randomblob(8))) FROM lineage",
         )
         .fetch_one(&mut *transaction)
         .await?;
-        let (epoch, starts): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        let last = last(&self.path)?;
-        let went_back = row.try_get(2)? || last.is_some_and(|last| (epoch, starts) < last);
-        let (known, started) = last.unwrap_or_default();
-        let epoch = epoch.max(known);
-        let raised = epoch.checked_add(i64::from(went_back));
-        let epoch = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
-        let holder = if row.try_get::<i64, _>(4)? == epoch {
-            row.try_get(3)?
-        } else {
-            new_holder(row.try_get(5)?)
-        };
-        let starts = starts.max(started) + 1;
-        sqlx::query("UPDATE lineage SET epoch = ?1, starts = ?2, is_copy = 0, holder = ?3, holder_epoch = ?1")
-            .bind(epoch)
-            .bind(starts)
-            .bind(&holder)
-            .execute(&mut *transaction)
-            .await?;
-        if went_back {
-            for statement in SETTLE {
-                sqlx::query(statement)
-                    .bind(WENT_BACK)
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-            tracing::warn!(
-                epoch,
-                "the store went back to an earlier state: jobs that were open in it have ended, tokens are void, keys that \
-                 were accepted since are not known"
-            );
+    let (epoch, starts): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let last = last(path)?;
+    let went_back = row.try_get(2)? || last.is_some_and(|last| (epoch, starts) < last);
+    let (known, started) = last.unwrap_or_default();
+    let epoch = epoch.max(known);
+    let raised = epoch.checked_add(i64::from(went_back));
+    let epoch = raised.ok_or(EpochError::UsedUp(epoch.unsigned_abs()))?;
+    let holder = if row.try_get::<i64, _>(4)? == epoch {
+        row.try_get(3)?
+    } else {
+        new_holder(row.try_get(5)?)
+    };
+    let starts = starts.max(started) + 1;
+    sqlx::query(
+        "UPDATE lineage SET epoch = ?1, starts = ?2, is_copy = 0, holder = ?3, holder_epoch = ?1",
+    )
+    .bind(epoch)
+    .bind(starts)
+    .bind(&holder)
+    .execute(&mut *transaction)
+    .await?;
+    if went_back {
+        for statement in SETTLE {
+            sqlx::query(statement)
+                .bind(WENT_BACK)
+                .execute(&mut *transaction)
+                .await?;
         }
-        revoked::merge(&self.path, &mut transaction).await?;
-        transaction.commit().await?;
-        // After the store: a start that ends in between must not look like a way back.
-        replace(&noted(&self.path), &format!("{epoch} {starts}\n"))?;
-        self.epoch = epoch;
-        self.holder = holder;
-        Ok(())
+        tracing::warn!(
+            epoch,
+            "the store went back to an earlier state: jobs that were open in it have ended, tokens are void, keys that \
+                 were accepted since are not known"
+        );
     }
+    revoked::merge(path, &mut transaction).await?;
+    transaction.commit().await?;
+    // After the store: a start that ends in between must not look like a way back.
+    replace(&noted(path), &format!("{epoch} {starts}\n"))?;
+    Ok((epoch, holder))
 }

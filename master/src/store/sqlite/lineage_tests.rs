@@ -5,18 +5,18 @@ use sqlx::Connection as _;
 use tempfile::TempDir;
 
 use super::tests::fresh;
-use super::{SqliteStore, raise_epoch};
+use super::{Store, raise_epoch};
 use crate::names::minion;
 use crate::store::records::{Answer, Key, KeyState, Operator, RowState};
-use crate::store::suite::jid;
-use crate::store::{JobRow, Store as _, suite};
+use crate::store::samples::jid;
+use crate::store::{JobRow, samples};
 
 /// Puts the good copy in the place of the store, as its advice says.
-async fn go_back(store: SqliteStore, directory: &TempDir) -> SqliteStore {
+async fn go_back(store: Store, directory: &TempDir) -> Store {
     store.close().await;
     let path = directory.path().join("store.db");
     std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
-    SqliteStore::open(&path).await.unwrap()
+    Store::open(&path).await.unwrap()
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     let (store, directory) = fresh().await;
     let row = |minion: &str| JobRow::queued(&jid(1), &crate::names::minion(minion), None);
     store
-        .create_job(&suite::job(1, None), &[row("a"), row("b"), row("c")])
+        .create_job(&samples::job(1, None), &[row("a"), row("b"), row("c")])
         .await
         .unwrap();
     store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
@@ -39,16 +39,16 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
         .await
         .unwrap();
     store
-        .create_run(&suite::run(2, None), &[suite::step(2, 0)])
+        .create_run(&samples::run(2, None), &[samples::step(2, 0)])
         .await
         .unwrap();
-    store.put_token(&suite::token("t", 1)).await.unwrap();
+    store.put_token(&samples::token("t", 1)).await.unwrap();
     assert_eq!(store.epoch(), 1);
     store.write_backup().await.unwrap();
     store.close().await;
     // A start, also after a kill, is no way back.
     let path = directory.path().join("store.db");
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(
         (store.epoch(), store.open_jobs().await.unwrap().len()),
         (1, 1)
@@ -75,9 +75,9 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     assert_eq!(store.epoch(), 3);
     store.close().await;
     let earlier = std::fs::read(&path).unwrap();
-    SqliteStore::open(&path).await.unwrap().close().await;
+    Store::open(&path).await.unwrap().close().await;
     std::fs::write(&path, earlier).unwrap();
-    assert_eq!(SqliteStore::open(&path).await.unwrap().epoch(), 4);
+    assert_eq!(Store::open(&path).await.unwrap().epoch(), 4);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     let (store, directory) = fresh().await;
     let of = |id: &str, state| Key {
         fingerprint: format!("of-{id}"),
-        ..suite::key(id, state)
+        ..samples::key(id, state)
     };
     for id in ["rejected", "deleted", "replaced", "readmitted", "good"] {
         store.put_key(&of(id, KeyState::Accepted)).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     for state in [KeyState::Rejected, KeyState::Accepted] {
         store.put_key(&of("readmitted", state)).await.unwrap();
     }
-    store.revoke(&suite::revocation("01")).await.unwrap();
+    store.revoke(&samples::revocation("01")).await.unwrap();
     operator.revoked = Some(5);
     store.put_operator(&operator).await.unwrap();
 
@@ -160,7 +160,7 @@ async fn the_holder_changes_with_the_epoch_and_only_with_it() {
     let first = store.holder().to_owned();
     store.write_backup().await.unwrap();
     store.close().await;
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(store.holder(), first, "a restart");
     let store = go_back(store, &directory).await;
     assert_ne!(store.holder(), first, "a way back");
@@ -170,7 +170,7 @@ async fn the_holder_changes_with_the_epoch_and_only_with_it() {
     let mut held = Vec::new();
     for _ in 0..2 {
         raise_epoch(&path, 7).await.unwrap();
-        let store = SqliteStore::open(&path).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
         assert_eq!(store.epoch(), 7);
         held.push(store.holder().to_owned());
         store.close().await;
@@ -186,7 +186,7 @@ async fn a_copy_of_an_earlier_version_is_promoted() {
     store.close().await;
     make_earlier(&path).await;
     raise_epoch(&path, 7).await.unwrap();
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(store.epoch(), 7);
     assert!(!store.holder().is_empty());
 }

@@ -1,8 +1,7 @@
-//! [`Store`] on SQLite: one file, write-ahead log, every commit on disk before it is answered.
+//! [`Store`]: one SQLite file, write-ahead log, every commit on disk and on the standbys before it is
+//! answered.
 
 mod backup;
-mod checkpoint;
-mod delegate;
 mod events;
 mod files;
 mod jobs;
@@ -20,6 +19,7 @@ mod runs;
 mod tests;
 mod turns;
 mod unused;
+mod writer;
 
 use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -27,13 +27,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backup::{advice, backup_path};
+use backup::{advice, backup_path, check_suspect};
 use row_changes::RowChanges;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Row as _, SqlSafeStr as _};
+use writer::Writer;
 
 use super::StoreError;
 use super::log::Log;
@@ -106,11 +107,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
 /// runs.
 const CACHE: &str = "-256";
 
-/// The store in one SQLite file.
-pub struct SqliteStore {
+/// Everything that the master remembers, in one SQLite file. Each method is one transaction: when it
+/// returns, it is on disk and on each standby that follows.
+pub struct Store {
     path: PathBuf,
-    /// One connection: writers queue here instead of failing with "busy".
-    writer: SqlitePool,
+    writer: Writer,
     /// Readers see the last commit and never wait for a writer.
     reader: SqlitePool,
     epoch: i64,
@@ -123,7 +124,7 @@ pub struct SqliteStore {
     copying: tokio::sync::Mutex<()>,
 }
 
-impl SqliteStore {
+impl Store {
     /// Opens the store, makes it when there is none, and brings its schema up to date. That takes
     /// as long for a large store as for a small one: [`keep_good`] reads it whole later.
     ///
@@ -140,73 +141,58 @@ impl SqliteStore {
             )));
         }
         create_private(path)?;
-        let mut store = match Self::connect(path).await {
-            Ok(store) => store,
-            Err(error) => return Err(explain(path, error)),
-        };
-        let sound = store.check_suspect().await;
+        let connected = connect(path).await;
+        let writer = connected.map_err(|error| explain(path, error.into()))?;
+        let sound = check_suspect(path).await;
         sound.map_err(|error| explain(path, error))?;
-        store.assert_durable().await?;
-        let migrated = migrator(MIGRATIONS).run(&store.writer).await;
+        assert_durable(&writer).await?;
+        let migrated = migrator(MIGRATIONS).run(&writer).await;
         migrated.map_err(|error| explain(path, error.into()))?;
-        // A connection prepares statements by the schema that it read when it was opened: with one
-        // from before the migrations, `SELECT *` finds no rows once a column was added.
-        store.reader.close().await;
-        store.reader = readers(path).await?;
-        let begun = store.begin().await;
-        begun.map_err(|error| explain(path, error))?;
-        Ok(store)
-    }
-
-    async fn connect(path: &Path) -> Result<Self, StoreError> {
+        let begun = lineage::begin(path, &writer).await;
+        let (epoch, holder) = begun.map_err(|error| explain(path, error))?;
+        let log = Arc::new(Log::new(path));
         Ok(Self {
             path: path.to_owned(),
-            // It checkpoints its log itself: see `checkpoint`.
-            writer: pool(1, options(path).pragma("wal_autocheckpoint", "0")).await?,
-            reader: readers(path).await?,
-            epoch: 1,
-            holder: String::new(),
+            writer: Writer::new(writer, Arc::clone(&log)),
+            // After the migrations: a connection prepares statements by the schema that it read when
+            // it was opened, and with one from before, `SELECT *` finds no rows once a column was
+            // added.
+            reader: pool(2, options(path).pragma("query_only", "on")).await?,
+            epoch,
+            holder,
             row_changes: Arc::default(),
-            log: Arc::new(Log::new(path)),
+            log,
             copying: tokio::sync::Mutex::default(),
         })
     }
 
-    async fn probe_both(&self) -> Result<(), StoreError> {
+    /// The epoch: it grows whenever the store goes back to an earlier state.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.unsigned_abs()
+    }
+
+    /// Which of two masters with the same epoch this one is: it changes with the epoch only.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// The write-ahead log, which standbys follow: each change waits for them before it is answered.
+    #[must_use]
+    pub fn log(&self) -> Arc<Log> {
+        Arc::clone(&self.log)
+    }
+
+    /// Answers when the store can be read and takes changes; changes nothing.
+    ///
+    /// # Errors
+    /// It cannot be read, or takes no changes.
+    pub async fn probe(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT epoch FROM lineage")
             .fetch_one(&self.reader)
             .await?;
-        Ok(self.writer.begin().await?.rollback().await?)
-    }
-
-    /// Reads back what was asked for: a file system or an old library may have said no in silence.
-    async fn assert_durable(&self) -> Result<(), StoreError> {
-        let synchronous: i64 = sqlx::query("PRAGMA synchronous")
-            .fetch_one(&self.writer)
-            .await?
-            .try_get(0)?;
-        // 2 is FULL, 3 is EXTRA.
-        if synchronous < 2 {
-            return Err(StoreError::Unsafe {
-                setting: "synchronous",
-                found: synchronous.to_string(),
-                wanted: "2 (FULL)",
-                why: "a power cut would lose answered jobs",
-            });
-        }
-        let journal: String = sqlx::query("PRAGMA journal_mode")
-            .fetch_one(&self.writer)
-            .await?
-            .try_get(0)?;
-        if journal != "wal" {
-            return Err(StoreError::Unsafe {
-                setting: "journal_mode",
-                found: journal,
-                wanted: "wal",
-                why: "readers would stop writers",
-            });
-        }
-        Ok(())
+        self.writer.begin().await.map(drop)
     }
 
     /// A file system that is full: the file may not grow beyond what it has now, or again up to so
@@ -215,7 +201,7 @@ impl SqliteStore {
     pub(crate) async fn limit_pages(&self, pages: Option<i64>) -> i64 {
         let number = async |sql: String| -> i64 {
             let row = sqlx::query(sqlx::AssertSqlSafe(sql))
-                .fetch_one(&self.writer)
+                .fetch_one(self.writer.pool())
                 .await
                 .unwrap();
             row.try_get(0).unwrap()
@@ -231,7 +217,7 @@ impl SqliteStore {
     #[cfg(test)]
     pub(crate) async fn refuse(&self, what: &str) -> tokio::sync::watch::Receiver<u32> {
         let (count, refused) = tokio::sync::watch::channel(0);
-        let mut writer = self.writer.acquire().await.unwrap();
+        let mut writer = self.writer.pool().acquire().await.unwrap();
         for statement in [
             "CREATE TABLE refused (n)".to_owned(),
             format!(
@@ -254,7 +240,7 @@ impl SqliteStore {
     /// Takes again what it refuses.
     #[cfg(test)]
     pub(crate) async fn refuse_no_more(&self) {
-        let mut writer = self.writer.acquire().await.unwrap();
+        let mut writer = self.writer.pool().acquire().await.unwrap();
         for statement in ["DROP TRIGGER refuse", "DROP TABLE refused"] {
             let done = sqlx::query(statement).execute(&mut *writer);
             done.await.unwrap();
@@ -268,16 +254,22 @@ impl SqliteStore {
         for (table, columns) in table_and_columns {
             for column in *columns {
                 let sql = format!("UPDATE {table} SET {column} = CAST(x'ff' AS TEXT)");
-                let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&self.writer);
+                let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(self.writer.pool());
                 done.await.unwrap();
             }
         }
     }
 
+    /// Writes the log into the store's file, as a large one is after a commit.
+    #[cfg(test)]
+    pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.writer.checkpoint().await
+    }
+
     /// Holds the only writer, so that every change waits until this is dropped.
     #[cfg(test)]
     pub(crate) async fn hold_writer(&self) -> sqlx::pool::PoolConnection<sqlx::Sqlite> {
-        self.writer.acquire().await.unwrap()
+        self.writer.pool().acquire().await.unwrap()
     }
 
     /// Closes all connections; the write-ahead log goes into the file. So a master that has ended leaves
@@ -310,8 +302,40 @@ async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqliteP
         .await
 }
 
-async fn readers(path: &Path) -> Result<SqlitePool, sqlx::Error> {
-    pool(2, options(path).pragma("query_only", "on")).await
+/// Opens the connection that writes.
+async fn connect(path: &Path) -> Result<SqlitePool, sqlx::Error> {
+    // The log is checkpointed by the store itself: see `writer`.
+    pool(1, options(path).pragma("wal_autocheckpoint", "0")).await
+}
+
+/// Reads back what was asked for: a file system or an old library may have said no in silence.
+async fn assert_durable(writer: &SqlitePool) -> Result<(), StoreError> {
+    let synchronous: i64 = sqlx::query("PRAGMA synchronous")
+        .fetch_one(writer)
+        .await?
+        .try_get(0)?;
+    // 2 is FULL, 3 is EXTRA.
+    if synchronous < 2 {
+        return Err(StoreError::Unsafe {
+            setting: "synchronous",
+            found: synchronous.to_string(),
+            wanted: "2 (FULL)",
+            why: "a power cut would lose answered jobs",
+        });
+    }
+    let journal: String = sqlx::query("PRAGMA journal_mode")
+        .fetch_one(writer)
+        .await?
+        .try_get(0)?;
+    if journal != "wal" {
+        return Err(StoreError::Unsafe {
+            setting: "journal_mode",
+            found: journal,
+            wanted: "wal",
+            why: "readers would stop writers",
+        });
+    }
+    Ok(())
 }
 
 fn migrator(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {

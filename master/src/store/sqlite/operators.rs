@@ -1,25 +1,27 @@
 //! Operators.
 
-use super::SqliteStore;
+use super::Store;
 use super::turns::next_turn;
 use crate::store::StoreError;
 use crate::store::records::Operator;
 
 type Outcome<T> = Result<T, StoreError>;
 
-impl SqliteStore {
-    pub(super) async fn get_operators(&self) -> Outcome<Vec<Operator>> {
+impl Store {
+    /// All operators, by name.
+    pub async fn operators(&self) -> Outcome<Vec<Operator>> {
         Ok(sqlx::query_as("SELECT * FROM operators ORDER BY name")
             .fetch_all(&self.reader)
             .await?)
     }
 
-    pub(super) async fn set_operator(&self, operator: &Operator) -> Outcome<()> {
-        let all = self.get_operators().await?;
+    /// Stores an operator, replacing the one with the same name.
+    pub async fn put_operator(&self, operator: &Operator) -> Outcome<()> {
+        let all = self.operators().await?;
         let before = all.iter().find(|other| other.name == operator.name);
         self.note_operator(before, operator).await?;
-        let mut transaction = self.writer.begin().await?;
-        let turn = next_turn(&mut transaction).await?;
+        let mut write = self.writer.begin().await?;
+        let turn = next_turn(&mut write).await?;
         // A revocation is stored again with each change of its operator, and keeps its turn.
         sqlx::query(
             "INSERT OR REPLACE INTO operators (name, role, fingerprint, created, creator, expires, revoked, revoked_turn) \
@@ -34,9 +36,9 @@ impl SqliteStore {
         .bind(operator.expires)
         .bind(operator.revoked)
         .bind(turn)
-        .execute(&mut *transaction)
+        .execute(&mut *write)
         .await?;
-        transaction.commit().await?;
+        write.commit().await?;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use sqlx::SqliteConnection;
 
 use super::files::{append, beside, read};
 use super::turns::next_turn;
-use super::{SqliteStore, StoreError};
+use super::{Store, StoreError};
 use crate::store::records::{Key, KeyState, Operator};
 
 /// The place of the fingerprint of an operator who may have any key, before the name.
@@ -78,7 +78,7 @@ pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-impl SqliteStore {
+impl Store {
     pub(super) async fn note_certificate(&self, serial: &str) -> Result<(), StoreError> {
         self.note(vec![format!("certificate {serial}")]).await
     }
@@ -109,7 +109,7 @@ impl SqliteStore {
         self.note(lines).await
     }
 
-    /// As [`SqliteStore::note_keys`], for an operator's record.
+    /// As [`Store::note_keys`], for an operator's record.
     pub(super) async fn note_operator(
         &self,
         before: Option<&Operator>,

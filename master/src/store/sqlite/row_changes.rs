@@ -2,15 +2,15 @@
 //! next one. A hundred minions that answer a ping at once would else wait for a hundred commits, one
 //! after the other.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use halite_proto::ids::{JobId, MinionId};
-use sqlx::sqlite::SqlitePool;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::SqliteConnection;
 use tokio::sync::oneshot;
 
-use super::SqliteStore;
+use super::Store;
 use super::jobs::{finish_job, write_return};
+use super::writer::{Write, Writer};
 use crate::store::records::Answer;
 use crate::store::{Millis, StoreError};
 
@@ -23,7 +23,7 @@ const STARTED: &str = "UPDATE job_rows SET state = 'started', started = ? \
 
 /// A change of one row.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+enum Change {
     /// It was sent.
     Sent(Millis),
     /// The minion started it.
@@ -51,50 +51,89 @@ impl RowChanges {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Adds a change; true when it is the first one that waits.
+    fn add(&self, waiting: Waiting) -> bool {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.push(waiting);
+        changes.len() == 1
+    }
+
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-impl SqliteStore {
-    /// Changes a row, and returns when that is on disk. False: the row was not in a state that the
-    /// change follows.
-    pub(super) async fn change_row(
+impl Store {
+    /// Queued → sent; false when it was past that.
+    pub async fn mark_sent(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
+        self.change_row(jid, minion, Change::Sent(now)).await
+    }
+
+    /// Queued or sent → started; false when it was past that.
+    pub async fn mark_started(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
+        self.change_row(jid, minion, Change::Started(now)).await
+    }
+
+    /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
+    /// an answer is there already (a repeated return) or the row does not exist. The return code of
+    /// a finished job follows the late answer.
+    pub async fn record_return(
         &self,
         jid: &JobId,
         minion: &MinionId,
-        change: Change,
+        answer: &Answer,
     ) -> Outcome<bool> {
+        let change = Change::Returned(answer.clone());
+        self.change_row(jid, minion, change).await
+    }
+
+    /// As [`Store::record_return`], and in the same transaction the job is finished, as by
+    /// [`Store::finish_job`], when no part of it is open any more: its return code is 0 when every
+    /// part was returned with 0, otherwise 1.
+    pub async fn record_last_return(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        answer: &Answer,
+    ) -> Outcome<bool> {
+        let change = Change::LastReturned(answer.clone());
+        self.change_row(jid, minion, change).await
+    }
+
+    /// Changes a row, and returns when that is stored. False: the row was not in a state that the
+    /// change follows.
+    async fn change_row(&self, jid: &JobId, minion: &MinionId, change: Change) -> Outcome<bool> {
         let (caller, written) = oneshot::channel();
-        self.row_changes
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Waiting {
-                jid: jid.clone(),
-                minion: minion.clone(),
-                change,
-                caller,
-            });
-        // A task of its own: a caller that is cut off must not take the changes of others with it.
-        let (writer, changes) = (self.writer.clone(), self.row_changes.clone());
-        tokio::spawn(async move { write_waiting(&writer, &changes).await });
+        let is_first = self.row_changes.add(Waiting {
+            jid: jid.clone(),
+            minion: minion.clone(),
+            change,
+            caller,
+        });
+        if is_first {
+            // A task of its own: a caller that is cut off must not take the changes of others with
+            // it. It also writes what comes until it has the writer.
+            let (writer, changes) = (self.writer.clone(), Arc::clone(&self.row_changes));
+            tokio::spawn(async move { write_waiting(&writer, &changes).await });
+        }
         written
             .await
             .unwrap_or(Err(StoreError::Database(sqlx::Error::WorkerCrashed)))
     }
 }
 
-/// Writes all changes that wait, as soon as the writer is free. Another task may have written them.
-async fn write_waiting(writer: &SqlitePool, changes: &RowChanges) {
-    let mut connection = match writer.acquire().await {
-        Ok(connection) => connection,
+/// Writes all changes that wait, as soon as the writer is free.
+async fn write_waiting(writer: &Writer, changes: &RowChanges) {
+    let write = writer.begin().await;
+    let batch = changes.take();
+    let write = match write {
+        Ok(write) => write,
         Err(error) => {
             // The writer is gone or busy for too long: what waits has to be repeated.
-            let mut waiting = changes.take().into_iter();
+            let mut waiting = batch.into_iter();
             if let Some(first) = waiting.next() {
-                first.caller.send(Err(error.into())).ok();
+                first.caller.send(Err(error)).ok();
             }
             for other in waiting {
                 let closed = StoreError::Database(sqlx::Error::PoolTimedOut);
@@ -103,11 +142,7 @@ async fn write_waiting(writer: &SqlitePool, changes: &RowChanges) {
             return;
         }
     };
-    let batch = changes.take();
-    if batch.is_empty() {
-        return;
-    }
-    match write(&mut connection, &batch).await {
+    match write_batch(write, &batch).await {
         Ok(written) => {
             for (waiting, written) in batch.into_iter().zip(written) {
                 waiting.caller.send(Ok(written)).ok();
@@ -116,17 +151,21 @@ async fn write_waiting(writer: &SqlitePool, changes: &RowChanges) {
         // One of them cannot be stored, for example because it is too large: each for itself.
         Err(_) => {
             for waiting in batch {
-                let written = write(&mut connection, std::slice::from_ref(&waiting)).await;
-                let written = written.map(|written| written.into_iter().any(|done| done));
+                let written = write_alone(writer, &waiting).await;
                 waiting.caller.send(written).ok();
             }
         }
     }
 }
 
+async fn write_alone(writer: &Writer, waiting: &Waiting) -> Outcome<bool> {
+    let write = writer.begin().await?;
+    let written = write_batch(write, std::slice::from_ref(waiting)).await?;
+    Ok(written.into_iter().any(|done| done))
+}
+
 /// Writes changes in one transaction.
-async fn write(connection: &mut SqliteConnection, batch: &[Waiting]) -> Outcome<Vec<bool>> {
-    let mut transaction = connection.begin().await?;
+async fn write_batch(mut write: Write, batch: &[Waiting]) -> Outcome<Vec<bool>> {
     let mut written = Vec::with_capacity(batch.len());
     for Waiting {
         jid,
@@ -136,17 +175,17 @@ async fn write(connection: &mut SqliteConnection, batch: &[Waiting]) -> Outcome<
     } in batch
     {
         written.push(match change {
-            Change::Sent(now) => advance(&mut transaction, SENT, jid, minion, *now).await?,
-            Change::Started(now) => advance(&mut transaction, STARTED, jid, minion, *now).await?,
-            Change::Returned(answer) => write_return(&mut transaction, jid, minion, answer).await?,
+            Change::Sent(now) => advance(&mut write, SENT, jid, minion, *now).await?,
+            Change::Started(now) => advance(&mut write, STARTED, jid, minion, *now).await?,
+            Change::Returned(answer) => write_return(&mut write, jid, minion, answer).await?,
             Change::LastReturned(answer) => {
-                let first = write_return(&mut transaction, jid, minion, answer).await?;
-                finish_job(&mut transaction, jid, answer.when).await?;
+                let first = write_return(&mut write, jid, minion, answer).await?;
+                finish_job(&mut write, jid, answer.when).await?;
                 first
             }
         });
     }
-    transaction.commit().await?;
+    write.commit().await?;
     Ok(written)
 }
 
@@ -169,7 +208,6 @@ async fn advance(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::FutureExt as _;
@@ -179,14 +217,14 @@ mod tests {
     use super::*;
     use crate::names::minion;
     use crate::store::records::{JobStatus, RowState};
-    use crate::store::suite::jid;
-    use crate::store::{JobRow, Store as _, suite};
+    use crate::store::samples::jid;
+    use crate::store::{JobRow, samples};
 
     const MINIONS: usize = 100;
 
-    async fn with_job() -> (SqliteStore, TempDir, Vec<MinionId>) {
+    async fn with_job() -> (Store, TempDir, Vec<MinionId>) {
         let directory = TempDir::new().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         let minions: Vec<MinionId> = (0..MINIONS)
@@ -196,7 +234,10 @@ mod tests {
             .iter()
             .map(|minion| JobRow::queued(&jid(1), minion, None))
             .collect();
-        store.create_job(&suite::job(1, None), &rows).await.unwrap();
+        store
+            .create_job(&samples::job(1, None), &rows)
+            .await
+            .unwrap();
         (store, directory, minions)
     }
 
@@ -211,7 +252,7 @@ mod tests {
 
     /// Hands in all answers while the writer is held, and counts the commits that store them.
     async fn hand_in(
-        store: &SqliteStore,
+        store: &Store,
         minions: &[MinionId],
         answers: &[Answer],
     ) -> (Vec<Outcome<bool>>, usize) {
@@ -278,8 +319,8 @@ mod tests {
         let [cut, other, ..] = minions.as_slice() else {
             panic!("two minions")
         };
-        let mut first = store.mark_sent(&job, cut, 1);
-        let mut second = store.mark_sent(&job, other, 1);
+        let mut first = Box::pin(store.mark_sent(&job, cut, 1));
+        let mut second = Box::pin(store.mark_sent(&job, other, 1));
         for call in [&mut first, &mut second] {
             assert!(
                 call.now_or_never().is_none(),

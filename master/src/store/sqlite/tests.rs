@@ -1,4 +1,4 @@
-//! The suite on SQLite, and what only a file can suffer.
+//! What only a file can suffer.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -11,36 +11,28 @@ use tempfile::TempDir;
 use super::*;
 use crate::names::minion;
 use crate::store::records::{Answer, KeyState, MinionBundle, RowState};
-use crate::store::suite::jid;
-use crate::store::{JobRow, Store as _, suite};
+use crate::store::samples::jid;
+use crate::store::{JobRow, samples};
 
-pub(super) async fn fresh() -> (SqliteStore, TempDir) {
-    let directory = TempDir::new().unwrap();
-    let store = SqliteStore::open(&directory.path().join("store.db"))
-        .await
-        .unwrap();
-    (store, directory)
-}
+pub(super) use crate::store::samples::fresh;
 
 /// An empty store as the version that had so many migrations left it.
-pub(super) async fn of_version(migrations: usize) -> (SqliteStore, TempDir) {
+pub(super) async fn of_version(migrations: usize) -> (SqlitePool, TempDir) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store.db");
     create_private(&path).unwrap();
-    let store = SqliteStore::connect(&path).await.unwrap();
+    let writer = connect(&path).await.unwrap();
     let migrator = migrator(&MIGRATIONS[..migrations]);
-    migrator.run(&store.writer).await.unwrap();
-    (store, directory)
+    migrator.run(&writer).await.unwrap();
+    (writer, directory)
 }
-
-suite::suite!(fresh());
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
     let (store, directory) = fresh().await;
     store
         .create_job(
-            &suite::job(1, None),
+            &samples::job(1, None),
             &[JobRow::queued(&jid(1), &minion("a"), None)],
         )
         .await
@@ -48,7 +40,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     store.mark_sent(&jid(1), &minion("a"), 3).await.unwrap();
     // Not closed: as after a kill.
     drop(store);
-    let store = SqliteStore::open(&directory.path().join("store.db"))
+    let store = Store::open(&directory.path().join("store.db"))
         .await
         .unwrap();
     assert_eq!(
@@ -79,7 +71,7 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         .bind(jid(number).as_str())
         .bind(args)
         .bind(test)
-        .execute(&earlier.writer)
+        .execute(&earlier)
         .await
         .unwrap();
         sqlx::query(
@@ -87,12 +79,12 @@ async fn a_store_of_an_earlier_version_says_of_which_bundles_minions_have_someth
         )
         .bind(jid(number).as_str())
         .bind(retcode)
-        .execute(&earlier.writer)
+        .execute(&earlier)
         .await
         .unwrap();
     }
     earlier.close().await;
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     let known = |bundle: &str, number: u64, good: bool| MinionBundle {
         minion: minion("a"),
         bundle: bundle.to_owned(),
@@ -124,10 +116,10 @@ async fn operators_of_an_earlier_version_stay_administrators_and_keys_know_their
          ('halite/key/a', 1, '{\"token\":\"old\"}', 0, 0), ('halite/key/a', 2, '{\"token\":\"new\"}', 0, 0), \
          ('halite/key/a', 3, '{\"act\":\"pending\"}', 0, 0), ('halite/key/b', 4, 'nonsense', 0, 0)",
     ] {
-        sqlx::query(sql).execute(&earlier.writer).await.unwrap();
+        sqlx::query(sql).execute(&earlier).await.unwrap();
     }
     earlier.close().await;
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     let operators = store.operators().await.unwrap();
     let found: Vec<_> = operators
         .iter()
@@ -160,12 +152,12 @@ async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
         .bind(jid(number).as_str())
         .bind(function)
         .bind(args)
-        .execute(&earlier.writer)
+        .execute(&earlier)
         .await
         .unwrap();
     }
     earlier.close().await;
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     let found: Vec<(Vec<Vec<MinionId>>, String)> = store
         .open_jobs()
         .await
@@ -186,9 +178,9 @@ async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
 #[tokio::test]
 async fn an_id_that_no_master_wrote_is_named() {
     let (store, _directory) = fresh().await;
-    store.create_job(&suite::job(1, None), &[]).await.unwrap();
+    store.create_job(&samples::job(1, None), &[]).await.unwrap();
     sqlx::query("UPDATE jobs SET jid = 'x/../y'")
-        .execute(&store.writer)
+        .execute(store.writer.pool())
         .await
         .unwrap();
     let error = halite_errors::chain(&store.jobs(1).await.unwrap_err());
@@ -201,12 +193,12 @@ async fn an_id_that_no_master_wrote_is_named() {
 #[tokio::test]
 async fn commits_are_on_disk_before_they_are_answered() {
     let (store, _directory) = fresh().await;
-    store.assert_durable().await.unwrap();
+    assert_durable(store.writer.pool()).await.unwrap();
     sqlx::query("PRAGMA synchronous = NORMAL")
-        .execute(&store.writer)
+        .execute(store.writer.pool())
         .await
         .unwrap();
-    let error = store.assert_durable().await.unwrap_err();
+    let error = assert_durable(store.writer.pool()).await.unwrap_err();
     assert!(
         error
             .to_string()
@@ -219,10 +211,10 @@ async fn commits_are_on_disk_before_they_are_answered() {
 async fn the_files_are_for_root_alone() {
     let (store, directory) = fresh().await;
     store.write_backup().await.unwrap();
-    let revocation = suite::revocation("01");
+    let revocation = samples::revocation("01");
     store.revoke(&revocation).await.unwrap();
     store
-        .put_key(&suite::key("a", KeyState::Pending))
+        .put_key(&samples::key("a", KeyState::Pending))
         .await
         .unwrap();
     let mut names = Vec::new();
@@ -256,7 +248,7 @@ async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
     let path = directory.path().join("store.db");
     for id in 0..200 {
         store
-            .put_key(&suite::key(&format!("m{id}"), KeyState::Accepted))
+            .put_key(&samples::key(&format!("m{id}"), KeyState::Accepted))
             .await
             .unwrap();
     }
@@ -280,11 +272,11 @@ async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
     put(&bytes);
     // However large a store is, its start does not read it; what is behind the first pages is found
     // when it serves already, and then the next start refuses it.
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     let store = Arc::new(store);
     let found = keep_good(Arc::clone(&store)).await.to_string();
     store.close().await;
-    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    let error = Store::open(&path).await.err().unwrap().to_string();
     for error in [&found, &error] {
         assert!(
             error.contains("is damaged") && error.contains("cp -p"),
@@ -297,15 +289,15 @@ async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
     );
 
     put(b"this was a database once");
-    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    let error = Store::open(&path).await.err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
 
     put(&sound[..sound.len() / 2]);
-    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    let error = Store::open(&path).await.err().unwrap().to_string();
     assert!(error.contains("is damaged"), "{error}");
 
     put(&std::fs::read(directory.path().join("store.db.backup")).unwrap());
-    let store = SqliteStore::open(&path).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
     assert_eq!(store.keys().await.unwrap().len(), 200);
 }
 
@@ -316,13 +308,13 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
     store.close().await;
     let path = directory.path().join("store.db");
     std::fs::remove_file(&path).unwrap();
-    let error = SqliteStore::open(&path).await.err().unwrap().to_string();
+    let error = Store::open(&path).await.err().unwrap().to_string();
     assert!(
         error.contains("is gone") && error.contains("cp -p"),
         "{error}"
     );
     std::fs::remove_file(directory.path().join("store.db.backup")).unwrap();
-    SqliteStore::open(&path).await.unwrap();
+    Store::open(&path).await.unwrap();
 }
 
 #[tokio::test]
@@ -335,7 +327,7 @@ async fn a_failed_copy_keeps_the_one_before() {
     store.write_backup().await.unwrap_err();
     assert_eq!(std::fs::read(&good).unwrap(), before);
     store.close().await;
-    SqliteStore::open(&directory.path().join("store.db"))
+    Store::open(&directory.path().join("store.db"))
         .await
         .unwrap();
     assert_eq!(
@@ -350,7 +342,7 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
     let (store, directory) = fresh().await;
     for id in 0..200 {
         store
-            .put_key(&suite::key(&format!("m{id}"), KeyState::Accepted))
+            .put_key(&samples::key(&format!("m{id}"), KeyState::Accepted))
             .await
             .unwrap();
     }
@@ -364,11 +356,11 @@ async fn a_copy_that_fails_does_not_hold_the_room_that_the_store_needs() {
 async fn a_word_of_a_newer_version_is_named() {
     let (store, _directory) = fresh().await;
     store
-        .put_key(&suite::key("a", KeyState::Pending))
+        .put_key(&samples::key("a", KeyState::Pending))
         .await
         .unwrap();
     sqlx::query("UPDATE keys SET state = 'quarantined'")
-        .execute(&store.writer)
+        .execute(store.writer.pool())
         .await
         .unwrap();
     let error = chain(&store.key(&minion("a")).await.unwrap_err());
@@ -391,7 +383,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     let (store, _directory) = fresh().await;
     store
         .create_job(
-            &suite::job(1, None),
+            &samples::job(1, None),
             &[JobRow::queued(&jid(1), &minion("a"), None)],
         )
         .await
@@ -403,7 +395,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         JobRow::queued(&jid(2), &minion("b"), Some(large.clone())),
     ];
     let error = store
-        .create_job(&suite::job(2, None), &rows)
+        .create_job(&samples::job(2, None), &rows)
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
@@ -436,7 +428,10 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
             .await
             .unwrap()
     );
-    store.create_job(&suite::job(2, None), &rows).await.unwrap();
+    store
+        .create_job(&samples::job(2, None), &rows)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use halite_proto::ids::MinionId;
 use sqlx::SqliteConnection;
 
-use super::SqliteStore;
+use super::Store;
 use crate::store::StoreError;
 
 type Outcome<T> = Result<T, StoreError>;
@@ -15,8 +15,10 @@ pub(super) async fn next_turn(store: &mut SqliteConnection) -> Outcome<i64> {
     Ok(turn.fetch_one(store).await?)
 }
 
-impl SqliteStore {
-    pub(super) async fn follows_key(&self, token: &str, key: &MinionId) -> Outcome<bool> {
+impl Store {
+    /// Returns whether a token was made after the last change of a minion's key, whatever the clock
+    /// said.
+    pub async fn is_token_newer(&self, token: &str, key: &MinionId) -> Outcome<bool> {
         let later = sqlx::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM tokens, keys \
              WHERE tokens.id = ? AND keys.id = ? AND tokens.turn > keys.last_turn)",
@@ -25,7 +27,9 @@ impl SqliteStore {
         Ok(later.fetch_one(&self.reader).await?)
     }
 
-    pub(super) async fn follows_revocation(&self, key: &MinionId, operator: &str) -> Outcome<bool> {
+    /// Returns whether a minion's id got its key after an operator was revoked, whatever the clock
+    /// said.
+    pub async fn is_key_newer(&self, key: &MinionId, operator: &str) -> Outcome<bool> {
         let later = sqlx::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM keys, operators \
              WHERE keys.id = ? AND operators.name = ? AND keys.first_turn > operators.revoked_turn)",
@@ -40,7 +44,7 @@ mod tests {
     use crate::names::minion;
     use crate::store::records::KeyState;
     use crate::store::sqlite::tests::of_version;
-    use crate::store::{SqliteStore, Store as _, suite};
+    use crate::store::{Store, samples};
 
     /// The order of times counted until then, and what comes next is later.
     #[tokio::test]
@@ -54,7 +58,7 @@ mod tests {
             .bind(id)
             .bind(created)
             .bind(changed)
-            .execute(&earlier.writer)
+            .execute(&earlier)
             .await
             .unwrap();
         }
@@ -62,27 +66,27 @@ mod tests {
             sqlx::query("INSERT INTO tokens VALUES (?, '', 9, 1, '[]', 'a', ?, 'root')")
                 .bind(id)
                 .bind(created)
-                .execute(&earlier.writer)
+                .execute(&earlier)
                 .await
                 .unwrap();
         }
         sqlx::query("INSERT INTO operators VALUES ('eve', 'admin', NULL, 1, 'root', NULL, 50)")
-            .execute(&earlier.writer)
+            .execute(&earlier)
             .await
             .unwrap();
         earlier.close().await;
         let path = directory.path().join("store.db");
-        let store = SqliteStore::open(&path).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
         let (a, b) = (minion("a"), minion("b"));
         assert!(!store.is_token_newer("before", &a).await.unwrap());
         assert!(store.is_token_newer("after", &a).await.unwrap());
         assert!(!store.is_key_newer(&a, "eve").await.unwrap());
         assert!(store.is_key_newer(&b, "eve").await.unwrap());
         // Later than all of them, whatever its time.
-        store.put_token(&suite::token("next", 1)).await.unwrap();
+        store.put_token(&samples::token("next", 1)).await.unwrap();
         assert!(store.is_token_newer("next", &b).await.unwrap());
         // A key that changes was first there as before.
-        let key = suite::key("a", KeyState::Accepted);
+        let key = samples::key("a", KeyState::Accepted);
         store.put_key(&key).await.unwrap();
         assert!(!store.is_key_newer(&a, "eve").await.unwrap());
         assert!(!store.is_token_newer("next", &a).await.unwrap());

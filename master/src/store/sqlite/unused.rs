@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use super::SqliteStore;
+use super::Store;
 use crate::store::{Millis, StoreError};
 
 const DAY: Millis = 24 * 60 * 60 * 1000;
@@ -47,22 +47,32 @@ const STATEMENTS: [(Millis, &str); 4] = [
     ),
 ];
 
-impl SqliteStore {
-    pub(super) async fn remove_unused(&self, now: Millis, limit: u32) -> Result<u64, StoreError> {
+impl Store {
+    /// Removes what no record needs any more, at most `limit` of each kind; how many. These go:
+    ///
+    /// - rendered files that no open part of a job names and no job has named for a week;
+    /// - low states a day after their part has ended;
+    /// - certificates that have ended, and those of which there is a newer one after 90 days;
+    /// - tokens 30 days after they have ended, or were used up.
+    pub async fn prune_unused(&self, now: Millis, limit: u32) -> Result<u64, StoreError> {
         let mut removed = 0;
         for (age, statement) in STATEMENTS {
+            let mut write = self.writer.begin().await?;
             let done = sqlx::query(statement)
                 .bind(now - age)
                 .bind(now)
                 .bind(limit)
-                .execute(&self.writer)
+                .execute(&mut *write)
                 .await?;
             removed += done.rows_affected();
+            write.commit().await?;
         }
         Ok(removed)
     }
 
-    pub(super) async fn bytes_in_use(&self) -> Result<u64, StoreError> {
+    /// The bytes that the records take. What was removed is not given back to the file system; new
+    /// records take its place.
+    pub async fn size(&self) -> Result<u64, StoreError> {
         let row = sqlx::query(
             "SELECT (page_count - freelist_count) * page_size \
              FROM pragma_page_count, pragma_freelist_count, pragma_page_size",

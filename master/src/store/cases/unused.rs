@@ -1,13 +1,15 @@
 //! What no record needs any more.
 
 use super::super::*;
-use super::{answer, jid, job, token};
+use super::{answer, fresh, jid, job, token};
 use crate::names::minion;
 
 const DAY: Millis = 24 * 60 * 60 * 1000;
 const NOW: Millis = 1000 * DAY;
 
-pub(in crate::store) async fn what_no_record_needs_goes(store: &dyn Store) {
+#[tokio::test]
+async fn what_no_record_needs_goes() {
+    let (store, _directory) = &fresh().await;
     for (sha256, used) in [
         ("open", 1),
         ("ended", 1),

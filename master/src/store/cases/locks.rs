@@ -1,9 +1,11 @@
 //! Locks of runs.
 
-use super::{jid, run};
-use crate::store::{RunStatus, Store};
+use super::{fresh, jid, run};
+use crate::store::RunStatus;
 
-pub(in crate::store) async fn a_lock_is_held_until_its_run_has_ended(store: &dyn Store) {
+#[tokio::test]
+async fn a_lock_is_held_until_its_run_has_ended() {
+    let (store, _directory) = &fresh().await;
     for number in [11, 12, 13] {
         store.create_run(&run(number, None), &[]).await.unwrap();
     }

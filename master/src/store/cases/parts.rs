@@ -3,7 +3,9 @@
 use super::*;
 use crate::names::minion;
 
-pub(in crate::store) async fn parts_and_returns_are_those_of_the_job(store: &dyn Store) {
+#[tokio::test]
+async fn parts_and_returns_are_those_of_the_job() {
+    let (store, _directory) = &fresh().await;
     let low = Some("{}".to_owned());
     let of =
         |number| ["a", "b", "c"].map(|id| JobRow::queued(&jid(number), &minion(id), low.clone()));

@@ -1,4 +1,4 @@
-//! What every implementation of [`Store`] must do. Each function gets an empty store.
+//! Each record is stored, found and removed as the store's methods say. Each test has an empty store.
 
 mod access;
 mod cancelled;
@@ -7,130 +7,15 @@ mod locks;
 mod parts;
 mod unused;
 
+use halite_proto::ids::JobId;
+
+use super::samples::{answer, fresh, jid, job, key, run, step, token};
 use super::*;
 use crate::names::minion;
 
-pub(super) use self::access::{
-    audit_lines_are_found_by_time_caller_and_method, operators_are_kept_and_replaced,
-    the_tokens_of_a_minion_are_taken_together,
-};
-pub(super) use self::cancelled::a_cancelled_run_names_the_first_operator;
-pub(super) use self::jobs::{
-    a_job_that_cannot_be_stored_whole_is_not_stored, a_repeated_request_finds_its_job,
-    a_row_only_moves_forward, of_which_bundles_a_minion_has_something_outlives_its_jobs,
-    old_jobs_go_and_what_is_open_stays, open_jobs_and_rows_are_found_after_a_restart,
-    the_last_return_finishes_its_job,
-};
-pub(super) use self::locks::a_lock_is_held_until_its_run_has_ended;
-pub(super) use self::parts::parts_and_returns_are_those_of_the_job;
-pub(super) use self::unused::what_no_record_needs_goes;
-
-/// A job id that is short to write.
-pub(super) fn jid(number: u64) -> JobId {
-    JobId::from_number(number)
-}
-
-pub(super) fn key(id: &str, state: KeyState) -> Key {
-    Key {
-        id: minion(id),
-        state,
-        fingerprint: format!("fp-{id}"),
-        csr_pem: "CSR".to_owned(),
-        serial: (state == KeyState::Accepted).then(|| "0a".to_owned()),
-        certificate_pem: None,
-        roles: vec!["worker".to_owned(), "etcd".to_owned()],
-        grains_json: "{}".to_owned(),
-        token: Some("t".to_owned()),
-        created: 1,
-        changed: 2,
-    }
-}
-
-pub(super) fn token(id: &str, uses_left: u32) -> Token {
-    Token {
-        id: id.to_owned(),
-        secret_sha256: "hash".to_owned(),
-        expires: 1000,
-        uses_left,
-        roles: vec![],
-        bound_id: None,
-        created: 1,
-        operator: "root".to_owned(),
-    }
-}
-
-pub(super) fn job(number: u64, request_id: Option<&str>) -> Job {
-    Job {
-        jid: jid(number),
-        function: "state.apply".to_owned(),
-        args_json: "{}".to_owned(),
-        test: true,
-        operator: "root".to_owned(),
-        target: "*".to_owned(),
-        minions: vec![minion("a"), minion("b")],
-        order: vec![vec![minion("b")], vec![minion("a")]],
-        created: 10,
-        deadline: Some(99),
-        steady_deadline: Some(SteadyDeadline {
-            boot: "b".to_owned(),
-            millis: 98,
-        }),
-        request_id: request_id.map(str::to_owned),
-        status: JobStatus::Running,
-        retcode: None,
-        finished: None,
-        bundle: None,
-    }
-}
-
-pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
-    Run {
-        id: jid(number),
-        sls: "halite.orchestrate.bootstrap".to_owned(),
-        pillar_json: "{}".to_owned(),
-        test: false,
-        operator: "root".to_owned(),
-        request_id: request_id.map(str::to_owned),
-        low_json: "{}".to_owned(),
-        status: RunStatus::Running,
-        current: 0,
-        cancelled_by: None,
-        created: 5,
-        changed: 5,
-    }
-}
-
-pub(super) fn step(run: u64, index: u32) -> Step {
-    Step {
-        run: jid(run),
-        index,
-        name: format!("step {index}"),
-        status: StepStatus::Waiting,
-        detail_json: "null".to_owned(),
-        started: None,
-        ended: None,
-    }
-}
-
-pub(super) fn revocation(serial: &str) -> Revocation {
-    Revocation {
-        serial: serial.to_owned(),
-        owner: "a".to_owned(),
-        when: 1,
-        reason: "lost".to_owned(),
-    }
-}
-
-fn answer(retcode: i32) -> Answer {
-    Answer {
-        retcode,
-        return_json: "{\"a\":1}".to_owned(),
-        error: String::new(),
-        when: 50,
-    }
-}
-
-pub(super) async fn keys_are_kept_replaced_and_deleted(store: &dyn Store) {
+#[tokio::test]
+async fn keys_are_kept_replaced_and_deleted() {
+    let (store, _directory) = &fresh().await;
     assert_eq!(store.key(&minion("a")).await.unwrap(), None);
     store.put_key(&key("b", KeyState::Pending)).await.unwrap();
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
@@ -148,7 +33,9 @@ pub(super) async fn keys_are_kept_replaced_and_deleted(store: &dyn Store) {
     assert_eq!(store.keys().await.unwrap().len(), 1);
 }
 
-pub(super) async fn a_token_is_taken_together_with_the_key_or_not_at_all(store: &dyn Store) {
+#[tokio::test]
+async fn a_token_is_taken_together_with_the_key_or_not_at_all() {
+    let (store, _directory) = &fresh().await;
     store.put_token(&token("t", 2)).await.unwrap();
     assert!(
         store
@@ -189,7 +76,9 @@ pub(super) async fn a_token_is_taken_together_with_the_key_or_not_at_all(store: 
     assert!(!store.delete_token("t").await.unwrap());
 }
 
-pub(super) async fn certificates_and_revocations_are_recorded(store: &dyn Store) {
+#[tokio::test]
+async fn certificates_and_revocations_are_recorded() {
+    let (store, _directory) = &fresh().await;
     let certificate = |serial: &str, created| Certificate {
         serial: serial.to_owned(),
         ca: "kubernetes".to_owned(),
@@ -222,7 +111,9 @@ pub(super) async fn certificates_and_revocations_are_recorded(store: &dyn Store)
     assert_eq!(store.revocations().await.unwrap(), [revocation("first")]);
 }
 
-pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
+#[tokio::test]
+async fn runs_and_steps_are_kept() {
+    let (store, _directory) = &fresh().await;
     let steps = [step(11, 0), step(11, 1)];
     assert_eq!(
         store.create_run(&run(11, Some("q")), &steps).await.unwrap(),
@@ -273,9 +164,9 @@ pub(super) async fn runs_and_steps_are_kept(store: &dyn Store) {
     assert_eq!(listed, [jid(13), jid(11)]);
 }
 
-pub(super) async fn runs_are_found_by_orchestration_and_time_and_the_oldest_record_is_known(
-    store: &dyn Store,
-) {
+#[tokio::test]
+async fn runs_are_found_by_orchestration_and_time_and_the_oldest_record_is_known() {
+    let (store, _directory) = &fresh().await;
     assert_eq!(store.oldest().await.unwrap(), None);
     let at = |number: u64, sls: &str, created: Millis| Run {
         sls: sls.to_owned(),
@@ -298,7 +189,9 @@ pub(super) async fn runs_are_found_by_orchestration_and_time_and_the_oldest_reco
     assert_eq!(store.oldest().await.unwrap(), Some(10));
 }
 
-pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &dyn Store) {
+#[tokio::test]
+async fn events_have_growing_numbers_and_are_found_by_prefix() {
+    let (store, _directory) = &fresh().await;
     let event = |tag: &str, time| Event {
         seq: 0,
         tag: tag.to_owned(),
@@ -357,7 +250,9 @@ pub(super) async fn events_have_growing_numbers_and_are_found_by_prefix(store: &
     );
 }
 
-pub(super) async fn facts_and_blobs_are_kept(store: &dyn Store) {
+#[tokio::test]
+async fn facts_and_blobs_are_kept() {
+    let (store, _directory) = &fresh().await;
     let facts = |name: &str, last_seen| Facts {
         minion: minion(name),
         grains_json: "{\"os\":\"Debian\"}".to_owned(),
@@ -385,41 +280,3 @@ pub(super) async fn facts_and_blobs_are_kept(store: &dyn Store) {
     assert_eq!(store.blob("abc").await.unwrap(), Some(vec![0, 1, 255]));
     assert_eq!(store.blob("abd").await.unwrap(), None);
 }
-
-/// One test a law, for a store made by an async expression that gives the store and whatever must
-/// outlive it.
-macro_rules! suite {
-    ($make:expr; $($law:ident),+ $(,)?) => {$(
-        #[tokio::test]
-        async fn $law() {
-            let (store, _kept) = $make.await;
-            crate::store::suite::$law(&store).await;
-        }
-    )+};
-    ($make:expr) => {
-        crate::store::suite::suite! { $make;
-            keys_are_kept_replaced_and_deleted,
-            a_token_is_taken_together_with_the_key_or_not_at_all,
-            certificates_and_revocations_are_recorded,
-            a_repeated_request_finds_its_job,
-            a_job_that_cannot_be_stored_whole_is_not_stored,
-            a_row_only_moves_forward,
-            parts_and_returns_are_those_of_the_job,
-            open_jobs_and_rows_are_found_after_a_restart,
-            the_last_return_finishes_its_job,
-            runs_and_steps_are_kept,
-            runs_are_found_by_orchestration_and_time_and_the_oldest_record_is_known,
-            a_lock_is_held_until_its_run_has_ended,
-            a_cancelled_run_names_the_first_operator,
-            old_jobs_go_and_what_is_open_stays,
-            of_which_bundles_a_minion_has_something_outlives_its_jobs,
-            events_have_growing_numbers_and_are_found_by_prefix,
-            facts_and_blobs_are_kept,
-            what_no_record_needs_goes,
-            operators_are_kept_and_replaced,
-            the_tokens_of_a_minion_are_taken_together,
-            audit_lines_are_found_by_time_caller_and_method,
-        }
-    };
-}
-pub(super) use suite;

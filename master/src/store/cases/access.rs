@@ -3,10 +3,12 @@
 use halite_proto::role::Role;
 
 use super::super::*;
-use super::token;
+use super::{fresh, token};
 use crate::names::minion;
 
-pub(in crate::store) async fn operators_are_kept_and_replaced(store: &dyn Store) {
+#[tokio::test]
+async fn operators_are_kept_and_replaced() {
+    let (store, _directory) = &fresh().await;
     let operator = |name: &str, revoked| Operator {
         name: name.to_owned(),
         role: Role::Deployer,
@@ -29,7 +31,9 @@ pub(in crate::store) async fn operators_are_kept_and_replaced(store: &dyn Store)
     );
 }
 
-pub(in crate::store) async fn the_tokens_of_a_minion_are_taken_together(store: &dyn Store) {
+#[tokio::test]
+async fn the_tokens_of_a_minion_are_taken_together() {
+    let (store, _directory) = &fresh().await;
     let bound = |id: &str, uses_left, minion: &str| Token {
         bound_id: Some(minion.parse().unwrap()),
         ..token(id, uses_left)
@@ -62,7 +66,9 @@ pub(in crate::store) async fn the_tokens_of_a_minion_are_taken_together(store: &
     assert_eq!(left, ["free", "other", "used"]);
 }
 
-pub(in crate::store) async fn audit_lines_are_found_by_time_caller_and_method(store: &dyn Store) {
+#[tokio::test]
+async fn audit_lines_are_found_by_time_caller_and_method() {
+    let (store, _directory) = &fresh().await;
     for (time, who, method) in [
         (1, "operator:root", "Operator/Run"),
         (2, "operator:alice", "Operator/Run"),

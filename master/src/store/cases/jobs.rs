@@ -8,7 +8,9 @@ fn short(id: &JobId) -> String {
     id.as_str()[18..].to_owned()
 }
 
-pub(in crate::store) async fn a_repeated_request_finds_its_job(store: &dyn Store) {
+#[tokio::test]
+async fn a_repeated_request_finds_its_job() {
+    let (store, _directory) = &fresh().await;
     let rows = [
         JobRow::queued(&jid(1), &minion("a"), Some("{}".to_owned())),
         JobRow::queued(&jid(1), &minion("b"), None),
@@ -46,7 +48,9 @@ pub(in crate::store) async fn a_repeated_request_finds_its_job(store: &dyn Store
     assert_eq!(listed, [jid(4), jid(3)]);
 }
 
-pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(store: &dyn Store) {
+#[tokio::test]
+async fn a_job_that_cannot_be_stored_whole_is_not_stored() {
+    let (store, _directory) = &fresh().await;
     let twice = [
         JobRow::queued(&jid(1), &minion("a"), None),
         JobRow::queued(&jid(1), &minion("a"), None),
@@ -65,7 +69,9 @@ pub(in crate::store) async fn a_job_that_cannot_be_stored_whole_is_not_stored(st
     );
 }
 
-pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
+#[tokio::test]
+async fn a_row_only_moves_forward() {
+    let (store, _directory) = &fresh().await;
     let rows = [
         JobRow::queued(&jid(1), &minion("a"), None),
         JobRow::queued(&jid(1), &minion("b"), None),
@@ -176,7 +182,9 @@ pub(in crate::store) async fn a_row_only_moves_forward(store: &dyn Store) {
     );
 }
 
-pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store: &dyn Store) {
+#[tokio::test]
+async fn open_jobs_and_rows_are_found_after_a_restart() {
+    let (store, _directory) = &fresh().await;
     for number in [1, 2] {
         store
             .create_job(
@@ -212,7 +220,9 @@ pub(in crate::store) async fn open_jobs_and_rows_are_found_after_a_restart(store
     assert_eq!(store.open_jobs().await.unwrap(), [job(2, None)]);
 }
 
-pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store) {
+#[tokio::test]
+async fn the_last_return_finishes_its_job() {
+    let (store, _directory) = &fresh().await;
     for number in [1, 2] {
         let rows = [
             JobRow::queued(&jid(number), &minion("a"), None),
@@ -268,7 +278,9 @@ pub(in crate::store) async fn the_last_return_finishes_its_job(store: &dyn Store
     );
 }
 
-pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Store) {
+#[tokio::test]
+async fn old_jobs_go_and_what_is_open_stays() {
+    let (store, _directory) = &fresh().await;
     store.put_key(&key("a", KeyState::Accepted)).await.unwrap();
     let made = async |number: u64, operator: &str, name: &str| {
         let job = Job {
@@ -377,9 +389,9 @@ pub(in crate::store) async fn old_jobs_go_and_what_is_open_stays(store: &dyn Sto
     assert_eq!(left().await, "05 08 09");
 }
 
-pub(in crate::store) async fn of_which_bundles_a_minion_has_something_outlives_its_jobs(
-    store: &dyn Store,
-) {
+#[tokio::test]
+async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
+    let (store, _directory) = &fresh().await;
     let made = async |number: u64, function: &str, bundle: &str, test: bool| {
         let (function, bundle) = (function.to_owned(), Some(bundle.to_owned()));
         let job = Job {

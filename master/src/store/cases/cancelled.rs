@@ -1,9 +1,11 @@
 //! Runs that an operator ends.
 
-use super::{jid, run};
-use crate::store::{Run, RunStatus, Store};
+use super::{fresh, jid, run};
+use crate::store::{Run, RunStatus};
 
-pub(in crate::store) async fn a_cancelled_run_names_the_first_operator(store: &dyn Store) {
+#[tokio::test]
+async fn a_cancelled_run_names_the_first_operator() {
+    let (store, _directory) = &fresh().await;
     store.create_run(&run(11, None), &[]).await.unwrap();
     let cancel = async |number, operator| {
         let cancelled = store.cancel_run(&jid(number), operator, 7).await;
