@@ -7,27 +7,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use halite_core::app::{App, OpenError};
+use halite_core::clock::SystemClock;
+use halite_core::config::{Config, KeptJobs};
+use halite_core::descriptors;
+use halite_core::metrics;
+use halite_core::refusal::Refusal;
+use halite_core::succession;
+use halite_core::succession::{NotStarted, Replaced};
+use halite_core::supervision::supervise;
 use halite_errors::chain;
+use halite_standby::disk::CopyError;
+use halite_standby::follow;
+use halite_standby::follow::StandbyError;
+use halite_standby::knowledge::Knowledge;
+use halite_standby::listener;
+use halite_store::{Millis, Store, StoreError, keep_good};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::app::{App, OpenError};
 use crate::backend::Backend;
-use crate::clock::SystemClock;
-use crate::config::{Config, KeptJobs};
-use crate::refusal::Refusal;
+use crate::other_masters;
+use crate::serve;
 use crate::serve::ServeError;
-use crate::standby::disk::CopyError;
-use crate::standby::follow;
-use crate::standby::follow::StandbyError;
-use crate::standby::knowledge::Knowledge;
-use crate::standby::listener;
-use crate::store::{Millis, Store, StoreError, keep_good};
-use crate::succession;
-use crate::succession::{NotStarted, Replaced};
-use crate::supervision::supervise;
-use crate::{descriptors, metrics, other_masters, serve, watchdog};
+use crate::watchdog;
 
 pub use self::hand_over::run_hand_over;
 
@@ -326,11 +330,11 @@ fn report(state: &str) {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
     use halite_proto::ids::JobId;
+    use halite_store::{Answer, Job, JobRow, JobStatus};
 
     use super::*;
-    use crate::names::minion;
-    use crate::store::{Answer, Job, JobRow, JobStatus};
 
     async fn finished_job(store: &Store, number: u64, text: &str) {
         let jid = JobId::from_number(number);

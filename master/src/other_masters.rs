@@ -6,17 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::app::App;
+use halite_core::declared::Declarations;
+use halite_core::refusal::Refusal;
+use halite_core::succession::{Claimed, Replaced};
 use halite_errors::chain;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::v1::{MasterHello, MasterMessage, master_message};
+use halite_standby::compare::others;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::backend::Backend;
-use crate::declared::Declarations;
-use crate::refusal::Refusal;
-use crate::standby::compare::others;
-use crate::succession::{Claimed, Replaced};
 
 /// The time for which a master that starts asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_backup::{BackupFile, BackupWriter, Header};
+use halite_core::refusal::Refusal;
 use halite_proto::v1::backup_part::Part;
+use halite_store::Store;
 use halite_testkit::empty_etcd_snapshot;
 use serde_json::{Value, json};
 
 use super::Backend as _;
 use super::etcd_tests::{TREE, degraded};
 use super::fixture::{Life, Site};
-use crate::refusal::Refusal;
-use crate::store::Store;
 
 /// Mode and content of each file.
 type Files = BTreeMap<String, (u32, Vec<u8>)>;

@@ -8,10 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use halite_cluster::etcd::Etcd;
+use halite_cluster::kubernetes::access::Clusters;
+use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::app::App;
+use halite_core::ca::Cas;
+use halite_core::clock::{Clock, SystemClock};
+use halite_core::config::{Config, KeptJobs};
+use halite_core::declared::{Declarations, Look, look};
+use halite_core::names::minion;
 use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
 use halite_pillar::bundle_facts::components;
 use halite_proto::v1;
+use halite_store::{Facts, Key, KeyState, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -19,17 +29,7 @@ use tokio::sync::watch;
 
 use super::LiveBackend;
 use super::scripted_minion::named;
-use crate::app::App;
 use crate::backend::Backend;
-use crate::ca::Cas;
-use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, KeptJobs};
-use crate::declared::{Declarations, Look, look};
-use crate::etcd::Etcd;
-use crate::kubernetes::access::Clusters;
-use crate::kubernetes::fake::FakeApi;
-use crate::names::minion;
-use crate::store::{Facts, Key, KeyState, Store};
 
 pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
 
@@ -267,7 +267,7 @@ impl Life {
     }
 
     /// All events of a stream, up to and with the last one.
-    pub fn collect(&self, stream: crate::event_stream::EventStream) -> Vec<v1::Event> {
+    pub fn collect(&self, stream: halite_core::event_stream::EventStream) -> Vec<v1::Event> {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();

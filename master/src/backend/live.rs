@@ -4,31 +4,31 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use halite_cluster::kubernetes::access::Clusters;
+use halite_core::app::App;
+use halite_core::declared::{Declarations, requested};
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::Surroundings;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::files;
+use halite_fleet::files::ByteStream;
+use halite_fleet::jobs::Jobs;
+use halite_fleet::keys::host_root;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
+use halite_standby::take_over;
 use halite_states::low::Chunk;
 use serde_json::Value;
 
 use super::{Backend, BackendFuture};
-use crate::app::App;
-use crate::declared::{Declarations, requested};
-use crate::event_stream::EventStream;
-use crate::files;
-use crate::files::ByteStream;
-use crate::isolation::Surroundings;
-use crate::jobs::Jobs;
-use crate::keys::host_root;
-use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
-use crate::refusal::Refusal;
-use crate::standby::take_over;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 
 /// The backend of a running master.

@@ -42,17 +42,17 @@ pub(crate) mod wire;
 use std::future::Future;
 use std::pin::Pin;
 
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::Surroundings;
+use halite_core::refusal::Refusal;
+use halite_fleet::files::ByteStream;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-use crate::event_stream::EventStream;
-use crate::files::ByteStream;
-use crate::isolation::Surroundings;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
-use crate::refusal::Refusal;
 
 pub use live::{LiveBackend, start};
 

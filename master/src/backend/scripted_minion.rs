@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halite_core::names::minion;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use super::LiveBackend;
 use crate::backend::Backend;
-use crate::names::minion;
 
 /// The entry of a job in a minion's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

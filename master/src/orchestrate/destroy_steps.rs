@@ -1,18 +1,18 @@
 //! `halite.destroy_allowed` and `halite.hosts_leave`: the end of a whole cluster, host by host.
 
 use halite_errors::chain;
+use halite_fleet::jobs::failure::succeeded;
+use halite_fleet::jobs::target::accepted;
+use halite_fleet::keys::{Change, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::RowState;
 use serde_json::{Map, json};
 
 use super::step_options::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed, flag, text, texts};
-use crate::jobs::failure::succeeded;
-use crate::jobs::target::accepted;
-use crate::keys::{Change, change};
-use crate::store::RowState;
 
 /// The facts about the hosts of a cluster that is to end.
 #[derive(Debug, Default)]

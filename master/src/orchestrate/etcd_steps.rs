@@ -6,6 +6,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::etcd::member_host;
+use halite_core::declared::Snapshot;
 use halite_errors::chain;
 use halite_etcd::{
     ChangeError, Changes, Gate, Host, Joined, Members, Overview, Pace as _, Removal,
@@ -18,8 +20,6 @@ use serde_json::{Map, json};
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
-use crate::declared::Snapshot;
-use crate::etcd::member_host;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -1,6 +1,9 @@
 //! Runs that are open when their master becomes isolated.
 
 use futures_util::StreamExt as _;
+use halite_core::clock::Steady;
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::{AFTER, Surroundings};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::{Value, json};
@@ -10,9 +13,6 @@ use super::stall_fixture::{begin, site};
 use crate::backend::Backend as _;
 use crate::backend::fixture::Life;
 use crate::backend::wire::Wire;
-use crate::clock::Steady;
-use crate::event_stream::EventStream;
-use crate::isolation::{AFTER, Surroundings};
 
 fn look(life: &Life, connected: usize) {
     let seen = Surroundings {

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use halite_cluster::leaving::{Confirmed, Leaving};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
+use halite_fleet::keys::{Change, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_standby::take_over;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -14,9 +17,6 @@ use serde_json::{Map, json};
 use super::pace::StepPace;
 use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
-use crate::keys::{Change, change};
-use crate::leaving::{Confirmed, Leaving};
-use crate::standby::take_over;
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -66,26 +66,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::compare::merge;
+use halite_core::event_stream::EventStream;
+use halite_core::names::MASTER;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::compile;
+use halite_fleet::compile::Wanted;
+use halite_fleet::jobs::Jobs;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
 use halite_states::signature::RunsOn;
+use halite_store::{Created, Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use self::cancel::{Cancellation, refuse_cancelled};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
-use crate::compile;
-use crate::compile::Wanted;
-use crate::event_stream::EventStream;
-use crate::jobs::Jobs;
-use crate::kubernetes::compare::merge;
-use crate::names::MASTER;
-use crate::refusal::Refusal;
-use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 
 pub(crate) use self::preflight::ignored;
 

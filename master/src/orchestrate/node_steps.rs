@@ -5,6 +5,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
+use halite_cluster::kubernetes::node::reference;
+use halite_cluster::kubernetes::rebalance::Rebalance;
+use halite_cluster::kubernetes::{Api, ApiError};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
 use halite_states::engine::Failure;
@@ -14,10 +18,6 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_options::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
-use crate::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
-use crate::kubernetes::node::reference;
-use crate::kubernetes::rebalance::Rebalance;
-use crate::kubernetes::{Api, ApiError};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);

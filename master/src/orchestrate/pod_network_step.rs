@@ -5,7 +5,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
+use halite_cluster::pod_network::question::{question, ready_replicas};
+use halite_cluster::pod_network::{Fault, daemons, judge};
+use halite_core::declared::Snapshot;
 use halite_errors::chain;
+use halite_fleet::jobs::Unanswered;
 use halite_host_reports::pod_network::{Answer, FUNCTION, Question};
 use halite_pillar::cluster::Cluster;
 use halite_proto::identity::IdentityError;
@@ -17,11 +22,6 @@ use tokio::time::Instant;
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
-use crate::declared::Snapshot;
-use crate::jobs::Unanswered;
-use crate::kubernetes::{Api, ApiError, ObjectRef};
-use crate::pod_network::question::{question, ready_replicas};
-use crate::pod_network::{Fault, daemons, judge};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);

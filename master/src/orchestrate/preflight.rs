@@ -7,8 +7,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_core::ca::{CaError, KUBERNETES, SITE};
+use halite_core::declared::Snapshot;
+use halite_core::due::SAY;
 use halite_errors::chain;
 use halite_etcd::Pace as _;
+use halite_fleet::jobs::Unanswered;
+use halite_fleet::jobs::target::grains;
 use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
@@ -31,11 +36,6 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed, required, texts};
-use crate::ca::{CaError, KUBERNETES, SITE};
-use crate::declared::Snapshot;
-use crate::due::SAY;
-use crate::jobs::Unanswered;
-use crate::jobs::target::grains;
 
 /// The time for the facts: a slow disk is measured for some ten seconds. A minion that is restarted
 /// forgets the question, so it is asked again.

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
+use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
 use halite_errors::chain;
 use halite_etcd::Pace as _;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::cancel::was_cancelled;
+use halite_fleet::jobs::failure::succeeded;
 use halite_pillar::role::Role;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::RowState;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::jobs::NewJob;
-use crate::jobs::cancel::was_cancelled;
-use crate::jobs::failure::succeeded;
-use crate::kubernetes::{Api, ApiError, ObjectRef};
-use crate::store::RowState;
 
 /// The pause between two looks at the host.
 const PAUSE: Duration = Duration::from_millis(250);

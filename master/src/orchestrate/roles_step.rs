@@ -1,7 +1,9 @@
 //! `halite.node_roles`: other roles of a host, before its states follow; and
 //! `halite.control_plane_joined`: what is recorded when they have.
 
+use halite_core::declared::Stage;
 use halite_errors::chain;
+use halite_fleet::keys::host_root;
 use halite_pillar::role::Role;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
@@ -10,8 +12,6 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::step_runner::{Outcome, StepRunner, failed, flag, required, texts};
-use crate::declared::Stage;
-use crate::keys::host_root;
 
 impl StepRunner<'_> {
     /// Records that a control plane runs.

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
+use halite_core::refusal::RefusalKind;
 use halite_errors::chain;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::failure::{failure, succeeded};
+use halite_fleet::jobs::function::Function;
+use halite_fleet::jobs::target::{Target, matching, resolve};
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use halite_states::shipped;
+use halite_store::{Job, JobRow, RowState};
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
 use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
-use crate::jobs::NewJob;
-use crate::jobs::failure::{failure, succeeded};
-use crate::jobs::function::Function;
-use crate::jobs::target::{Target, matching, resolve};
-use crate::refusal::RefusalKind;
-use crate::store::{Job, JobRow, RowState};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
 const RECONNECT: Duration = Duration::from_secs(5);
@@ -451,8 +451,9 @@ fn changed(row: &JobRow) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
+
     use super::until;
-    use crate::names::minion;
 
     #[test]
     fn a_job_whose_minions_have_all_returned_waits_for_none() {

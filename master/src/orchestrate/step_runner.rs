@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::drain::Cordon;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::Jobs;
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::{Chunk, LowState};
+use halite_store::{Run, StepStatus};
 use serde_json::{Map, Value, json};
 
 use super::cancel::cancelled;
 use super::record::Recorder;
-use crate::jobs::Jobs;
-use crate::kubernetes::drain::Cordon;
-use crate::refusal::Refusal;
-use crate::store::{Run, StepStatus};
 
 /// The default `timeout` of a step, in seconds.
 const TIMEOUT: u64 = 900;

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_core::declared::Snapshot;
 use halite_etcd::Pace as _;
 use halite_host_reports::health::{FUNCTION, HostHealth};
 use halite_names::NodeName;
@@ -17,7 +18,6 @@ use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::declared::Snapshot;
 
 /// The pause between two looks at the hosts.
 const PAUSE: Duration = Duration::from_millis(500);

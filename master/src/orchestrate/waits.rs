@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
+use halite_cluster::kubernetes::node::{Readiness, last_events, readiness, reference};
 use halite_errors::chain;
 use halite_etcd::Pace as _;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::KeyState;
 use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
-use crate::store::KeyState;
 
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -7,7 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_core::ca::{HALITE, Profile};
+use halite_core::connections::ConnectionGuard;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::keys;
+use halite_fleet::keys::host_root;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
@@ -17,18 +22,13 @@ use halite_proto::v1::{
     FetchReply, FetchRequest, MasterHello, MasterMessage, MinionHello, MinionMessage, RenewReply,
     RenewRequest, SignReply, SignRequest, master_message, minion_message,
 };
+use halite_store::{Certificate, Facts};
 use tokio::sync::{mpsc, oneshot};
 
 use super::enrolment::protocol_refusal;
 use super::shares::Work;
 use super::{Call, Services, caller_minion, status};
-use crate::ca::{HALITE, Profile};
-use crate::connections::ConnectionGuard;
-use crate::keys;
-use crate::keys::host_root;
 use crate::other_masters;
-use crate::refusal::Refusal;
-use crate::store::{Certificate, Facts};
 
 /// The time within which a minion that connects must send its hello.
 const HELLO: Duration = Duration::from_secs(15);

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halite_master::ca::{Cas, HALITE, Profile};
-use halite_master::clock::{Clock as _, SystemClock};
-use halite_master::store::{Key, KeyState, Store};
+use halite_core::ca::{Cas, HALITE, Profile};
+use halite_core::clock::{Clock as _, SystemClock};
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Request, Streaming};
@@ -17,6 +16,7 @@ use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body as ToMaster;
+use halite_store::{Key, KeyState, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 

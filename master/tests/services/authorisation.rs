@@ -1,9 +1,8 @@
 //! Every method, called by everybody.
 
+use halite_core::ca::Cas;
+use halite_core::clock::{Clock as _, SystemClock};
 use halite_errors::chain;
-use halite_master::ca::Cas;
-use halite_master::clock::{Clock as _, SystemClock};
-use halite_master::store::AuditFilter;
 use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::{Code, Request, Status};
@@ -13,6 +12,7 @@ use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
 use halite_proto::{METHODS, v1};
+use halite_store::AuditFilter;
 
 use super::backend::{JOB, MINION, OPERATOR_TAG, SHA256, TAG};
 use super::site::{SOON, Site, identity, start};
@@ -350,14 +350,12 @@ async fn no_bad_certificate_reaches_any_method() {
             .serial,
     );
     let deleted = site.enrolled("worker-2").await;
-    let order = halite_master::keys::Change {
+    let order = halite_fleet::keys::Change {
         id: "worker-2".to_owned(),
         action: "delete".to_owned(),
         ..Default::default()
     };
-    halite_master::keys::change(&site.app, &order)
-        .await
-        .unwrap();
+    halite_fleet::keys::change(&site.app, &order).await.unwrap();
     let cas = &site.app.cas;
     let callers = [
         (

@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 
 use futures_util::StreamExt as _;
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::Surroundings;
+use halite_core::refusal::Refusal;
+use halite_fleet::files::ByteStream;
 use halite_master::backend::{Backend, BackendFuture};
-use halite_master::event_stream::EventStream;
-use halite_master::files::ByteStream;
-use halite_master::isolation::Surroundings;
 use halite_master::operator::backup::BackupParts;
 use halite_master::operator::kubeconfig::ApiWay;
-use halite_master::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halite_master::clock::ManualClock;
-use halite_master::config::Config;
+use halite_core::clock::ManualClock;
+use halite_core::config::Config;
 use halite_master::other_masters::{ask, look};
-use halite_master::standby::compare::{Answer, answers, others};
-use halite_master::standby::knowledge::Knowledge;
-use halite_master::standby::promote::{PromoteError, Promotion, Wanted};
-use halite_master::standby::{directory, listener, mark};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request};
 use halite_proto::transport::{ClientIdentity, connect, connect_any};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
+use halite_standby::compare::{Answer, answers, others};
+use halite_standby::knowledge::Knowledge;
+use halite_standby::promote::{PromoteError, Promotion, Wanted};
+use halite_standby::{directory, listener, mark};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -259,7 +259,7 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
     let host = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
-    let seen = halite_master::isolation::Surroundings {
+    let seen = halite_core::isolation::Surroundings {
         standbys: 2,
         alone_since: Some(0),
         accepted: 4,

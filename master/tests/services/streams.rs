@@ -1,6 +1,5 @@
 //! What a minion's stream lives through.
 
-use halite_master::store::AuditFilter;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
@@ -11,6 +10,7 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{
     Epoch, MasterMessage, MinionHello, MinionMessage, master_message, minion_message,
 };
+use halite_store::AuditFilter;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
